@@ -8,8 +8,8 @@ namespace kvrt {
 
 namespace {
 
-void add_fault(std::vector<VerifyFault>* faults, std::string what, std::string session = "") {
-  faults->push_back({"catalog", std::move(what), std::move(session)});
+void add_fault(std::vector<VerifyFault>* faults, const std::string& what, std::string session = "") {
+  faults->push_back({"catalog", without_catalog(what), std::move(session)});
 }
 
 // The whole token tree in memory, with its reference counts computed again: mark from the sessions, sweep what is unmarked.
@@ -152,8 +152,8 @@ Status Catalog::check(const SessionCheck& check, std::vector<VerifyFault>* fault
       if (q.text(0) != "ok") add_fault(faults, q.text(0));
     }
   }
-  KVRT_ASSIGN(const bool tables, has_our_tables(sql_));
-  if (!tables) add_fault(faults, "its tables are not those of a store");
+  KVRT_ASSIGN(const std::string strange, find_strange_table(sql_));
+  if (!strange.empty()) add_fault(faults, "its tables are not those of a store: " + strange);
   if (!faults->empty()) return {};  // rows of a damaged database prove nothing
   KVRT_TRY(check_constraints(faults));
   KVRT_TRY(check_references(faults));

@@ -44,6 +44,12 @@ inline Status broken_row(const char* what) {
   return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: %s missing or malformed", what);
 }
 
+// A message of the catalog, for a line that begins with "catalog: " already.
+inline std::string without_catalog(const std::string& message) {
+  constexpr std::string_view kPrefix = "catalog: ";
+  return message.starts_with(kPrefix) ? message.substr(kPrefix.size()) : message;
+}
+
 inline Status no_session(std::string_view domain, std::string_view name) {
   const std::string in = domain.empty() ? "" : " in domain \"" + std::string(domain) + "\"";
   return error(Code::kNotFound, Detail::kNone, "no session \"%s\"%s", std::string(name).c_str(), in.c_str());

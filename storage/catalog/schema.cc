@@ -2,6 +2,9 @@
 
 #include <sqlite3.h>
 
+#include <map>
+#include <string>
+
 #include "runtime/base/mutex.h"
 #include "storage/catalog/rows.h"
 
@@ -84,19 +87,20 @@ std::array<uint8_t, 16> identity_checksum(const Hash256& salt, std::span<const u
 }  // namespace
 
 // SQLite's check believes the schema it reads: a flipped letter shows only when a statement needs it.
-Result<bool> has_our_tables(Db* db) {
-  const auto list = [](Db* of) -> Result<std::string> {
-    std::string all;
-    Query q = of->query("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name");
+Result<std::string> find_strange_table(Db* db) {
+  using Objects = std::map<std::string, std::string>;  // "table nodes" -> its table and its SQL
+  const auto list = [](Db* of) -> Result<Objects> {
+    Objects all;
+    Query q = of->query("SELECT type, name, tbl_name, sql FROM sqlite_master");
     for (;;) {
       KVRT_ASSIGN(bool row, q.next());
       if (!row) return all;
-      for (int i = 0; i < 4; i++) all += q.text(i) + "\n";
+      all[q.text(0) + " " + q.text(1)] = q.text(2) + "\n" + q.text(3);
     }
   };
-  KVRT_ASSIGN(const std::string found, list(db));
-  static Mutex mutex;           // guards `expected`; no other mutex of the store is taken under it
-  static std::string expected;  // the same for every store
+  KVRT_ASSIGN(const Objects found, list(db));
+  static Mutex mutex;       // guards `expected`; no other mutex of the store is taken under it
+  static Objects expected;  // the same for every store
   Lock lock(mutex);
   if (expected.empty()) {
     Db ours;
@@ -104,7 +108,15 @@ Result<bool> has_our_tables(Db* db) {
     KVRT_TRY(ours.exec(kSchemaSql));
     KVRT_ASSIGN(expected, list(&ours));
   }
-  return found == expected;
+  for (const auto& [name, sql] : expected) {
+    const auto there = found.find(name);
+    if (there == found.end()) return name + " is missing";
+    if (there->second != sql) return name + " is another one";
+  }
+  for (const auto& [name, sql] : found) {
+    if (expected.count(name) == 0) return name + " is none of a store";
+  }
+  return std::string();
 }
 
 Status put_identity(Db* db, const Hash256& salt, const StoreId& id) {

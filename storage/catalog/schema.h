@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "runtime/base/hash.h"
 #include "runtime/base/status.h"
@@ -15,8 +16,9 @@ inline constexpr int32_t kCatalogApplicationId = 0x4B565254;  // "KVRT"
 inline constexpr int32_t kCatalogSchema = 4;
 inline constexpr int32_t kCatalogSchemaOldest = 2;  // the oldest that is migrated
 
-extern const char kSchemaSql[];       // creates the tables
-Result<bool> has_our_tables(Db* db);  // exactly those of kSchemaSql
+extern const char kSchemaSql[];  // creates the tables
+// The first table or index that is not as kSchemaSql has it: "index nodes_by_parent is missing". "": there is none.
+Result<std::string> find_strange_table(Db* db);
 
 Status put_identity(Db* db, const Hash256& salt, const StoreId& id);
 // False where the checksum is wrong.

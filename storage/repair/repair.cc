@@ -33,7 +33,9 @@ class Repair {
     if (mended_) KVRT_TRY(note("catalog: a bit of the numbers in its header had flipped; it is mended"));
     if (dir_.log_mended) KVRT_TRY(note("catalog.db-wal: bits of it had flipped; they are mended"));
     mended_ = mended_ || dir_.log_mended;
-    KVRT_ASSIGN(const bool finished, finish_switch(env_, dir_.root, &report_.aside));
+    std::vector<std::string> left;
+    KVRT_ASSIGN(const bool finished, finish_switch(env_, dir_.root, &report_.aside, &left));
+    for (const std::string& name : left) KVRT_TRY(note("tmp/" + name + ": a directory, which no kvrt makes; it stays"));
     changed_ = changed_ || finished;
     if (finished) {
       KVRT_ASSIGN(probe_, probe_catalog(env_, catalog_path()));
@@ -81,9 +83,15 @@ class Repair {
     KVRT_ASSIGN(const bool foreign, is_foreign(*all.id));
     if (!foreign) return all;
     KVRT_ASSIGN(Salvage unlogged, salvage_catalog(env_, catalog_path(), false));
-    if (unlogged.id && *unlogged.id == dir_.format.id) return unlogged;
+    if (unlogged.id && *unlogged.id == dir_.format.id) return without_log(std::move(unlogged));
     report_.sessions_lost = all.sessions.size();
     return Salvage();
+  }
+
+  // The rows of a catalog in whose log's place is another store's: its own log may have had more.
+  static Salvage without_log(Salvage salvage) {
+    salvage.all_sessions = salvage.all_nodes = false;
+    return salvage;
   }
 
   // Where neither FORMAT nor the catalog tells the store's id, a new one begins as most segments say.
@@ -111,7 +119,7 @@ class Repair {
     Status checked = check(&faults);
     for (const VerifyFault& f : faults) KVRT_TRY(note(f.where + ": " + f.what + (f.session.empty() ? "" : "; session " + f.session)));
     if (checked.code() == Code::kCorrupt) {
-      KVRT_TRY(note("catalog: " + checked.message()));
+      KVRT_TRY(note("catalog: " + without_catalog(checked.message())));
       return false;
     }
     KVRT_TRY(std::move(checked));
@@ -286,6 +294,7 @@ class Repair {
     if (plan.foreign_log) {
       KVRT_TRY(note("catalog.db-wal: no session in it is this store's; it is not read"));
       KVRT_ASSIGN(salvage, salvage_catalog(env_, catalog_path(), false));
+      salvage = without_log(std::move(salvage));
       plan = recover(env_, id_, std::move(salvage), found);
     }
     for (const std::string& fault : found.faults) KVRT_TRY(note(fault));

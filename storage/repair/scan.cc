@@ -28,7 +28,8 @@ class Scan {
     for (const std::string& directory : directories) {
       if (directory == "tmp") continue;
       auto names = env_->list_dir(root_ + "/" + directory);
-      if (names.status().code() == Code::kInvalid || names.status().os_code() == ENOTDIR) {
+      KVRT_TRY(check_safe(names.status()));
+      if (names.status().os_code() == ENOTDIR) {
         fault(directory, names.status().message());
         continue;
       }
@@ -61,6 +62,14 @@ class Scan {
 
  private:
   static Status cancelled() { return error(Code::kCancelled, Detail::kNone, "repair was stopped; nothing was changed"); }
+  // A mode or an owner is no damage: what is in the file may be sound, and would be forgotten.
+  static Status check_safe(const Status& status) {
+    if (status.detail() != Detail::kUnsafeDirectory) return {};
+    return error(Code::kInvalid, Detail::kUnsafeDirectory,
+                 "%s: put that right (chmod 600 a file, 700 a directory; chown; one name), or move it away, and repair again; no chunk was "
+                 "forgotten",
+                 status.message().c_str());
+  }
   FoundSegment& segment() { return out_->segments[segment_]; }
 
   void fault(const std::string& where, const std::string& what) { out_->faults.push_back(where + ": " + what); }
@@ -71,6 +80,7 @@ class Scan {
 
   Status add(const SegmentId& id, bool wanted, bool open) {
     auto file = env_->open_read(id.path(root_));
+    if (wanted) KVRT_TRY(check_safe(file.status()));
     if (file.status().code() == Code::kInvalid || file.status().code() == Code::kNotFound) {
       if (wanted) fault(id.path("").substr(1), file.status().message());
       return {};
@@ -91,7 +101,7 @@ class Scan {
     KVRT_ASSIGN(file_, env_->open_read(segment().id.path(root_)));
     auto index = read_segment_index(*file_, segment().id, store_);
     if (!index.is_ok()) {
-      if (!is_damage(index.status())) return index.take_status();
+      if (!is_damage(index.status())) return index.take_status().annotate(segment().id.path("").substr(1));
       if (!segment().open) fault_at(0, index.status().message());
       KVRT_ASSIGN(index, find_frames());
     }
@@ -118,7 +128,7 @@ class Scan {
       out_->frames.push_back({place, segment_, header.parent, std::move(header.tokens)});
       return {};
     }
-    if (!is_damage(status)) return status;
+    if (!is_damage(status)) return std::move(status).annotate(segment().id.path("").substr(1) + " at " + std::to_string(e.offset));
     if (group < kChunkGroups) out_->bad.push_back({{e.key, group}, segment_, e.offset});
     fault_at(e.offset, "chunk " + e.key.hex().substr(0, 16) + ": " + status.message());
     return {};

@@ -42,8 +42,9 @@ struct FoundSegments {
   std::vector<std::string> faults;  // "segs/ab/ab12….seg at 4096: checksum differs"
 };
 
-// Scans the wanted files, and finds those of another store among all. Of one that is `open` no footer is expected. A file that is unsafe or
-// not ours counts as missing. An error only where the disk or the memory fails; CANCELLED if progress returns false.
+// Scans the wanted files, and finds those of another store among all. Of one that is `open` no footer is expected. UNSAFE if a
+// wanted one is not ours alone. Another error only where the disk or the memory fails, or a newer kvrt's data is in the way; CANCELLED if
+// progress returns false.
 Result<FoundSegments> scan_segments(Env* env, const std::string& root, const StoreId& store,
                                     const std::function<bool(const SegmentId&)>& wanted, const std::function<bool(const SegmentId&)>& open,
                                     const std::function<bool(uint64_t done, uint64_t total)>& progress);

@@ -1,6 +1,7 @@
 #include "storage/repair/switch.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "runtime/base/numbers.h"
 #include "storage/catalog/catalog_file.h"
@@ -195,7 +196,7 @@ Result<std::string> switch_catalogs(Env* env, const std::string& root, std::span
   return to;
 }
 
-Result<bool> finish_switch(Env* env, const std::string& root, std::string* aside) {
+Result<bool> finish_switch(Env* env, const std::string& root, std::string* aside, std::vector<std::string>* left) {
   KVRT_ASSIGN(bool there, env->exists(root + "/catalog.db"));
   KVRT_ASSIGN(bool ready, env->exists(root + kReady));
   if (!there && ready) {
@@ -206,7 +207,14 @@ Result<bool> finish_switch(Env* env, const std::string& root, std::string* aside
     return true;
   }
   KVRT_ASSIGN(auto names, env->list_dir(root + "/tmp"));
-  for (const std::string& name : names) KVRT_TRY(env->remove_file(root + "/tmp/" + name));
+  for (const std::string& name : names) {
+    Status removed = env->remove_file(root + "/tmp/" + name);
+    if (removed.os_code() == EISDIR) {
+      left->push_back(name);
+      continue;
+    }
+    KVRT_TRY(std::move(removed));
+  }
   return false;
 }
 

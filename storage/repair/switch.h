@@ -30,7 +30,8 @@ Result<std::string> move_segments_aside(Env* env, const std::string& root, std::
 // Moves the old catalog, and the segments `aside` that no session can use, to damaged-<n>; then the ready catalog becomes catalog.db. Gives
 // that folder's name.
 Result<std::string> switch_catalogs(Env* env, const std::string& root, std::span<const SegmentId> aside);
-// Finishes an interrupted switch: the old catalog has gone aside, the new one is ready. False: there was none, and tmp/ is empty now.
-Result<bool> finish_switch(Env* env, const std::string& root, std::string* aside);
+// Finishes an interrupted switch: the old catalog has gone aside, the new one is ready. False: there was none, and tmp/ is empty now, but
+// for directories, whose names are added to `left`.
+Result<bool> finish_switch(Env* env, const std::string& root, std::string* aside, std::vector<std::string>* left);
 
 }  // namespace kvrt

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "storage/catalog/rows.h"
 #include "storage/store/store_impl.h"
 
 namespace kvrt {
@@ -81,7 +82,7 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
     Status checked = catalog_.check(check, &faults, &chunks, &segments);
     if (checked.is_ok()) checked = catalog_.models.check(&faults);
     if (checked.code() == Code::kCorrupt) {  // the damage is such that its tables cannot be read
-      faults.push_back({"catalog", checked.message(), ""});
+      faults.push_back({"catalog", without_catalog(checked.message()), ""});
       return faults;
     }
     KVRT_TRY(checked.clone());

@@ -1,4 +1,7 @@
 // Which store it is: catalogs, segments, logs and rows of another store are told, and never taken for this one's.
+#include <signal.h>
+#include <sys/wait.h>
+
 #include "storage/repair/repair.h"
 #include "tests/support/damage_rig.h"
 #include "tests/support/old_schema.h"
@@ -125,6 +128,30 @@ TEST_F(Foreign, TheLogOfAnotherStoreIsNotRead) {
     EXPECT_EQ((*store)->has(bob_.nodes)[0], 0u);
     expect_whole();
   }
+}
+
+// Killed with all its sessions in its log, in whose place is another store's.
+TEST_F(Foreign, TheLogOfAnotherStoreBesideAKilledOne) {
+  const std::string killed = tmp_.path() + "/killed";
+  for (const std::string& dir : {killed, tmp_.path() + "/k2"}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      auto store = open_store(dir);
+      if (!store.is_ok() || !save_chain(store->get(), "ann", dir == killed ? chain_ : bob_).is_ok()) ::_exit(1);
+      ::raise(SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+  }
+  fs::copy_file(tmp_.path() + "/k2/catalog.db-wal", killed + "/catalog.db-wal", fs::copy_options::overwrite_existing);
+  const auto segment = fs::path(segment_files(killed).at(0)).filename().string();
+  auto report = repair_store(posix_env(), nullptr, killed, {});
+  ASSERT_OK(report.status());
+  EXPECT_EQ(report->sessions_kept, 0u);
+  EXPECT_EQ(report->chunks_unowned, chain_.nodes.size());
+  EXPECT_TRUE(fs::exists(killed + "/damaged-1/" + segment));
+  EXPECT_TRUE(open_store(killed).value()->verify(nullptr)->empty());
 }
 
 // A migration that was killed may leave rows as 0.1 wrote them in pages that nothing replaced.

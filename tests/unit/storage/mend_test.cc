@@ -105,6 +105,46 @@ TEST_F(Mend, SwappedSegments) {
   readable_chunks(store->get(), chain_);
 }
 
+// A mode or a second name is no damage: nothing is forgotten, and the report says what to do.
+TEST_F(Mend, SegmentsThatAreNotOursAloneAreRefused) {
+  const std::string file = segment_of_ann(), link = tmp_.path() + "/link", folder = fs::path(file).parent_path();
+  for (const bool rebuilt : {false, true}) {
+    if (rebuilt) sql("UPDATE nodes SET refs = refs + 1 WHERE id = 1");
+    for (int how = 0; how < 3; how++) {
+      SCOPED_TRACE(how);
+      if (how == 0) fs::permissions(file, fs::perms::others_write, fs::perm_options::add);
+      if (how == 1) fs::create_hard_link(file, link);
+      if (how == 2) fs::permissions(folder, fs::perms::group_write, fs::perm_options::add);
+      const auto before = everything();
+      const Repaired r = repair(root());
+      EXPECT_EQ(r.status.code(), Code::kInvalid);
+      EXPECT_EQ(r.status.detail(), Detail::kUnsafeDirectory);
+      for (const std::string& part : {how == 2 ? folder : file, std::string("expected"), std::string("chmod 600")}) {
+        EXPECT_NE(r.status.message().find(part), std::string::npos) << r.status.message();
+      }
+      EXPECT_EQ(everything(), before);
+      fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
+      fs::permissions(folder, fs::perms::owner_all);
+      fs::remove(link);
+    }
+    const Repaired r = repair(root());
+    ASSERT_OK(r.status);
+    EXPECT_EQ(r.report.sessions_kept, 2u);
+    EXPECT_EQ(r.report.chunks_lost, 0u);
+  }
+}
+
+TEST_F(Mend, ADirectoryInTmpIsInNobodysWay) {
+  fs::create_directory(root() + "/tmp/d");
+  write_file(root() + "/tmp/f", {1});
+  const Repaired r = repair(root());
+  ASSERT_OK(r.status);
+  EXPECT_EQ(r.report.outcome, Outcome::kSound);
+  ASSERT_EQ(r.lines.size(), 1u);
+  EXPECT_EQ(r.lines[0].find("tmp/d: a directory"), 0u) << r.lines[0];
+  EXPECT_FALSE(fs::exists(root() + "/tmp/f"));
+}
+
 // A rebuild takes the frames that it needs of a damaged segment to a new one.
 TEST_F(Mend, CatalogAndSegment) {
   flip(segment_of_ann(), 32 + 300);

@@ -37,7 +37,8 @@ TEST(Switch, IsFinishedWhereItBegan) {
     std::string aside = root + "/damaged-3";
     if (!switched && !fs::exists(root + "/catalog.db")) {
       halves++;
-      auto finished = finish_switch(&env, root, &aside);
+      std::vector<std::string> left;
+      auto finished = finish_switch(&env, root, &aside, &left);
       ASSERT_OK(finished.status());
       EXPECT_TRUE(*finished);
     } else if (!switched && test::read_file(root + "/catalog.db") == std::vector<uint8_t>{1}) {
