@@ -11,6 +11,8 @@ namespace kvrt {
 
 namespace {
 
+constexpr int64_t kPageBytes = 4096;
+
 // Reads the file to its end through SQLite's own file calls.
 bool can_be_read(Db* db, int which) {
   sqlite3_file* file = nullptr;
@@ -50,15 +52,17 @@ Status CatalogDb::open(const std::string& path, const OpenMode& mode) {
   KVRT_TRY(configure());
   KVRT_TRY(check_schema(mode.oldest));
   if (mode.check) KVRT_TRY(quick_check(&db_, path));
+  KVRT_TRY(check_pages());
   KVRT_TRY(read_meta());
   if (!mode.immutable) db_.watch_log();
   KVRT_ASSIGN(const int64_t found, schema());
   return found == kCatalogSchema && identity_schema_ != kCatalogSchema ? broken_row("meta: identity") : Status();
 }
 
-Status CatalogDb::open_unchecked(const std::string& path, bool read_only) {
+Status CatalogDb::open_unchecked(const std::string& path, bool read_only, bool log) {
   read_only_ = read_only;
-  KVRT_TRY(db_.open(file_uri(path) + (read_only ? "?immutable=1" : ""), read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE, path));
+  KVRT_TRY(
+      db_.open(file_uri(path) + (read_only && !log ? "?immutable=1" : ""), read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE, path));
   return configure();
 }
 
@@ -89,6 +93,18 @@ Status CatalogDb::configure() {
     return error(Code::kCorrupt, Detail::kCatalogCorrupt, "the catalog's journal mode is %s, a store's is wal", q.text(0).c_str());
   }
   return {};
+}
+
+// SQLite reads others, too; but what looks into pages by itself (the log's repair, gc) does not.
+Status CatalogDb::check_pages() {
+  KVRT_ASSIGN(const int64_t bytes, db_.number("PRAGMA page_size"));
+  Query q = db_.query("PRAGMA encoding");
+  KVRT_ASSIGN(bool row, q.next());
+  const std::string encoding = row ? q.text(0) : "";
+  if (bytes == kPageBytes && encoding == "UTF-8") return {};
+  return error(Code::kCorrupt, Detail::kCatalogCorrupt,
+               "catalog: its pages have %lld bytes and its texts are %s, a store's have %lld and are UTF-8", static_cast<long long>(bytes),
+               encoding.c_str(), static_cast<long long>(kPageBytes));
 }
 
 // A schema without an identity is known by its tables; then identity_schema_ is 0.

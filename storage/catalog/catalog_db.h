@@ -28,7 +28,8 @@ class CatalogDb {
   Status open(const std::string& path, const OpenMode& mode);
   Result<int64_t> schema() { return db_.number("PRAGMA user_version"); }
   // Opens it whatever the numbers in its header are. `read_only`: no file is changed, and nobody writes it meanwhile.
-  Status open_unchecked(const std::string& path, bool read_only);
+  // With `log` what is in the log counts, too.
+  Status open_unchecked(const std::string& path, bool read_only, bool log = false);
   Status check_schema(int32_t oldest = kCatalogSchema);  // INCOMPATIBLE if it is another: a later kvrt may have migrated it since
   Result<int32_t> true_schema();                         // by its identity or its tables; CORRUPT: by neither
   Status migrate(const StoreId& id);                     // to kCatalogSchema, in one transaction, a part of the store `id`; see migrate.h
@@ -64,6 +65,7 @@ class CatalogDb {
 
  private:
   Status configure();
+  Status check_pages();
   Status read_meta();
 
   Db db_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "runtime/base/check.h"
@@ -92,6 +93,16 @@ bool Query::is_null(int column) const { return sqlite3_column_type(statement_, c
 
 std::span<const uint8_t> Query::blob(int column) const {
   auto p = static_cast<const uint8_t*>(sqlite3_column_blob(statement_, column));
+  int n = sqlite3_column_bytes(statement_, column);
+  if (p == nullptr || n <= 0) return {};
+  return {p, static_cast<size_t>(n)};
+}
+
+int Query::columns() const { return sqlite3_column_count(statement_); }
+int Query::type(int column) const { return sqlite3_column_type(statement_, column); }
+
+std::span<const uint8_t> Query::utf8(int column) const {
+  auto p = sqlite3_column_text(statement_, column);
   int n = sqlite3_column_bytes(statement_, column);
   if (p == nullptr || n <= 0) return {};
   return {p, static_cast<size_t>(n)};
@@ -229,6 +240,8 @@ Status Db::fail(int code) {
   int os = db_ != nullptr ? sqlite3_system_errno(db_) : 0;
   const bool of_system = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;  // else `os` is an earlier call's
   if (of_system && (os == EMFILE || os == ENFILE)) return errno_error(os, "%s", message.c_str());
+  if (of_system && os != 0) message += std::string(": ") + std::strerror(os);
+  if (of_system && os == EACCES) message += "; expected: its owner can read and write it (chmod 600)";
   if (code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC) sync_failed_ = true;
   Code klass = Code::kIo;
   Detail detail = Detail::kNone;

@@ -49,6 +49,9 @@ class Query {
   bool is_null(int column) const;
   std::span<const uint8_t> blob(int column) const;  // a text's bytes too; valid until next()
   std::string text(int column) const;
+  int columns() const;
+  int type(int column) const;                       // SQLITE_INTEGER, …
+  std::span<const uint8_t> utf8(int column) const;  // a text's bytes, whatever the database's encoding
 
  private:
   Db* db_;

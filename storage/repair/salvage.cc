@@ -1,6 +1,9 @@
 #include "storage/repair/salvage.h"
 
+#include <sqlite3.h>
+
 #include "storage/catalog/catalog.h"
+#include "storage/catalog/sqlite_bytes.h"
 #include "storage/catalog/sqlite_pages.h"
 
 namespace kvrt {
@@ -180,6 +183,72 @@ Result<std::unique_ptr<File>> open_if_there(Env* env, const std::string& path) {
   return file;
 }
 
+// True if SQLite may read the file, but SqlitePages cannot: its pages have another size, or its texts are not UTF-8.
+Result<bool> has_other_pages(const File& database) {
+  std::array<uint8_t, 100> head;
+  KVRT_ASSIGN(const uint64_t bytes, database.size());
+  if (bytes < head.size()) return false;
+  KVRT_TRY(database.pread(0, head));
+  if (std::memcmp(head.data(), "SQLite format 3", 16) != 0) return false;
+  return be16(&head[16]) != 4096 || be32(&head[56]) > 1;
+}
+
+// Takes the rows of a table as SQLite reads them. False: it cannot, or not all.
+Result<bool> take_table(Db* db, const char* sql, bool in_table, Salvage* out) {
+  Query q = db->query(sql);
+  std::vector<RawValue> values;
+  for (;;) {
+    auto row = q.next();
+    if (row.status().code() == Code::kCorrupt) return false;
+    KVRT_TRY(row.status().clone());
+    if (!*row) return true;
+    values.clear();
+    for (int i = 1; i < q.columns(); i++) {
+      const int type = q.type(i);
+      RawValue v;
+      v.kind = type == SQLITE_INTEGER ? Kind::kInteger
+               : type == SQLITE_TEXT  ? Kind::kText
+               : type == SQLITE_BLOB  ? Kind::kBlob
+                                      : Kind::kNull;
+      v.integer = v.kind == Kind::kInteger ? q.integer(i) : 0;
+      if (v.kind == Kind::kText || v.kind == Kind::kBlob) v.bytes = v.kind == Kind::kText ? q.utf8(i) : q.blob(i);
+      values.push_back(v);
+    }
+    if (wanted(values.size(), in_table)) take_row({in_table, q.integer(0), values, false}, out);
+  }
+}
+
+// Reads a database that SQLite calls sound through SQLite. False: it does not, and nothing was taken.
+Result<bool> read_through_sqlite(const std::string& catalog, bool with_log, Salvage* out) {
+  CatalogDb reader;
+  Status opened = reader.open_unchecked(catalog, true, with_log);
+  if (opened.code() == Code::kCorrupt) return false;
+  KVRT_TRY(std::move(opened));
+  Db* db = reader.sql();
+  {
+    Query q = db->query("PRAGMA integrity_check(1)");
+    auto row = q.next();
+    if (row.status().code() == Code::kCorrupt) return false;
+    KVRT_TRY(row.status().clone());
+    if (!*row || q.text(0) != "ok") return false;
+  }
+  KVRT_ASSIGN(out->all_sessions, take_table(db, "SELECT rowid, * FROM sessions", true, out));
+  KVRT_ASSIGN(out->all_nodes, take_table(db, "SELECT rowid, * FROM nodes", true, out));
+  KVRT_TRY(take_table(db, "SELECT rowid, * FROM segments", true, out).status().clone());
+  for (const char* sql : {"SELECT 0, * FROM meta", "SELECT 0, * FROM chunks", "SELECT 0, * FROM tombstones", "SELECT 0, * FROM trash"}) {
+    KVRT_TRY(take_table(db, sql, false, out).status().clone());
+  }
+  return true;
+}
+
+Status read_pages(std::unique_ptr<File> database, std::unique_ptr<File> log, Salvage* out) {
+  KVRT_ASSIGN(auto pages, SqlitePages::open(std::move(database), std::move(log)));
+  KVRT_TRY(pages->each_row(wanted, [&](const RawRow& row) { take_row(row, out); }));
+  out->all_sessions = pages->is_whole("sessions", kSessionColumns) || pages->is_whole("sessions", kSessionColumnsOf3);
+  out->all_nodes = pages->is_whole("nodes", kNodeColumns) || pages->is_whole("nodes", kNodeColumnsOf3);
+  return {};
+}
+
 }  // namespace
 
 Result<Salvage> salvage_catalog(Env* env, const std::string& catalog, bool with_log) {
@@ -189,15 +258,19 @@ Result<Salvage> salvage_catalog(Env* env, const std::string& catalog, bool with_
   if (with_log) {
     KVRT_ASSIGN(log, open_if_there(env, catalog + "-wal"));
   }
-  KVRT_ASSIGN(auto pages, SqlitePages::open(std::move(database), std::move(log)));
-  KVRT_TRY(pages->each_row(wanted, [&](const RawRow& row) { take_row(row, &out); }));
+  bool read = false;
+  if (database != nullptr) {
+    KVRT_ASSIGN(read, has_other_pages(*database));
+  }
+  if (read) {
+    KVRT_ASSIGN(read, read_through_sqlite(catalog, log != nullptr, &out));
+  }
+  if (!read) KVRT_TRY(read_pages(std::move(database), std::move(log), &out));
   StoreId id;
   int32_t schema = 0;
   const bool proved = parse_identity(out.identity, out.salt.value_or(Hash256()), &schema, &id);
   if (proved) out.id = id;
   if (!proved && id != StoreId()) out.claimed = id;
-  out.all_sessions = pages->is_whole("sessions", kSessionColumns) || pages->is_whole("sessions", kSessionColumnsOf3);
-  out.all_nodes = pages->is_whole("nodes", kNodeColumns) || pages->is_whole("nodes", kNodeColumnsOf3);
   return out;
 }
 

@@ -20,7 +20,7 @@ Result<std::unique_ptr<Store>> Store::open(Env* env, Log* log, const std::string
 // The directory is open and locked. Opens the catalog; a handle that is alone then tidies up before others come in.
 Status StoreImpl::start() {
   Lock lock(mutex_);
-  Status opened = open_catalog();
+  Status opened = advise(open_catalog());
   if (opened.is_ok()) opened = check_identity();
   files_.set_store(catalog_.db.id());
   open_.set_store(catalog_.db.id());
@@ -33,6 +33,14 @@ Status StoreImpl::start() {
   if (dir_.alone && !dir_.read_only && dir_.log_rows) (void)catalog_.db.checkpoint(true).is_ok();  // the log may hold removed content
   tell_of_log();
   return dir_.alone ? tidy_alone() : Status();
+}
+
+// A catalog that cannot be read: where it is, and what to do.
+Status StoreImpl::advise(Status opened) const {
+  if (opened.code() != Code::kCorrupt) return opened;
+  const std::string& what = opened.message();
+  const std::string where = what.starts_with(dir_.root) ? "" : dir_.root + ": ";
+  return Status::make(opened.code(), opened.detail(), opened.os_code(), where + what + ": repair the store (kvrt store repair)");
 }
 
 CatalogDb::OpenMode StoreImpl::read_mode() const {

@@ -62,6 +62,7 @@ class StoreImpl final : public Store {
   struct Collection;  // the progress of a running gc
 
   Status open_catalog() KVRT_REQUIRES(mutex_);
+  Status advise(Status opened) const;
   CatalogDb::OpenMode read_mode() const;
   Status open_reader();
   Status check_identity() KVRT_REQUIRES(mutex_);

@@ -205,6 +205,32 @@ TEST_F(Repair, WrongCountsAreCountedAnew) {
   }
 }
 
+// SQLite reads such a catalog whole, though no kvrt writes it. An open says what to do.
+TEST_F(Repair, PagesOfAnotherSizeAreReadThroughSqlite) {
+  for (const char* change : {"PRAGMA page_size=1024; VACUUM", "PRAGMA page_size=1024; VACUUM; PRAGMA journal_mode=WAL",
+                             "PRAGMA page_size=8192; VACUUM; PRAGMA journal_mode=WAL", "PRAGMA page_size=65536; VACUUM", "VACUUM"}) {
+    SCOPED_TRACE(change);
+    reset();
+    sql(std::string("PRAGMA journal_mode=DELETE; ") + change);
+    const Status refused = open_store(root()).take_status();
+    EXPECT_EQ(refused.code(), Code::kCorrupt);
+    EXPECT_NE(refused.message().find("kvrt store repair"), std::string::npos) << refused.message();
+    EXPECT_NE(refused.message().find(root()), std::string::npos) << refused.message();
+    Repaired r;
+    EXPECT_EQ(repaired(&r).size(), saved_->sessions.size());
+    EXPECT_EQ(r.report.sessions_lost + r.report.chunks_lost + r.report.chunks_unowned, 0u);
+    EXPECT_EQ(sql_rows(catalog(), "PRAGMA page_size"), "4096|\n");
+  }
+}
+
+TEST_F(Repair, NamesTheTableThatDiffers) {
+  sql("DROP INDEX nodes_by_parent");
+  const Repaired r = repair(root());
+  ASSERT_OK(r.status);
+  ASSERT_FALSE(r.lines.empty());
+  EXPECT_EQ(r.lines[0], "catalog: its tables are not those of a store: index nodes_by_parent is missing");
+}
+
 TEST_F(Repair, SessionsArePutTogetherFromTheirChunks) {
   for (const char* change :
        {"DELETE FROM nodes", "DELETE FROM nodes WHERE id % 2 = 0", "UPDATE nodes SET tokens = zeroblob(length(tokens))",
