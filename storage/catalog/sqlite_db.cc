@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 #include "runtime/base/check.h"
@@ -240,7 +239,7 @@ Status Db::fail(int code) {
   int os = db_ != nullptr ? sqlite3_system_errno(db_) : 0;
   const bool of_system = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;  // else `os` is an earlier call's
   if (of_system && (os == EMFILE || os == ENFILE)) return errno_error(os, "%s", message.c_str());
-  if (of_system && os != 0) message += std::string(": ") + std::strerror(os);
+  if (of_system && os != 0) message = errno_error(os, "%s", message.c_str()).message();
   if (of_system && os == EACCES) message += "; expected: its owner can read and write it (chmod 600)";
   if (code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC) sync_failed_ = true;
   Code klass = Code::kIo;

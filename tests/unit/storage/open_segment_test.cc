@@ -93,8 +93,9 @@ TEST_F(OpenSegment, AFrameThatCannotBeCutOff) {
   const std::string path = file();
   auto second = begin(), beside = begin();
   ASSERT_OK(put_chunk(beside.get(), c, 0, 0));
-  plan_.arm(Fault::kNone, 1);
   ASSERT_OK(put_chunk(second.get(), b, 0, 0));
+  plan_.arm(Fault::kNone, 1);
+  ASSERT_OK(put_chunk(second.get(), b, 2, 0));
   plan_.arm(Fault::kIo, plan_.count(), true);  // the write, and the cut behind it
   EXPECT_EQ(put_chunk(second.get(), b, 1, 0).code(), Code::kIo);
   EXPECT_GE(plan_.fired(), 2u);
