@@ -100,7 +100,8 @@ Status CatalogDb::check_pages() {
   KVRT_ASSIGN(const int64_t bytes, db_.number("PRAGMA page_size"));
   Query q = db_.query("PRAGMA encoding");
   KVRT_ASSIGN(bool row, q.next());
-  const std::string encoding = row ? q.text(0) : "";
+  const auto name = row ? q.utf8(0) : std::span<const uint8_t>();
+  const std::string encoding(name.begin(), name.end());
   if (bytes == kPageBytes && encoding == "UTF-8") return {};
   return error(Code::kCorrupt, Detail::kCatalogCorrupt,
                "catalog: its pages have %lld bytes and its texts are %s, a store's have %lld and are UTF-8", static_cast<long long>(bytes),

@@ -230,7 +230,8 @@ Result<bool> read_through_sqlite(const std::string& catalog, bool with_log, Salv
     auto row = q.next();
     if (row.status().code() == Code::kCorrupt) return false;
     KVRT_TRY(row.status().clone());
-    if (!*row || q.text(0) != "ok") return false;
+    const auto result = q.utf8(0);
+    if (!*row || std::string(result.begin(), result.end()) != "ok") return false;
   }
   KVRT_ASSIGN(out->all_sessions, take_table(db, "SELECT rowid, * FROM sessions", true, out));
   KVRT_ASSIGN(out->all_nodes, take_table(db, "SELECT rowid, * FROM nodes", true, out));
