@@ -51,8 +51,8 @@ Status CatalogDb::open(const std::string& path, const OpenMode& mode) {
   db_.set_write_lock(mode.write_lock);
   KVRT_TRY(configure());
   KVRT_TRY(check_schema(mode.oldest));
-  if (mode.check) KVRT_TRY(quick_check(&db_, path));
   KVRT_TRY(check_pages());
+  if (mode.check) KVRT_TRY(quick_check(&db_, path));
   KVRT_TRY(read_meta());
   if (!mode.immutable) db_.watch_log();
   KVRT_ASSIGN(const int64_t found, schema());
