@@ -112,7 +112,7 @@ def main():
         off = {kv: np.sqrt(np.mean((logits(args.kvrt, model, window, kv, folder) - truth) ** 2)) for kv in ("f32", "f16", "bf16", "int8", "fp8")}
         print("logits off the f32 reference by " + ", ".join(f"{kv} {o:.2e}" for kv, o in off.items()))
         failed |= not off["f32"] <= off["f16"] <= off["int8"]
-        tokens, token_bytes = sum(windows, []), 2 * 2 * exact.layers * exact.kv_heads * exact.head_dim
+        tokens, token_bytes = sum(windows, []), 2 * 2 * sum(exact.kv_heads) * exact.head_dim
         for kv, limit in SIZE_LIMITS.items():
             ratio = snapshot_ratio(args.kvrt, source, tokens, token_bytes, kv, folder)
             print(f"{kv:8} snapshot of {len(tokens)} tokens {ratio:.4f} x raw f16, limit {limit}")

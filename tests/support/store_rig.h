@@ -165,7 +165,8 @@ inline Result<uint64_t> save_chain(Store* store, const std::string& name, const 
 // Bytes of the node's frames, of all groups.
 inline uint64_t chunk_bytes(Store* store, const BlockKey& key) {
   uint64_t bytes = 0;
-  for (const ChunkSize& chunk : store->chunk_sizes({{key}})[0]) bytes += chunk.bytes;
+  const auto sizes = store->chunk_sizes({{key}});
+  for (const ChunkSize& chunk : sizes[0]) bytes += chunk.bytes;
   return bytes;
 }
 
