@@ -18,12 +18,11 @@ std::vector<KvGroup> groups_of(std::span<const KvLayer> layers) {
   for (const KvLayer& layer : layers) {
     auto at = std::ranges::find_if(groups, [&](const KvGroup& group) { return takes(group, layer); });
     if (at == groups.end()) {
-      at = groups.insert(groups.end(), {layer.window, 0, layer.kv, 0, 0});
+      at = groups.insert(std::ranges::upper_bound(groups, layer.window, {}, &KvGroup::window), {layer.window, 0, layer.kv, 0, 0});
       at->unit.layers = 1;
     }
     ++at->layers;
   }
-  std::ranges::stable_sort(groups, {}, &KvGroup::window);
   return groups;
 }
 
