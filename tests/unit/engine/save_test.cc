@@ -297,6 +297,7 @@ TEST_F(EngineSave, AShortTailIsSmall) {
   EXPECT_EQ(saved->chunks_written, 1u);
   const uint64_t kv = 3 * engine_->info().kv.token_bytes();
   EXPECT_LT(saved->bytes_written, kv + kv / 2 + 1024) << "32 tokens take " << 32 * kv / 3;
+  engine_->close(session);
 }
 
 }  // namespace
