@@ -37,16 +37,16 @@
  * Words. A *token* is the unit that a model reads and writes. A *control token* is one that is no text: it marks the
  * begin of a turn, say. The *KV state* (KV) is the attention's keys and values, which a model computes for each token.
  * A *block* holds the KV of 32 tokens (see block_tokens) in memory, in the model's *pool*. A layer with a *window* sees
- * so many of the last tokens alone (Gemma 3: 512 in five layers of six). Layers that see the same are a *group*. Each
- * group has blocks of its own, which hold all or some of its layers: 32 tokens of Gemma 3 270M have one block in the
- * group that sees everything, of 3 layers, and five in the other. A *chunk* is the KV of 32 tokens in one group, on disk. Of layers with a
- * window a session keeps the KV of its last two windows (and a step's tokens), and one window where it may go on from:
- * at a *boundary*. Tokens are the truth, KV is a cache: lost KV is computed again from the tokens. The *numerics* of a device are
- * its arithmetic by name and version: KV is used only under the numerics that computed it. A *generation* runs from
- * begin to DONE and gives tokens. A *prefill* is a generation that computes a prompt and gives no token. A *turn* is
- * what one side of a conversation says at a time. A *step* is one pass through the model, for all sessions that have
- * something to compute. A *row* is one token of a step; a session *decodes* when it has one row, that of its newest
- * token. A store's *segments* are its files of chunks, its *catalog* is an SQLite database of all the rest, and the
+ * so many of the last tokens alone (Gemma 3: 512 in five layers of six). Layers with the same window and the same KV
+ * heads are a *group*. Each group has blocks of its own, which hold all or some of its layers: 32 tokens of Gemma 3 270M
+ * have one block in the group that sees everything, of 3 layers, and five in the other. A *chunk* is the KV of 32 tokens
+ * in one group, on disk. Of layers with a window a session keeps the KV of its last two windows (and a step's tokens),
+ * and one window where it may go on from: at a *boundary*. Tokens are the truth, KV is a cache: lost KV is computed again
+ * from the tokens. The *numerics* of a device are its arithmetic by name and version: KV is used only under the numerics
+ * that computed it. A *generation* runs from begin to DONE and gives tokens. A *prefill* is a generation that computes a
+ * prompt and gives no token. A *turn* is what one side of a conversation says at a time. A *step* is one pass through the
+ * model, for all sessions that have something to compute. A *row* is one token of a step; a session *decodes* when it has
+ * one row, that of its newest token. A store's *segments* are its files of chunks, its *catalog* is an SQLite database of all the rest, and the
  * catalog's *log* is SQLite's write-ahead log. A *domain* is a sharing scope: sessions of two domains share no KV. The
  * *host* is the program that calls.
  *
@@ -622,8 +622,8 @@ KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t th
  * @{ */
 
 /** The format in which K or V is stored; the two may have different ones. A token takes kv_heads * head_dim elements
- * of each in every layer. INT8 and FP8 take 2 bytes more for each layer and KV head, a scale. KV of one pair of formats is
- * never used for another: a session that is resumed with another pair keeps its tokens, and its KV is computed again
+ * of each in every layer. INT8 and FP8 take 2 bytes more for each layer and KV head, a scale. KV of one pair of formats
+ * is never used for another: a session that is resumed with another pair keeps its tokens, and its KV is computed again
  * (KVRT_REUSE_OTHER_NUMERICS). Every device computes with every pair. */
 enum {
   KVRT_KV_DEFAULT = 0, /**< F16. */
@@ -662,7 +662,8 @@ typedef struct kvrt_model_options {
    * cancel take effect sooner. */
   uint32_t prefill_chunk;
   /** Bytes of the pool of KV blocks. They are reserved at open; they hold the KV of two times block_tokens tokens at
-   * least (and a block of zeros where layers have windows), and at most the memory of the machine (CUDA: of the device). 0: four contexts, and at most a quarter of the free memory. */
+   * least (and a block of zeros where layers have windows), and at most the memory of the machine (CUDA: of the device).
+   * 0: four contexts, and at most a quarter of the free memory. */
   uint64_t kv_bytes_max;
   /** Milliseconds that a step may take, 1 to 60000; 0: 50. A step takes on as many prompt tokens as fit this time by
    * measured speed: the CPU time of a token, and the share of CPU time that the machine gave lately. It takes one token

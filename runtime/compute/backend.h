@@ -80,7 +80,7 @@ struct MatmulInput {
 
 // The norms and the rotation of Q and K on their way from the projection to attention.
 struct QkParams {
-  const RopeParams* rope = nullptr;
+  const RopeParams* rope = nullptr;                  // null: no rotation
   uint32_t heads = 0;                                // Q's; the pool has K's
   const float *q_norm = nullptr, *k_norm = nullptr;  // RMSNorm before the rotation; null: none
   bool norm_rows = false;                            // over all heads of a row as one, not over each

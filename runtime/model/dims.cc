@@ -61,6 +61,7 @@ class DimsReader {
     KVRT_TRY(read_attention(&dims));
     KVRT_TRY(read_rope(&dims));
     KVRT_TRY(read_windows(&dims));
+    if (arch_.window_unscaled && dims.windows.empty()) dims.window_rope = dims.rope;  // its model_id is as it was before there were windows
     KVRT_TRY(limit_groups(dims));
     KVRT_TRY(read_vocab(&dims));
     return dims;
@@ -96,6 +97,14 @@ class DimsReader {
 
   Status read_optional_float(const char* name, double min, double max, float* out) const {
     return file_.has(key(name)) ? read_float(name, min, max, out) : Status::ok();
+  }
+
+  // 0 is as good as absent.
+  Status read_scale(const char* name, float* out) const {
+    float scale = 0;
+    KVRT_TRY(read_optional_float(name, 0, 1e6, &scale));
+    if (scale > 0) *out = scale;
+    return Status::ok();
   }
 
   Status unsupported(const std::string& name, const char* why) const {
@@ -224,16 +233,14 @@ class DimsReader {
     const bool wide = arch_.wide_scale_layers != 0 && dims->layers == arch_.wide_scale_layers;
     const float per_head = static_cast<float>(dims->width) / static_cast<float>(dims->heads);
     dims->attention_scale = 1.0f / std::sqrt(wide ? per_head : static_cast<float>(dims->head_dim));
-    float scale = 0;
-    KVRT_TRY(read_optional_float("attention.scale", 0, 1e6, &scale));
-    if (scale > 0) dims->attention_scale = scale;
+    KVRT_TRY(read_scale("attention.scale", &dims->attention_scale));
     dims->attention_softcap = arch_.attention_softcap;
     dims->final_softcap = arch_.final_softcap;
     KVRT_TRY(read_optional_float("attn_logit_softcapping", 0, 1e6, &dims->attention_softcap));
     if (arch_.scales) {
-      KVRT_TRY(read_optional_float("embedding_scale", 1e-6, 1e6, &dims->embedding_scale));
-      KVRT_TRY(read_optional_float("residual_scale", 1e-6, 1e6, &dims->residual_scale));
-      KVRT_TRY(read_optional_float("logit_scale", 1e-6, 1e6, &dims->logit_divisor));
+      KVRT_TRY(read_scale("embedding_scale", &dims->embedding_scale));
+      KVRT_TRY(read_scale("residual_scale", &dims->residual_scale));
+      KVRT_TRY(read_scale("logit_scale", &dims->logit_divisor));
     }
     return read_optional_float("final_logit_softcapping", 0, 1e6, &dims->final_softcap);
   }

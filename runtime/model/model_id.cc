@@ -57,11 +57,12 @@ void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
   add_rope(d.rope, hasher);
   add_rope(d.window_rope, hasher);
   for (uint32_t layer = 0; layer < d.layers; ++layer) hasher->add_u64(d.window(layer));
-  if (d.residual_scale != 1 || d.logit_divisor != 1 || d.no_rope_period != 0) {  // likewise below: such a model was not known before
+  // What older models lack is added where it is there alone: their ids stay.
+  if (d.residual_scale != 1 || d.logit_divisor != 1 || d.no_rope_period != 0) {
     hasher->add_string("scales").add_u64(std::bit_cast<uint32_t>(d.residual_scale)).add_u64(std::bit_cast<uint32_t>(d.logit_divisor));
     hasher->add_u64(d.no_rope_period);
   }
-  if (!d.layer_heads.empty()) hasher->add_string("layer_heads");  // where all are alike the id is as it was before layers could differ
+  if (!d.layer_heads.empty()) hasher->add_string("layer_heads");
   for (const Heads& heads : d.layer_heads) hasher->add_u64(heads.q).add_u64(heads.kv).add_u64(heads.dim);
 }
 

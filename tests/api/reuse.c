@@ -72,6 +72,12 @@ int main(void) {
   r = answer(same);
   expect_stop(&r, KVRT_REUSE_ALL, kPrompt, kPrompt - 1, "the same prompt");
 
+  kvrt_session* alone = open_session(model, NULL, 0);
+  MUST(kvrt_session_append(alone, tokens, kPrompt, NULL));
+  r = answer(alone);
+  expect_stop(&r, KVRT_REUSE_NEW_TOKENS, 0, 0, "the same prompt without a store");
+  kvrt_session_close(alone);
+
   kvrt_session* other = open_session(model, store, 0);
   int32_t changed[kPrompt];
   memcpy(changed, tokens, sizeof changed);

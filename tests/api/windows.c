@@ -64,7 +64,18 @@ static void without_interruption(struct stage* t) {
   kvrt_session_close(s);
 }
 
-// The figures of the groups tell what a session takes, and so does the plan.
+// What a session of n tokens holds at most, by the figures of the groups.
+static uint64_t most_bytes(const kvrt_model_props* m, uint64_t n) {
+  uint64_t bytes = 0;
+  for (uint32_t g = 0; g < m->kv_groups; ++g) {
+    uint64_t in_blocks = (n + kBlock - 1) / kBlock * kBlock;
+    if (m->kv_group_tokens_max[g] != 0 && m->kv_group_tokens_max[g] < in_blocks) in_blocks = m->kv_group_tokens_max[g];
+    bytes += in_blocks * m->kv_group_bytes_per_token[g];
+  }
+  return bytes;
+}
+
+// These figures tell what a session takes, and so does the plan.
 static void figures(struct stage* t) {
   const kvrt_model_props m = model_props(t->model);
   t->window = 0;
@@ -79,12 +90,7 @@ static void figures(struct stage* t) {
     MUST(kvrt_session_append(s, t->tokens + n, to - n, NULL));
     (void)compute(s);
     n = to;
-    uint64_t most = 0;
-    for (uint32_t g = 0; g < m.kv_groups; ++g) {
-      uint64_t in_blocks = (n + kBlock - 1) / kBlock * kBlock;
-      if (m.kv_group_tokens_max[g] != 0 && m.kv_group_tokens_max[g] < in_blocks) in_blocks = m.kv_group_tokens_max[g];
-      most += in_blocks * m.kv_group_bytes_per_token[g];
-    }
+    const uint64_t most = most_bytes(&m, n);
     const kvrt_plan_options o = {.struct_size = sizeof o, .session_tokens = n, .block_tokens = kBlock};
     kvrt_plan p = {.struct_size = sizeof p};
     MUST(kvrt_model_plan(t->rt, t->path, strlen(t->path), &o, &p, NULL));
@@ -159,6 +165,38 @@ static void common_prefix(struct stage* t) {
       kvrt_session_close(s);
     }
   }
+  kvrt_store_release(store);
+  remove_tree(dir);
+}
+
+// A resumed session holds no more than that, also where the window of a boundary before its end is in memory already. Steps of a block, so
+// that what a step needs is no room for that window.
+static void held_after_resume(struct stage* t) {
+  enum { kCommon = 800, kLong = 1500 };
+  char dir[kPathMax];
+  make_dir(dir);
+  kvrt_store* store = open_store(t->rt, dir);
+  kvrt_session* s = prompt(t, store, kCommon);
+  MUST(kvrt_session_mark(s, 0, NULL));
+  MUST(kvrt_session_append(s, t->tokens + kCommon, kLong - kCommon, NULL));
+  (void)compute(s);
+  MUST(kvrt_session_suspend(s, "long", 4, NULL, NULL, NULL));
+  kvrt_session_close(s);
+  kvrt_model_release(t->model);
+  const kvrt_model_options o = {.struct_size = sizeof o, .block_tokens = kBlock, .prefill_chunk = kBlock};
+  MUST(kvrt_model_open(t->rt, t->path, strlen(t->path), &o, NULL, NULL, &t->model, NULL));
+  kvrt_session* other = prompt(t, store, kCommon);
+  MUST(kvrt_session_mark(other, 0, NULL));
+  (void)compute(other);
+  kvrt_report r;
+  s = resume_session(t->model, store, "long", &r);
+  const kvrt_model_props m = model_props(t->model);
+  const uint64_t held = session_props(s).kv_bytes, most = most_bytes(&m, kLong);
+  EXPECT(r.prefilled == 0 && held <= most, "%" PRIu64 " bytes after a resume, at most %" PRIu64, held, most);
+  EXPECT(next_digest(s, NULL) == t->want[kLong - 1], "it goes on differently");
+  kvrt_session_close(other);
+  kvrt_session_close(s);
+  empty_pool(t);
   kvrt_store_release(store);
   remove_tree(dir);
 }
@@ -299,6 +337,7 @@ int main(int argc, char** argv) {
     figures(&t);
     every_position(&t);
     common_prefix(&t);
+    held_after_resume(&t);
     unmarked_prefix(&t, 0);
     unmarked_prefix(&t, 1);
     kept_places(&t);

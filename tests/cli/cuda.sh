@@ -4,7 +4,6 @@ set -eu
 . "$(dirname "$0")/lib.sh"
 kvrt=$1 python=$2 model=$3/llama_gqa_q4_1.gguf library=$4
 in_a_folder
-json() { "$python" -c 'import json, sys; j = json.loads(open("out").readlines()[-1]); print(eval(sys.argv[1]))' "$1"; }
 on_cuda() { exits 0 run -m "$model" --device cuda --cuda-library "$library" --json --digest "$@"; }
 tokens=1$(seq -s '' -f ',%.0f' 4 2 90)
 
@@ -24,17 +23,17 @@ grep -q "$work/none.so" err || fail "no library: $(cat err)"
 # Strict is an arithmetic of its own: KV that one has saved is nothing to the other.
 on_cuda --tokens "$tokens" -n 2 --store strict --session ann --determinism strict
 on_cuda --tokens 7,8 -n 2 --store strict --session ann --no-save --determinism strict
-is True "$(json 'j["reused_disk"] > 40')" "strict KV, to a strict session: $(cat out)"
+is True "$(json out 'j["reused_disk"] > 40')" "strict KV, to a strict session: $(cat out)"
 on_cuda --tokens 7,8 -n 2 --store strict --session ann --no-save
-is "0 other_numerics" "$(json 'str(j["reused_disk"]) + " " + j["reuse_stopped"]')" "strict KV, to one by class"
+is "0 other_numerics" "$(json out 'str(j["reused_disk"]) + " " + j["reuse_stopped"]')" "strict KV, to one by class"
 
 # KV that the CPU has saved is computed again, or taken as it is.
 exits 0 run -m "$model" --tokens "$tokens" -n 6 --store store --session ann --json
-greedy=$(json 'j["tokens"]')
+greedy=$(json out 'j["tokens"]')
 on_cuda --tokens "$tokens" -n 6
-is "$greedy" "$(json 'j["tokens"]')" "greedy tokens on the device"
+is "$greedy" "$(json out 'j["tokens"]')" "greedy tokens on the device"
 on_cuda --tokens 7,8 -n 2 --store store --session ann --no-save
-is "0 other_numerics" "$(json 'str(j["reused_disk"]) + " " + j["reuse_stopped"]')" "the CPU's KV"
+is "0 other_numerics" "$(json out 'str(j["reused_disk"]) + " " + j["reuse_stopped"]')" "the CPU's KV"
 on_cuda --tokens 7,8 -n 2 --store store --session ann --no-save --accept-foreign-kv
-is True "$(json 'j["reused_disk"] > 40')" "the CPU's KV, accepted: $(cat out)"
+is True "$(json out 'j["reused_disk"] > 40')" "the CPU's KV, accepted: $(cat out)"
 echo "cli cuda: ok"

@@ -23,3 +23,5 @@ exits() {
   "${kvrt:?}" "$@" >out 2>err </dev/null || status=$?
   [ "$status" = "$code" ] || fail "kvrt $*: expected exit $code, found $status: $(cat out err)"
 }
+# json FILE EXPRESSION: of the object j, the last line of the file
+json() { "${python:?}" -c 'import json, sys; j = json.loads(open(sys.argv[1]).readlines()[-1]); print(eval(sys.argv[2]))' "$1" "$2"; }

@@ -5,8 +5,6 @@ set -eu
 kvrt=$1 python=$2 tiny=$3
 model=$tiny/llama_gqa_f32.gguf
 in_a_folder
-# json FILE EXPRESSION: of the object j, the last line of the file
-json() { "$python" -c 'import json, sys; j = json.loads(open(sys.argv[1]).readlines()[-1]); print(eval(sys.argv[2]))' "$1" "$2"; }
 
 text="The lamp is lit at dusk; the log says who came, who left and what the wind did. Nobody is late for dinner on the island."
 

@@ -27,11 +27,10 @@ KvChunk kv_chunk(const KvGroups& kv, uint32_t number) {
   chunk.geometry.padding = 0;
   chunk.geometry.layers = 0;
   if (number == kAllLayers && !one_shape(kv)) return chunk;
-  uint32_t layers = 0;
   for (const KvPlace& place : kv.places) {
     if (number != kAllLayers && place.group != number - 1) continue;
     const uint32_t unit = place.table - kv.groups[place.group].first_table;
-    const uint64_t in_chunk = layers++ * layer_bytes, in_unit = place.layer * layer_bytes;
+    const uint64_t in_chunk = chunk.geometry.layers++ * layer_bytes, in_unit = place.layer * layer_bytes;
     if (!chunk.parts.empty()) {
       ChunkPart& last = chunk.parts.back();
       if (last.group == place.group && last.unit == unit && last.in_unit + last.bytes == in_unit) {
@@ -41,7 +40,6 @@ KvChunk kv_chunk(const KvGroups& kv, uint32_t number) {
     }
     chunk.parts.push_back({place.group, unit, in_chunk, in_unit, layer_bytes});
   }
-  chunk.geometry.layers = layers;
   return chunk;
 }
 

@@ -333,41 +333,6 @@ TEST(ModelLoad, HyperParametersOutOfRangeAreNamed) {
   expect_status(load(wrong_vocabulary).status(), Code::kCorrupt, "llama.vocab_size");
 }
 
-TEST(ModelLoad, HeadsMayDifferByLayerAndAWrongListIsNamed) {
-  struct Case {
-    std::vector<int32_t> kv_heads;
-    Code code;
-    const char* words;
-  };
-  const char* const key = "llama.attention.head_count_kv";
-  const Case cases[] = {
-      {{2}, Code::kCorrupt, "expected a number for each of 6 layers, found 1"},
-      {{2, 2, 2, 2, 2, 2, 2}, Code::kCorrupt, "expected a number for each of 6 layers, found 7"},
-      {{2, 2, 2, 2, 2, -1}, Code::kCorrupt, "layer 5 has -1"},
-      {{2, 0, 2, 2, 2, 2}, Code::kUnsupported, "layer 1 has no attention"},
-      {{2, 2, 2, 2, 2, 4096}, Code::kLimit, "layer 5 has 4096"},
-      {{2, 7, 2, 2, 2, 2}, Code::kCorrupt, "expected a divisor of 12 heads, found 7"},
-      {{1, 2, 3, 4, 6, 12}, Code::kLimit, "the layers are of 6 kinds by KV heads and window, the limit is 4"},
-  };
-  for (const Case& c : cases) {
-    GgufModel spec;
-    spec.layers = 6;
-    spec.heads = 12;
-    spec.width = 96;
-    spec.skip_key = "attention.head_count_kv";
-    const auto bytes = with(spec, [&](GgufWriter& w) { w.add_array(key, 5, c.kv_heads); });
-    expect_status(load(bytes).status(), c.code, c.words);
-    expect_status(load(bytes).status(), c.code, key);
-  }
-  GgufModel same;
-  same.skip_key = "attention.head_count_kv";
-  const std::vector<int32_t> list(same.layers, static_cast<int32_t>(same.kv_heads));
-  auto model = load(with(same, [&](GgufWriter& w) { w.add_array(key, 5, list); }));
-  ASSERT_TRUE(model.is_ok()) << model.status().message();
-  EXPECT_TRUE((*model)->dims.layer_heads.empty());  // as one number would be
-  EXPECT_EQ((*model)->dims.kv_heads, same.kv_heads);
-}
-
 TEST(ModelLoad, ReportsProgressAndStopsWhenToldTo) {
   GgufModel spec;
   spec.layers = 3;

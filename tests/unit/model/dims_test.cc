@@ -1,0 +1,91 @@
+// Hyper-parameters that layers have each for itself: heads by layer, RoPE with windows and without, scales.
+#include <gtest/gtest.h>
+
+#include "runtime/model/model.h"
+#include "tests/support/gguf_writer.h"
+
+namespace kvrt {
+namespace {
+
+using test::GgufModel;
+using test::GgufWriter;
+
+template <typename Add>
+Result<ModelDims> dims_with(const GgufModel& spec, Add add) {
+  GgufWriter w;
+  const std::vector<uint8_t> bytes = spec.write(&w, add);
+  KVRT_ASSIGN(auto file, GgufFile::parse(bytes, "test.gguf"));
+  const Arch* arch = nullptr;
+  return read_dims(*file, &arch);
+}
+
+// The id of an OLMo 2 whose RoPE is scaled is that of before there was an OLMo 3, whose windows are not.
+TEST(ModelDims, WithoutWindowsThereIsOneRope) {
+  for (const bool windows : {false, true}) {
+    GgufModel spec;
+    spec.arch = "olmo2";
+    auto dims = dims_with(spec, [&](GgufWriter& w) {
+      w.add_string("olmo2.rope.scaling.type", "linear");
+      w.add_f32("olmo2.rope.scaling.factor", 4);
+      if (windows) w.add_u32("olmo2.attention.sliding_window", 8);
+    });
+    ASSERT_TRUE(dims.is_ok()) << dims.status().message();
+    EXPECT_EQ(dims->rope.factor, 4);
+    EXPECT_EQ(dims->window_rope == dims->rope, !windows);
+  }
+}
+
+TEST(ModelDims, HeadsMayDifferByLayerAndAWrongListIsNamed) {
+  struct Case {
+    std::vector<int32_t> kv_heads;
+    Code code;
+    const char* words;
+  };
+  const char* const key = "llama.attention.head_count_kv";
+  const Case cases[] = {
+      {{2}, Code::kCorrupt, "expected a number for each of 6 layers, found 1"},
+      {{2, 2, 2, 2, 2, 2, 2}, Code::kCorrupt, "expected a number for each of 6 layers, found 7"},
+      {{2, 2, 2, 2, 2, -1}, Code::kCorrupt, "layer 5 has -1"},
+      {{2, 0, 2, 2, 2, 2}, Code::kUnsupported, "layer 1 has no attention"},
+      {{2, 2, 2, 2, 2, 4096}, Code::kLimit, "layer 5 has 4096"},
+      {{2, 7, 2, 2, 2, 2}, Code::kCorrupt, "expected a divisor of 12 heads, found 7"},
+      {{1, 2, 3, 4, 6, 12}, Code::kLimit, "the layers are of 6 kinds by KV heads and window, the limit is 4"},
+  };
+  GgufModel spec;
+  spec.layers = 6;
+  spec.heads = 12;
+  spec.width = 96;
+  spec.skip_key = "attention.head_count_kv";
+  for (const Case& c : cases) {
+    const Status status = dims_with(spec, [&](GgufWriter& w) { w.add_array(key, 5, c.kv_heads); }).take_status();
+    EXPECT_EQ(status.code(), c.code) << c.words;
+    for (const char* words : {key, c.words}) EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
+  }
+  auto same = dims_with(spec, [&](GgufWriter& w) { w.add_array(key, 5, std::vector<int32_t>(6, 3)); });
+  ASSERT_TRUE(same.is_ok()) << same.status().message();
+  EXPECT_TRUE(same->layer_heads.empty()) << "as one number would be";
+  EXPECT_EQ(same->kv_heads, 3u);
+}
+
+// Only granite knows the scales; in others they are refused by name. 0 is as good as absent.
+TEST(ModelDims, ScalesAreReadWhereTheArchitectureHasThem) {
+  for (const char* name : {"embedding_scale", "residual_scale", "logit_scale"}) {
+    const auto scaled = [&](const char* arch, float scale) {
+      GgufModel spec;
+      spec.arch = arch;
+      return dims_with(spec, [&](GgufWriter& w) { w.add_f32(std::string(arch) + "." + name, scale); });
+    };
+    const auto product = [](const ModelDims& d) { return d.embedding_scale * d.residual_scale * d.logit_divisor; };
+    auto read = scaled("granite", 6), zero = scaled("granite", 0);
+    ASSERT_TRUE(read.is_ok() && zero.is_ok()) << read.status().message() << zero.status().message();
+    EXPECT_EQ(product(*read), 6) << name;
+    EXPECT_EQ(product(*zero), 1) << name;
+    EXPECT_EQ(scaled("granite", -1).status().code(), Code::kCorrupt) << name;
+    const Status other = scaled("llama", 6).take_status();
+    EXPECT_EQ(other.code(), Code::kUnsupported);
+    EXPECT_NE(other.message().find(name), std::string::npos) << other.message();
+  }
+}
+
+}  // namespace
+}  // namespace kvrt
