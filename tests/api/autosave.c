@@ -117,13 +117,15 @@ static void every_tokens(void) {
   expect_stored("grows", tokens, count);
 }
 
-// The tokens of a long prompt are saved when they come, and their KV when it has been computed.
+// The tokens of a long prompt are saved when they come, and their KV when it has been computed: all but the last that are fewer than 50, where
+// a save came before them.
 static void kv_after_tokens(void) {
   kvrt_session* s = open_with("prompt", 0, 50, 0);
   append(s, kPrompt, 8);
   EXPECT(comes_to("prompt", kPrompt) && entry_of("prompt").chunks == 0, "the tokens alone were to be saved");
   MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
-  expect_saved(s, "prompt");
+  for (const double start = now_ms(); entry_of("prompt").chunks < (kPrompt - 50) / 16 && now_ms() - start < kWaitMs;) usleep(1000);
+  EXPECT(entry_of("prompt").chunks >= (kPrompt - 50) / 16, "%" PRIu64 " chunks saved", entry_of("prompt").chunks);
   kvrt_session_close(s);
 }
 
