@@ -67,6 +67,8 @@ class CudaBackend final : public Backend {
   void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) override;
   void rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
   void matmul(const Weight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) override;
+  void matmul_heads(std::span<const std::unique_ptr<Weight>> heads, uint32_t n, const HeadRows& in, const HeadRows& out) override;
+  void copy_heads(uint32_t heads, uint32_t width, uint32_t n, const HeadRows& in, const HeadRows& out) override;
   void matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) override;
   void prepare_rope(const RopeParams& params, const Step& step) override;
   void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
@@ -79,7 +81,7 @@ class CudaBackend final : public Backend {
   void add(const float* y, uint32_t rows, uint32_t width, float* x) override;
   void scale(float factor, uint32_t rows, uint32_t width, float* x) override;
   void softcap(float cap, uint32_t rows, uint32_t width, float* x) override;
-  void route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) override;
+  void route(const float* logits, uint32_t rows, const RouteParams& params, Routes* out) override;
   void add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) override;
   void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) override;
   void gather_logits_rows(const Step& step, uint32_t width, float* x) override;
@@ -162,7 +164,7 @@ class CudaBackend final : public Backend {
   uint32_t class_rows_ = 0;
   std::unique_ptr<GemmLibrary> gemm_;  // null: kvrt's own kernels
   std::list<RopeTable> rope_tables_;   // for all models; the last prepared is first
-  Scratch q_, d_, s_, sums_, normed_, halves_, partials_, gate_up_, rows_, weights_, dequantized_, scales_, products_;
+  Scratch q_, d_, s_, sums_, normed_, halves_, partials_, gate_up_, rows_, weights_, dequantized_, scales_, products_, heads_in_, heads_out_;
 };
 
 }  // namespace kvrt::cuda

@@ -132,6 +132,24 @@ void CudaBackend::matmul(const Weight& w, const float* bias, const MatmulInput& 
   });
 }
 
+void CudaBackend::copy_heads(uint32_t heads, uint32_t width, uint32_t n, const HeadRows& in, const HeadRows& out) {
+  cuda::copy_heads(&stream_, heads, width, n, in, out);
+}
+
+// The heads' rows apart, [heads][n][..], and a matmul of each.
+void CudaBackend::matmul_heads(std::span<const std::unique_ptr<Weight>> heads, uint32_t n, const HeadRows& in, const HeadRows& out) {
+  const auto count = static_cast<uint32_t>(heads.size());
+  const uint32_t cols = heads[0]->cols(), rows = heads[0]->rows();
+  const HeadRows x{reserve<float>(&heads_in_, uint64_t{count} * n * cols), cols, n * cols};
+  const HeadRows y{reserve<float>(&heads_out_, uint64_t{count} * n * rows), rows, n * rows};
+  if (stream_.error != cudaSuccess) return;
+  cuda::copy_heads(&stream_, count, cols, n, in, x);
+  for (uint32_t h = 0; h < count; ++h) {
+    matmul(*heads[h], nullptr, {x.x + uint64_t{h} * x.apart, n}, /*accumulate=*/false, y.x + uint64_t{h} * y.apart);
+  }
+  cuda::copy_heads(&stream_, count, rows, n, y, out);
+}
+
 void CudaBackend::matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) {
   const DeviceWeight& weight = view(gate_up);
   if (takes_few()) {
@@ -253,12 +271,12 @@ void CudaBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace p
 
 // ---- experts: the host decides which of them run
 
-void CudaBackend::route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) {
-  std::vector<float> host(uint64_t{rows} * experts);
+void CudaBackend::route(const float* logits, uint32_t rows, const RouteParams& params, Routes* out) {
+  std::vector<float> host(uint64_t{rows} * params.experts);
   if (stream_.error == cudaSuccess)
     stream_.check(cudaMemcpyAsync(host.data(), logits, host.size() * sizeof(float), cudaMemcpyDeviceToHost, stream_.handle));
   if (stream_.error == cudaSuccess) stream_.check(cudaStreamSynchronize(stream_.handle));
-  route_rows(host.data(), rows, experts, used, normalize, out);
+  route_rows(params, host.data(), rows, out);
 }
 
 // A copy to the device, queued behind the work that reads the one before it.

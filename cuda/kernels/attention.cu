@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(kPartThreads) attend_part_plain(DecodeArgs a) 
     const float* from = a.q + uint64_t{blockIdx.z} * a.stride + uint64_t{head} * k_dim;
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < kPlainHeads * k_dim; i += kPartThreads) q[i] = i < n * k_dim ? from[i] : 0.0f;
-    if (Kv::k(a.kv) == KvFormat::kI8) hadamard(hadamard_dim(k_dim), kPlainHeads * k_dim, q);
+    if (Kv::k(a.kv) == KvFormat::kI8 && !a.kv.latent) hadamard(hadamard_dim(k_dim), kPlainHeads * k_dim, q);
     __syncthreads();
     plain_scores<Kv>(a, part, kv_head, q, weights);
     plain_weights(a, part, kv_scaled(Kv::v(a.kv)), kv_head, weights, maxima, sums);
@@ -328,7 +328,7 @@ template <typename Kv>
 void start_parts(Stream* stream, const DecodeArgs& a, dim3 grid) {
   const uint32_t k_dim = a.kv.k_dim;
   if constexpr (Kv::kElemMax <= 2) {
-    const bool plain = Kv::k(a.kv) == KvFormat::kF32 || Kv::v(a.kv) == KvFormat::kF32;
+    const bool plain = a.kv.latent || Kv::k(a.kv) == KvFormat::kF32 || Kv::v(a.kv) == KvFormat::kF32;
     if (!plain && a.kv.v_row_bytes() % 16 == 0) {  // rows of V must be whole pieces of 16 bytes
       if (a.group <= Heads<false>::kCount) return start(stream, attend_part<Kv, false>, a, grid, Shared<false>::bytes(k_dim));
       return start(stream, attend_part<Kv, true>, a, grid, Shared<true>::bytes(k_dim));

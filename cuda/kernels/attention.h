@@ -7,13 +7,14 @@
 
 namespace kvrt::cuda {
 
-inline constexpr uint32_t kHeadDimMax = 512;
+inline constexpr uint32_t kHeadDimMax = 576;
 
 // A layer's part of every block, as byte offsets from the pool's begin (runtime/compute/step.h).
 struct KvLayer {
   uint64_t layer_at, block_bytes, v_at, k_scales_at, v_scales_at;
   uint32_t k_dim, v_dim, k_elem, v_elem, token_shift;  // block_tokens = 1 << token_shift
   KvFormat k_format, v_format;
+  bool latent;
 
   __device__ __forceinline__ uint32_t slot(int32_t position) const { return static_cast<uint32_t>(position) & ((1u << token_shift) - 1); }
   __device__ __forceinline__ uint64_t block_at(const int32_t* table, int32_t position) const {
@@ -21,14 +22,14 @@ struct KvLayer {
   }
   // The first element of a position's K; the next one is k_row_bytes() further.
   __device__ __forceinline__ uint64_t key_at(const int32_t* table, uint32_t head, int32_t position) const {
-    return block_at(table, position) + (uint64_t{head} * k_dim << token_shift) * k_elem + slot(position) * k_elem;
+    return block_at(table, position) + (uint64_t{head} * k_dim << token_shift) * k_elem + slot(position) * (latent ? k_dim : 1) * k_elem;
   }
-  __device__ __forceinline__ uint32_t k_row_bytes() const { return k_elem << token_shift; }
+  __device__ __forceinline__ uint32_t k_row_bytes() const { return latent ? k_elem : k_elem << token_shift; }
   // The first element of a position's V; the block's next position is v_row_bytes() further.
   __device__ __forceinline__ uint64_t value_at(const int32_t* table, uint32_t head, int32_t position) const {
     return block_at(table, position) + v_at + (uint64_t{head} * v_dim << token_shift) * v_elem + slot(position) * v_row_bytes();
   }
-  __host__ __device__ __forceinline__ uint32_t v_row_bytes() const { return v_dim * v_elem; }
+  __host__ __device__ __forceinline__ uint32_t v_row_bytes() const { return (latent ? k_dim : v_dim) * v_elem; }
   // A position's scale of K (k_scales_at) or V (v_scales_at).
   __device__ __forceinline__ uint64_t scale_at(uint64_t scales_at, const int32_t* table, uint32_t head, int32_t position) const {
     return block_at(table, position) + scales_at + ((head << token_shift) + slot(position)) * kKvScaleBytes;
@@ -48,6 +49,7 @@ inline KvLayer kv_layer(const KvGeometry& kv, uint32_t layer) {
   out.v_elem = kv.v.elem_bytes();
   out.k_format = kv.k.format;
   out.v_format = kv.v.format;
+  out.latent = kv.latent;
   while (1u << out.token_shift < kv.block_tokens) ++out.token_shift;
   return out;
 }
@@ -91,7 +93,7 @@ __host__ __device__ __forceinline__ uint32_t hadamard_dim(uint32_t k_dim) { retu
 
 // The factor of q · k.
 inline float score_scale(const KvGeometry& kv, float scale) {
-  return kv.k.format == KvFormat::kI8 ? scale / static_cast<float>(hadamard_dim(kv.k.dim)) : scale;
+  return kv.k.format == KvFormat::kI8 && !kv.latent ? scale / static_cast<float>(hadamard_dim(kv.k.dim)) : scale;
 }
 
 // A whole block transforms n elements in shared memory; a barrier comes before and after.

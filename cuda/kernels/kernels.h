@@ -7,6 +7,7 @@
 #include <span>
 
 #include "cuda/kernels/launch.h"
+#include "runtime/compute/head_rows.h"
 #include "runtime/compute/quant/format.h"
 #include "runtime/compute/rope.h"
 #include "runtime/compute/step.h"
@@ -59,6 +60,8 @@ void softcap(Stream* stream, float cap, uint64_t n, float* x);   // x = cap * ta
 void gather_rows(Stream* stream, const float* x, const uint32_t* rows, uint32_t n, uint32_t width, float* out);
 // x[rows[i]] += weights[i] * y[i], each one fma; no row twice (experts.cu).
 void add_scaled_rows(Stream* stream, const float* y, const uint32_t* rows, const float* weights, uint32_t n, uint32_t width, float* x);
+// Copies `width` numbers of each head of n rows: row i's head h at x + i * stride + h * apart.
+void copy_heads(Stream* stream, uint32_t heads, uint32_t width, uint32_t n, const HeadRows& in, const HeadRows& out);
 // cos and sin [rows][pairs] of positions[row] * inv_freq[pair], in double by the operations of rope.h, times amplitude, rounded once.
 void rope_table(Stream* stream, const int32_t* positions, uint32_t rows, const double* inv_freq, uint32_t pairs, double amplitude,
                 float* cos, float* sin);

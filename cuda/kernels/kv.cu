@@ -22,7 +22,8 @@ __global__ void __launch_bounds__(kStoreThreads)
 void kv_store(Stream* stream, const KvGeometry& kv, uint8_t* pool, uint32_t layer, const DeviceStep& step, uint32_t rows, const float* k,
               const float* v, uint32_t stride) {
   with_formats(kv, [&]<typename Kv>() {
-    launch(store_heads<Kv>, dim3(kv.kv_heads, rows, 2), dim3(kStoreThreads), 0, stream, kv_layer(kv, layer), pool, step, k, v, stride);
+    launch(store_heads<Kv>, dim3(kv.kv_heads, rows, kv.latent ? 1 : 2), dim3(kStoreThreads), 0, stream, kv_layer(kv, layer), pool, step, k,
+           v, stride);
   });
 }
 

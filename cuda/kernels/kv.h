@@ -7,13 +7,14 @@ namespace kvrt::cuda {
 
 inline constexpr uint32_t kStoreThreads = 128;  // threads of a block that stores a head
 
-// Stores a row as elements and one scale; the elements lie `step` bytes apart, from `to` on.
+// Stores a row as elements and one scale; the elements lie `step` bytes apart, from `to` on. int8 transforms keys, but not latents.
 template <KvFormat format>
-__device__ __forceinline__ void store_scaled(const float* row, uint32_t dim, bool key, uint8_t* to, uint32_t step, uint16_t* scale_at) {
+__device__ __forceinline__ void store_scaled(const float* row, uint32_t dim, bool key, bool latent, uint8_t* to, uint32_t step,
+                                             uint16_t* scale_at) {
   __shared__ float x[kHeadDimMax];
   __shared__ float maxima[kStoreThreads / kWarp];
   for (uint32_t i = threadIdx.x; i < dim; i += kStoreThreads) x[i] = row[i];
-  if (format == KvFormat::kI8 && key) hadamard(hadamard_dim(dim), dim, x);
+  if (format == KvFormat::kI8 && key && !latent) hadamard(hadamard_dim(dim), dim, x);
   __syncthreads();
   float max = 0;
   for (uint32_t i = threadIdx.x; i < dim; i += kStoreThreads) max = fmaxf(fabsf(x[i]), max);
@@ -44,7 +45,7 @@ __device__ __forceinline__ void store_rounded(const KvLayer& kv, uint8_t* pool, 
   const uint32_t apart = key ? kv.k_row_bytes() : kv.v_elem, dim = key ? kv.k_dim : kv.v_dim;
   if constexpr (kv_scaled(format)) {
     uint8_t* scale = pool + kv.scale_at(key ? kv.k_scales_at : kv.v_scales_at, table, head, position);
-    store_scaled<format>(from, dim, key, to, apart, reinterpret_cast<uint16_t*>(scale));
+    store_scaled<format>(from, dim, key, kv.latent, to, apart, reinterpret_cast<uint16_t*>(scale));
   } else {
     for (uint32_t i = threadIdx.x; i < dim; i += kStoreThreads) {
       uint8_t* at = to + uint64_t{i} * apart;

@@ -135,6 +135,15 @@ __global__ void __launch_bounds__(kThreads) copy_pairs(const Pairs pairs, uint64
   }
 }
 
+// A block per head (x) and row (y). Bytes: 8 per number.
+__global__ void __launch_bounds__(kThreads) copy_runs(uint32_t width, HeadRows in, HeadRows out) {
+  grid_wait();
+  grid_launch_next();
+  const float* from = in.x + uint64_t{blockIdx.y} * in.stride + uint64_t{blockIdx.x} * in.apart;
+  float* to = out.x + uint64_t{blockIdx.y} * out.stride + uint64_t{blockIdx.x} * out.apart;
+  for (uint32_t i = threadIdx.x; i < width; i += kThreads) to[i] = from[i];
+}
+
 }  // namespace
 
 void rmsnorm(Stream* stream, const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) {
@@ -156,6 +165,10 @@ void gather_rows(Stream* stream, const float* x, const uint32_t* rows, uint32_t 
   const uint32_t per_block = x == out ? n : kGatherRows;
   launch(gather, dim3((width + kThreads - 1) / kThreads, (n + per_block - 1) / per_block), dim3(kThreads), 0, stream, x, rows, n, per_block,
          width, out);
+}
+
+void copy_heads(Stream* stream, uint32_t heads, uint32_t width, uint32_t n, const HeadRows& in, const HeadRows& out) {
+  if (n > 0) launch(copy_runs, dim3(heads, n), dim3(kThreads), 0, stream, width, in, out);
 }
 
 void copy_blocks(Stream* stream, std::span<const BlockPair> pairs, uint64_t bytes) {

@@ -13,6 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/base/threads.h"
+#include "runtime/compute/head_rows.h"
 #include "runtime/compute/rope.h"
 #include "runtime/compute/step.h"
 #include "runtime/compute/tensor.h"
@@ -78,6 +79,16 @@ struct MatmulInput {
   float eps = 0;
 };
 
+// How a row's experts are chosen and weighed (NUMERICS.md §10).
+struct RouteParams {
+  uint32_t experts = 0, used = 0;
+  bool sigmoid = false;   // of each logit; else the softmax over all
+  bool normalize = true;  // the weights of the chosen sum to 1
+  float scale = 1;        // of the weights
+  uint32_t groups = 1, groups_used = 1;
+  const float* bias = nullptr;  // [experts], on the host: added to what is chosen by, not to the weights; null: none
+};
+
 // The norms and the rotation of Q and K on their way from the projection to attention.
 struct QkParams {
   const RopeParams* rope = nullptr;                  // null: no rotation
@@ -105,6 +116,8 @@ struct StepShape {
   uint32_t rows = 0, context = 1;  // the rows of a step; the tokens that a row sees, itself with them
   uint32_t width = 0, ff = 0, experts = 0, heads = 0, kv_heads = 0, head_dim = 0;
   std::vector<RopeParams> ropes{};  // kinds of rotations
+  uint32_t by_head = 0;             // matmul_heads: numbers of all heads of a row, in or out, at most
+  uint64_t cells = 0;               // of the largest weight neither side of which is `width`
 };
 
 // Pointers named x, out..., norm, bias are device memory, row-major f32, one row per row of the step (or of a part of it).
@@ -151,6 +164,10 @@ class Backend {
                              float* x) = 0;
   // out[n, w.rows] = in · wᵀ (+ bias[w.rows]); accumulate: out += that, each sum rounded once after the chain.
   virtual void matmul(const Weight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) = 0;
+  // For each head h of weights of one shape: out's run of head h = in's run of it · heads[h]ᵀ, of n rows.
+  virtual void matmul_heads(std::span<const std::unique_ptr<Weight>> heads, uint32_t n, const HeadRows& in, const HeadRows& out) = 0;
+  // Copies `width` numbers of each head of n rows.
+  virtual void copy_heads(uint32_t heads, uint32_t width, uint32_t n, const HeadRows& in, const HeadRows& out) = 0;
   // out[n, ff] = act(in · gateᵀ) * (in · upᵀ), where gate_up holds ff rows of gate, then ff of up.
   virtual void matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) = 0;
   // The rotations of a step's positions; the last two params are kept, or more.
@@ -158,7 +175,7 @@ class Backend {
   // Rotates `heads` heads of head_dim, at x + i * stride, of the rows [first, first + n) of the prepared positions.
   virtual void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) = 0;
   // Rounds K and V of the step's rows [first, first + n) (at k, v + i * stride; kv_heads * k.dim and v.dim) to the pool's formats at
-  // their positions.
+  // their positions. Latents: k's rows alone are stored, v is not read.
   virtual void kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n, const float* k,
                         const float* v, uint32_t stride) = 0;
   // All ops between the projection and attention: a row at qkv + i * stride holds heads of Q, then of K, then of V. Q and K are normalized
@@ -171,8 +188,8 @@ class Backend {
   virtual void add(const float* y, uint32_t rows, uint32_t width, float* x) = 0;  // x += y
   virtual void scale(float factor, uint32_t rows, uint32_t width, float* x) = 0;  // x *= factor
   virtual void softcap(float cap, uint32_t rows, uint32_t width, float* x) = 0;   // x = cap * tanh(x / cap)
-  // Each row's `used` largest of `experts` logits (ties: the lowest id), weighted by the softmax over all; normalize: over those.
-  virtual void route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) = 0;
+  // The experts of each of `rows` rows by its logits, and their weights.
+  virtual void route(const float* logits, uint32_t rows, const RouteParams& params, Routes* out) = 0;
   // x[rows[i]] += weights[i] * y[i], each one fma. No row twice.
   virtual void add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) = 0;
   virtual void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) = 0;

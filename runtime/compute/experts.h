@@ -7,11 +7,11 @@
 
 namespace kvrt {
 
-// The softmax over a row's logits, in place, and the ids of its `used` largest, ascending; p[ids[i]] are their weights.
-void choose_experts(float* p, uint32_t experts, uint32_t used, bool normalize, uint32_t* ids);
+// The probabilities of a row's logits, in place, and the ids of its chosen experts, ascending; p[ids[i]] are their weights.
+void choose_experts(const RouteParams& params, float* p, uint32_t* ids);
 // Rows by the experts that they chose. p [rows][experts] and ids [rows][used] as choose_experts left them.
-void sort_by_expert(const float* p, const uint32_t* ids, uint32_t rows, uint32_t experts, uint32_t used, Routes* out);
+void sort_by_expert(const RouteParams& params, const float* p, const uint32_t* ids, uint32_t rows, Routes* out);
 // Does both, for logits [rows][experts], which it overwrites.
-void route_rows(float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out);
+void route_rows(const RouteParams& params, float* logits, uint32_t rows, Routes* out);
 
 }  // namespace kvrt

@@ -16,17 +16,17 @@ void clear_slots(const KvGeometry& kv, std::span<uint8_t> block, uint32_t from) 
     for (uint32_t i = 0; i < rows; ++i, at += kv.block_tokens * width) std::memset(at + from * width, 0, (kv.block_tokens - from) * width);
   };
   for (uint32_t layer = 0; layer < kv.layers; ++layer) {
-    clear(kv.kv_heads * kv.k.dim, kv.k.elem_bytes());
-    clear(kv.kv_heads, kv.v.bytes());
-    clear(kv.kv_heads, kv.k.scale_bytes());
-    clear(kv.kv_heads, kv.v.scale_bytes());
+    if (!kv.latent) clear(kv.kv_heads * kv.k.dim, kv.k.elem_bytes());
+    clear(kv.kv_heads, kv.v_rows().bytes());
+    if (!kv.latent) clear(kv.kv_heads, kv.k.scale_bytes());
+    clear(kv.kv_heads, kv.v_rows().scale_bytes());
   }
 }
 
 // Turns each row of K from x into d or back, as kv_layout.h defines them, in place. code(byte, expected) turns one byte, and gives d.
 template <typename Code>
 void for_key_rows(const KvGeometry& kv, std::span<uint8_t> block, Code code) {
-  if (kv.k.format != KvFormat::kI8) return;
+  if (kv.k.format != KvFormat::kI8 || kv.latent) return;
   for (uint32_t layer = 0; layer < kv.layers; ++layer) {
     uint8_t* row = block.data() + layer * kv.layer_bytes();
     for (uint32_t i = 0; i < kv.kv_heads * kv.k.dim; ++i, row += kv.block_tokens) {

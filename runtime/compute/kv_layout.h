@@ -15,8 +15,10 @@ namespace kvrt {
 // Successive tokens have like values of one element, and differences near zero take fewer bytes in the store.
 // 16 k + v: K as layout k has it, V as v, another one, then the scales of those that have any. Where their elements differ in width the
 // payload is in planes: of K's elements in all layers byte 0, then byte 1 ..; of V's likewise; then the scales of all layers.
+// 256 + n: latents, per layer rows [kv_head][token][k.dim] as format n has elements; 4, 5: then their scales, f16, [kv_head][token].
 constexpr uint32_t block_layout(const KvGeometry& kv) {
   const auto number = [](KvFormat format) { return 1 + static_cast<uint32_t>(format); };
+  if (kv.latent) return 256 + number(kv.k.format);
   return kv.k.format == kv.v.format ? number(kv.k.format) : 16 * number(kv.k.format) + number(kv.v.format);
 }
 // The width of the elements by whose bytes the store divides the payload into planes; 1: it does not.

@@ -97,9 +97,11 @@ struct KvRows {
 
 // The layout of the pool: unit u starts at base + u * block_bytes(); inside, per layer K [kv_head][k.dim][token], V
 // [kv_head][token][v.dim], then where scaled K's scales [kv_head][token], then where scaled V's; after the layers the padding.
+// Latents: per layer rows [kv_head][token][k.dim], each K of a token, whose first v.dim elements are its V; then where scaled their scales.
 struct KvGeometry {
   uint32_t layers = 0, kv_heads = 0, block_tokens = 0;
   KvRows k, v;
+  bool latent = false;   // of one format
   uint64_t padding = 0;  // bytes
 
   KvGeometry() = default;
@@ -111,15 +113,22 @@ struct KvGeometry {
   // Of one layer and KV head of a block.
   uint64_t head_bytes(const KvRows& rows) const { return block_tokens * rows.bytes(); }
   uint64_t head_scale_bytes(const KvRows& rows) const { return uint64_t{block_tokens} * rows.scale_bytes(); }
+  // What has V's elements and scales: rows of their own, or K's.
+  const KvRows& v_rows() const { return latent ? k : v; }
   // Where they begin in a layer's part of a block; K is its begin.
-  uint64_t v_at() const { return kv_heads * head_bytes(k); }
-  uint64_t k_scales_at() const { return v_at() + kv_heads * head_bytes(v); }
-  uint64_t v_scales_at() const { return k_scales_at() + kv_heads * head_scale_bytes(k); }
-  uint64_t layer_bytes() const { return v_scales_at() + kv_heads * head_scale_bytes(v); }
+  uint64_t v_at() const { return latent ? 0 : kv_heads * head_bytes(k); }
+  uint64_t k_scales_at() const { return v_at() + kv_heads * head_bytes(v_rows()); }
+  uint64_t v_scales_at() const { return k_scales_at() + (latent ? 0 : kv_heads * head_scale_bytes(k)); }
+  uint64_t layer_bytes() const { return v_scales_at() + kv_heads * head_scale_bytes(v_rows()); }
   uint64_t block_bytes() const { return layers * layer_bytes() + padding; }
-  bool same_layers(const KvGeometry& other) const { return kv_heads == other.kv_heads && k == other.k && v == other.v; }
+  bool same_layers(const KvGeometry& other) const {
+    return kv_heads == other.kv_heads && k == other.k && v == other.v && latent == other.latent;
+  }
   uint64_t blocks_for(uint64_t tokens) const { return tokens / block_tokens + (tokens % block_tokens != 0); }
-  uint64_t token_bytes() const { return uint64_t{layers} * kv_heads * (k.bytes() + k.scale_bytes() + v.bytes() + v.scale_bytes()); }
+  uint64_t token_bytes() const {
+    const uint64_t row = k.bytes() + k.scale_bytes();
+    return uint64_t{layers} * kv_heads * (latent ? row : row + v.bytes() + v.scale_bytes());
+  }
 };
 
 }  // namespace kvrt

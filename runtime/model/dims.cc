@@ -42,8 +42,10 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"pooling_type", 0},
 };
 
-// Of these, what a row with `scales` reads.
+// Of these, what a row with `scales` reads, and one with `latent`.
 constexpr std::string_view kScaleKeys[] = {"logit_scale", "residual_scale", "embedding_scale"};
+constexpr std::string_view kLatentKeys[] = {"expert_gating_func",   "expert_group_count",        "expert_shared_count",
+                                            "expert_weights_scale", "leading_dense_block_count", "rope.scaling.yarn_log_multiplier"};
 
 // Frequencies are divided by these; below the least an angle could leave the range of our sine.
 constexpr double kRopeFactorMin = 0.25, kRopeFactorMax = 1e6;
@@ -114,7 +116,9 @@ class DimsReader {
   Status refuse_unknown_arithmetic() const {
     for (const NeutralKey& neutral : kNeutralKeys) {
       const std::string name = key(neutral.key);
-      if (!file_.has(name) || (arch_.scales && std::ranges::find(kScaleKeys, neutral.key) != std::end(kScaleKeys))) continue;
+      const bool read = (arch_.scales && std::ranges::find(kScaleKeys, neutral.key) != std::end(kScaleKeys)) ||
+                        (arch_.latent && std::ranges::find(kLatentKeys, neutral.key) != std::end(kLatentKeys));
+      if (!file_.has(name) || read) continue;
       std::optional<double> value = file_.get_float(name);
       if (const auto integer = file_.get_uint(name)) value = static_cast<double>(*integer);
       if (const auto flag = file_.get_bool(name)) value = *flag ? 1 : 0;
@@ -149,9 +153,38 @@ class DimsReader {
     if (dims->experts == 0) return Status::ok();
     if (!arch_.experts) return unsupported(key("expert_count"), "experts are not known to this architecture");
     KVRT_TRY(read_uint("expert_used_count", 1, dims->experts, &dims->experts_used));
+    const uint32_t dense_ff = dims->ff;
     KVRT_TRY(read_optional_uint("expert_feed_forward_length", 1, kWidthMax, &dims->ff));
+    if (arch_.latent) dims->experts_normalize = false;  // where the file says nothing
     if (const auto normalize = file_.get_bool(key("expert_weights_norm"))) dims->experts_normalize = *normalize;
-    return Status::ok();
+    return arch_.latent ? read_routing(dense_ff, dims) : Status::ok();
+  }
+
+  Status read_routing(uint32_t dense_ff, ModelDims* dims) const {
+    uint32_t gating = 1, shared = 0;
+    KVRT_TRY(read_optional_uint("leading_dense_block_count", 0, dims->layers, &dims->dense_layers));
+    if (dims->dense_layers > 0) dims->dense_ff = dense_ff;
+    KVRT_TRY(read_optional_uint("expert_shared_count", 0, kExpertsMax, &shared));
+    if (uint64_t{shared} * dims->ff > kWidthMax) {
+      return error(Code::kLimit, Detail::kNone, "%s: metadata key %s: %u shared experts of %u have a width above the limit of %u",
+                   file_.name().c_str(), key("expert_shared_count").c_str(), shared, dims->ff, kWidthMax);
+    }
+    dims->shared_ff = shared * dims->ff;
+    KVRT_TRY(read_scale("expert_weights_scale", &dims->experts_scale));
+    KVRT_TRY(read_optional_uint("expert_gating_func", 0, UINT32_MAX, &gating));
+    if (gating > 2) return unsupported(key("expert_gating_func"), "only 1 (softmax) and 2 (sigmoid) are supported");
+    dims->experts_sigmoid = gating == 2;
+    KVRT_TRY(read_optional_uint("expert_group_count", 0, dims->experts, &dims->expert_groups));
+    if (dims->expert_groups <= 1) {
+      dims->expert_groups = 1;
+      return Status::ok();
+    }
+    KVRT_TRY(read_uint("expert_group_used_count", 1, dims->expert_groups, &dims->groups_used));
+    const uint32_t group = dims->experts / dims->expert_groups;
+    if (dims->experts % dims->expert_groups == 0 && dims->experts_used <= group * dims->groups_used) return Status::ok();
+    return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: %u groups, %u of them used, do not give %u of %u experts",
+                 file_.name().c_str(), key("expert_group_count").c_str(), dims->expert_groups, dims->groups_used, dims->experts_used,
+                 dims->experts);
   }
 
   // One number for all layers, or an array with one for each.
@@ -190,7 +223,7 @@ class DimsReader {
         return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a divisor of %u heads, found %u", file_.name().c_str(),
                      key("attention.head_count_kv").c_str(), q[i], kv[i]);
       }
-      dims->layer_heads.push_back({q[i], kv[i], 0});
+      dims->layer_heads.push_back({q[i], kv[i], 0, 0});
     }
     dims->heads = q[0];  // the head of width / heads dimensions is the first layer's
     return Status::ok();
@@ -200,7 +233,7 @@ class DimsReader {
   Status settle_heads(ModelDims* dims) const {
     std::vector<Heads>& layers = dims->layer_heads;
     for (Heads& heads : layers) {
-      heads.dim = dims->head_dim;
+      heads.dim = heads.v_dim = dims->head_dim;
       dims->heads = std::max(dims->heads, heads.q);
       dims->kv_heads = std::max(dims->kv_heads, heads.kv);
     }
@@ -208,7 +241,38 @@ class DimsReader {
     return Status::ok();
   }
 
+  // Latents: key_length and value_length are those of the one row that all heads share, key_length_mla and value_length_mla a head's own.
+  Status read_latent(ModelDims* dims) const {
+    LatentDims& l = dims->latent;
+    if (!file_.has(key("attention.key_length_mla"))) {
+      return unsupported(key("attention.key_length_mla"),
+                         "no such key: the file was made by a converter of before April 2025, whose matrices are not supported");
+    }
+    uint32_t q = 0, rope = 0;
+    KVRT_TRY(read_uint("attention.head_count", 1, kHeadsMax, &dims->heads));
+    KVRT_TRY(read_uint("attention.kv_lora_rank", 1, kHeadDimMax, &l.rank));
+    KVRT_TRY(read_optional_uint("attention.q_lora_rank", 0, kWidthMax, &l.q_rank));
+    KVRT_TRY(read_uint("attention.key_length_mla", 1, kWidthMax, &q));
+    KVRT_TRY(read_uint("attention.value_length_mla", 1, kWidthMax, &l.v));
+    KVRT_TRY(read_uint("rope.dimension_count", 2, kHeadDimMax, &rope));
+    if (rope >= q || l.rank + rope > kHeadDimMax) {
+      return error(Code::kCorrupt, Detail::kFormat,
+                   "%s: metadata key %s: expected less than the %u dimensions of a head, and with the rank %u at most %u, found %u",
+                   file_.name().c_str(), key("rope.dimension_count").c_str(), q, l.rank, kHeadDimMax, rope);
+    }
+    l.rope = rope;
+    l.nope = q - rope;
+    for (const auto& [name, expected] :
+         {std::pair{"attention.head_count_kv", 1u}, {"attention.key_length", l.rank + rope}, {"attention.value_length", l.rank}}) {
+      KVRT_TRY(read_optional_uint(name, expected, expected, &q));
+    }
+    dims->kv_heads = 1;
+    dims->head_dim = l.rank + l.rope;
+    return read_scores(dims);
+  }
+
   Status read_attention(ModelDims* dims) const {
+    if (arch_.latent) return read_latent(dims);
     KVRT_TRY(read_heads(dims));
     if (!file_.has(key("attention.key_length")) && dims->width % dims->heads != 0) {
       return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a divisor of the width %u, found %u",
@@ -232,7 +296,8 @@ class DimsReader {
   Status read_scores(ModelDims* dims) const {
     const bool wide = arch_.wide_scale_layers != 0 && dims->layers == arch_.wide_scale_layers;
     const float per_head = static_cast<float>(dims->width) / static_cast<float>(dims->heads);
-    dims->attention_scale = 1.0f / std::sqrt(wide ? per_head : static_cast<float>(dims->head_dim));
+    const uint32_t dim = dims->latent.rank > 0 ? dims->latent.q() : dims->head_dim;
+    dims->attention_scale = 1.0f / std::sqrt(wide ? per_head : static_cast<float>(dim));
     KVRT_TRY(read_scale("attention.scale", &dims->attention_scale));
     dims->attention_softcap = arch_.attention_softcap;
     dims->final_softcap = arch_.final_softcap;
@@ -247,7 +312,7 @@ class DimsReader {
 
   Status read_rope(ModelDims* dims) const {
     dims->rope.style = arch_.rope_style;
-    dims->rope.dims = dims->head_dim;
+    dims->rope.dims = dims->latent.rank > 0 ? dims->latent.rope : dims->head_dim;
     KVRT_TRY(read_optional_uint("rope.dimension_count", 2, kHeadDimMax, &dims->rope.dims));
     if (dims->rope.dims % 2 != 0 || dims->rope.dims > dims->head_dim) {
       return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected an even number up to the %u of a head, found %u",
@@ -256,6 +321,7 @@ class DimsReader {
     KVRT_TRY(read_optional_float("rope.freq_base", 1, 1e12, &dims->rope.freq_base));
     dims->window_rope = dims->rope;
     KVRT_TRY(read_rope_scaling(&dims->rope));
+    KVRT_TRY(read_log_multiplier(dims));
     KVRT_TRY(read_rope_factors(dims));
     if (arch_.window_freq_base == 0 && !arch_.window_unscaled) dims->window_rope = dims->rope;
     if (arch_.window_freq_base == 0) return Status::ok();
@@ -289,6 +355,17 @@ class DimsReader {
     rope->factor = factor;
     rope->scaling = type == "yarn" ? RopeScaling::kYarn : RopeScaling::kLinear;
     return type == "yarn" ? read_yarn(rope) : Status::ok();
+  }
+
+  // DeepSeek's YaRN: scores are multiplied by (1 + m log(factor))^2, and the rotation is not.
+  Status read_log_multiplier(ModelDims* dims) const {
+    float multiplier = 0;
+    if (!arch_.latent || dims->rope.scaling != RopeScaling::kYarn) return Status::ok();
+    KVRT_TRY(read_optional_float("rope.scaling.yarn_log_multiplier", 0, 1, &multiplier));
+    const double by = 1 + static_cast<double>(multiplier) * std::log(static_cast<double>(dims->rope.factor));
+    dims->attention_scale = static_cast<float>(static_cast<double>(dims->attention_scale) * by * by);
+    dims->rope.attention_factor = static_cast<float>(1 / rope_amplitude(dims->rope));
+    return Status::ok();
   }
 
   Status read_yarn(RopeParams* rope) const {

@@ -19,8 +19,11 @@ class Scratch final : public ForwardScratch {
   std::unique_ptr<Buffer> buffer;
   float* x = nullptr;          // [rows, width] the residual stream
   float* normed = nullptr;     // [rows, width] a block's output, or the experts' input
-  float* qkv = nullptr;        // [rows, (heads + 2 kv_heads) * head_dim] of a layer
-  float* attended = nullptr;   // [rows, heads * head_dim] of a layer
+  float* qkv = nullptr;        // [rows, (heads + 2 kv_heads) * head_dim] of a layer; latents: [rows, heads * (rank + rope)], Q absorbed
+  float* attended = nullptr;   // [rows, heads * head_dim] of a layer; latents: [rows, heads * rank]
+  float* q_in = nullptr;       // [rows, q_rank]
+  float* by_head = nullptr;    // [rows, heads * (nope + rope)] Q before it is absorbed; [rows, heads * v] the heads' outputs
+  float* latent = nullptr;     // [rows, rank + rope]
   float* activated = nullptr;  // [rows, ff]
   float* router = nullptr;     // [rows, experts]
   float* expert_in = nullptr;  // [rows, width] the rows of one expert, and its output
@@ -37,14 +40,18 @@ struct ScratchArray {
   CheckedSize bytes() const { return (CheckedSize(rows) * width * sizeof(float)).align(64); }  // whole cache lines
 };
 
-std::array<ScratchArray, 10> scratch_arrays(const ModelDims& d, const Backend& backend, uint32_t rows_max) {
+std::array<ScratchArray, 13> scratch_arrays(const ModelDims& d, const Backend& backend, uint32_t rows_max) {
+  const LatentDims& l = d.latent;
   const uint32_t expert_width = d.experts > 0 ? d.width : 0, logits_rows = backend.unified() ? 0 : std::min(rows_max, kLogitsRowsMax);
   return {{
       {&Scratch::x, rows_max, d.width},
       {&Scratch::normed, rows_max, d.width},
       {&Scratch::qkv, rows_max, d.qkv_width_max()},
-      {&Scratch::attended, rows_max, d.q_width_max()},
-      {&Scratch::activated, rows_max, d.ff},
+      {&Scratch::attended, rows_max, d.out_width_max()},
+      {&Scratch::q_in, rows_max, l.q_rank},
+      {&Scratch::by_head, rows_max, l.rank > 0 ? d.heads * std::max(l.q(), l.v) : 0},
+      {&Scratch::latent, rows_max, l.rank + l.rope},
+      {&Scratch::activated, rows_max, std::max({d.ff, d.dense_ff, d.shared_ff})},
       {&Scratch::router, rows_max, d.experts},
       {&Scratch::expert_in, rows_max, expert_width},
       {&Scratch::expert_out, rows_max, expert_width},
@@ -94,9 +101,34 @@ void embed(const Pass& p, Rows rows) {
   if (p.d.embedding_scale != 1) p.backend->scale(p.d.embedding_scale, rows.n, p.d.width, x);
 }
 
+// Q absorbed: each head's part without rotation becomes numbers that meet the latent itself; the rotated part stands behind them.
+void latent_input(const Pass& p, Rows rows, uint32_t index) {
+  const LatentDims& l = p.d.latent;
+  const Layer& layer = p.model.layers[index];
+  const LatentWeights& w = layer.latent;
+  const uint32_t heads = p.d.heads, q_stride = heads * l.q(), width = l.rank + l.rope, stride = heads * width;
+  const MatmulInput in = block_input(p, rows, layer.attn_norm);
+  float *q = rows.of(p.s->by_head, q_stride), *latent = rows.of(p.s->latent, width), *absorbed = rows.of(p.s->qkv, stride);
+  if (l.q_rank > 0) {
+    float* q_in = rows.of(p.s->q_in, l.q_rank);
+    p.backend->matmul(*w.q_in, nullptr, in, /*accumulate=*/false, q_in);
+    p.backend->matmul(*w.q, nullptr, {q_in, rows.n, layer.latent_q_norm.device, p.d.rms_eps}, /*accumulate=*/false, q);
+  } else {
+    p.backend->matmul(*w.q, nullptr, in, /*accumulate=*/false, q);
+  }
+  p.backend->matmul(*w.kv, nullptr, in, /*accumulate=*/false, latent);
+  p.backend->rmsnorm_heads(layer.latent_norm.device, p.d.rms_eps, rows.n, 1, l.rank, width, latent);
+  p.backend->rope(p.d.rope, rows.first, rows.n, 1, l.rope, width, latent + l.rank);
+  p.backend->matmul_heads(w.key, rows.n, {q, q_stride, l.q()}, {absorbed, stride, width});
+  p.backend->copy_heads(heads, l.rope, rows.n, {q + l.nope, q_stride, l.q()}, {absorbed + l.rank, stride, width});
+  p.backend->rope(p.d.rope, rows.first, rows.n, heads, width, stride, absorbed + l.rank);
+  p.backend->kv_store(p.kv.unit(p.kv.places[index]), p.pool, p.kv.places[index], p.step, rows.first, rows.n, latent, nullptr, width);
+}
+
 // The part of a layer before attention: ends with Q, and with K and V in the pool.
 void attention_input(const Pass& p, Rows rows, uint32_t index) {
   const ModelDims& d = p.d;
+  if (d.latent.rank > 0) return latent_input(p, rows, index);
   const Layer& layer = p.model.layers[index];
   const Heads heads = d.heads_of(index);
   const uint32_t stride = heads.qkv_width();
@@ -114,16 +146,25 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
 
 void attention_output(const Pass& p, Rows rows, uint32_t index) {
   const Layer& layer = p.model.layers[index];
-  add_output(p, rows, *layer.out, layer.post_attn_norm, rows.of(p.s->attended, p.d.heads_of(index).q_width()));
+  const LatentDims& l = p.d.latent;
+  float* out = rows.of(p.s->attended, p.d.heads_of(index).out_width());
+  if (l.rank > 0) {
+    const uint32_t stride = p.d.heads * l.v;
+    float* values = rows.of(p.s->by_head, stride);
+    p.backend->matmul_heads(layer.latent.value, rows.n, {out, p.d.heads * l.rank, l.rank}, {values, stride, l.v});
+    out = values;
+  }
+  add_output(p, rows, *layer.out, layer.post_attn_norm, out);
 }
 
 void mlp(const Pass& p, Rows rows, const Layer& layer) {
-  float* activated = rows.of(p.s->activated, p.d.ff);
+  float* activated = rows.of(p.s->activated, p.d.experts > 0 ? p.d.dense_ff : p.d.ff);
   p.backend->matmul_act(*layer.gate_up, p.arch.activation, block_input(p, rows, layer.ffn_norm), activated);
   add_output(p, rows, *layer.down, layer.post_ffn_norm, activated);
 }
 
-// Each expert's matrices run once, for all rows of the step that chose it; a row adds its experts' outputs in the order of their ids.
+// Each expert's matrices run once, for all rows of the step that chose it; a row adds its experts' outputs in the order of their ids, then
+// that of the MLP that all rows go through.
 void experts(const Pass& p, uint32_t rows, const Layer& layer) {
   const ModelDims& d = p.d;
   Scratch* s = p.s;
@@ -133,7 +174,10 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
     in = s->normed;
   }
   p.backend->matmul(*layer.router, nullptr, {in, rows}, /*accumulate=*/false, s->router);
-  p.backend->route(s->router, rows, d.experts, d.experts_used, d.experts_normalize, &s->routes);
+  const float* bias = layer.router_bias.values.empty() ? nullptr : layer.router_bias.values.data();
+  const RouteParams params{d.experts,       d.experts_used,  d.experts_sigmoid, d.experts_normalize,
+                           d.experts_scale, d.expert_groups, d.groups_used,     bias};
+  p.backend->route(s->router, rows, params, &s->routes);
   for (uint32_t e = 0; e < d.experts; ++e) {
     const uint32_t first = s->routes.first[e], n = s->routes.first[e + 1] - first;
     if (n == 0) continue;
@@ -143,6 +187,9 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
     p.backend->matmul(*layer.experts[e].down, nullptr, {s->activated, n}, /*accumulate=*/false, s->expert_out);
     p.backend->add_rows(s->expert_out, chosen, {s->routes.weights.data() + first, n}, d.width, s->x);
   }
+  if (d.shared_ff == 0) return;
+  p.backend->matmul_act(*layer.shared.gate_up, p.arch.activation, {in, rows}, s->activated);
+  p.backend->matmul(*layer.shared.down, nullptr, {s->activated, rows}, /*accumulate=*/true, s->x);
 }
 
 void head(const Pass& p, float* logits, DrawnToken* drawn) {
@@ -178,15 +225,16 @@ void layers(const Pass& p) {
     p.backend->attention(p.kv.unit(place), p.pool, place, p.step, params, p.s->qkv, heads.qkv_width(), p.s->attended);
     if (last) {
       p.backend->gather_logits_rows(p.step, d.width, p.s->x);
-      p.backend->gather_logits_rows(p.step, heads.q_width(), p.s->attended);
+      p.backend->gather_logits_rows(p.step, heads.out_width(), p.s->attended);
       rows = static_cast<uint32_t>(p.step.logits_rows.size());
     }
-    if (d.experts > 0) {
+    const bool routed = d.has_experts(i);
+    if (routed) {
       p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) { attention_output(p, {first, n}, i); });
       experts(p, rows, layer);
     }
     p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) {
-      if (d.experts == 0) {
+      if (!routed) {
         attention_output(p, {first, n}, i);
         mlp(p, {first, n}, layer);
       }
@@ -197,9 +245,9 @@ void layers(const Pass& p) {
 
 }  // namespace
 
-uint32_t ModelDims::q_width_max() const {
-  uint32_t most = heads_of(0).q_width();
-  for (const Heads& layer : layer_heads) most = std::max(most, layer.q_width());
+uint32_t ModelDims::out_width_max() const {
+  uint32_t most = heads_of(0).out_width();
+  for (const Heads& layer : layer_heads) most = std::max(most, layer.out_width());
   return most;
 }
 
@@ -213,14 +261,23 @@ std::vector<KvLayer> kv_layers(const ModelDims& dims, uint32_t block_tokens, KvF
   std::vector<KvLayer> layers;
   for (uint32_t i = 0; i < dims.layers; ++i) {
     const Heads heads = dims.heads_of(i);
-    layers.push_back({dims.window(i), {1, heads.kv, heads.dim, block_tokens, formats}});
+    KvGeometry kv(1, heads.kv, {heads.dim, formats.k}, {heads.v_dim, formats.v}, block_tokens);
+    kv.latent = heads.latent;
+    layers.push_back({dims.window(i), kv});
   }
   return layers;
 }
 
 StepShape step_shape(const ModelDims& d, uint32_t rows_max) {
-  StepShape shape{rows_max, std::max(d.context, 1u), d.width, d.ff, d.experts, d.heads, d.kv_heads, d.head_dim, {d.rope}};
+  StepShape shape{
+      rows_max, std::max(d.context, 1u), d.width, std::max({d.ff, d.dense_ff, d.shared_ff}), d.experts, d.heads, d.kv_heads, d.head_dim,
+      {d.rope}};
   if (!d.windows.empty()) shape.ropes.push_back(d.window_rope);
+  const LatentDims& l = d.latent;
+  if (l.rank > 0) {
+    shape.by_head = d.heads * std::max({l.rank, l.nope, l.v});
+    shape.cells = uint64_t{d.heads} * l.q() * l.q_rank;
+  }
   return shape;
 }
 
@@ -260,7 +317,7 @@ void forward(const Model& model, Backend* backend, const KvGroups& kv, uint8_t* 
   for (uint32_t i = 0; i < model.dims.layers; ++i) {
     const KvGeometry& unit = kv.unit(kv.places[i]);
     const Heads heads = model.dims.heads_of(i);
-    KVRT_CHECK(unit.kv_heads == heads.kv && unit.k.dim == heads.dim && unit.v.dim == heads.dim);
+    KVRT_CHECK(unit.kv_heads == heads.kv && unit.k.dim == heads.dim && unit.v.dim == heads.v_dim && unit.latent == heads.latent);
   }
   KVRT_CHECK(step.n_tables == kv.tables() && step.n_groups == kv.groups.size());
 

@@ -20,6 +20,8 @@ struct LayerTensors {
   Tensors attn_norm, ffn_norm, post_attn_norm, post_ffn_norm, q_norm, k_norm;
   Tensors qkv, qkv_bias, out, gate_up, down, router;
   Tensors experts_gate_up, experts_down;  // each holds the matrices of all experts
+  Tensors router_bias, shared_gate_up, shared_down;
+  Tensors q_in, q, kv, key, value, latent_q_norm, latent_norm;  // of latent attention; key and value hold the matrices of all heads
 };
 
 // The tensors of every weight, once all were found and checked.
@@ -57,8 +59,9 @@ class Planner {
       KVRT_TRY(take(blk + "post_attention_norm.weight", d_.width, 0, &layer->post_attn_norm));
       KVRT_TRY(take(blk + "post_ffw_norm.weight", d_.width, 0, &layer->post_ffn_norm));
     }
-    KVRT_TRY(plan_attention(blk, d_.heads_of(index), layer));
-    return d_.experts > 0 ? plan_experts(blk, layer) : plan_mlp(blk, layer);
+    KVRT_TRY(d_.latent.rank > 0 ? plan_latent(blk, layer) : plan_attention(blk, d_.heads_of(index), layer));
+    if (!d_.has_experts(index)) return plan_mlp(blk, d_.experts > 0 ? d_.dense_ff : d_.ff, layer);
+    return plan_experts(blk, layer);
   }
 
   Status plan_attention(const std::string& blk, Heads heads, LayerTensors* layer) {
@@ -83,21 +86,42 @@ class Planner {
     return take(blk + "attn_output.weight", q_rows, d_.width, &layer->out);
   }
 
-  Status plan_mlp(const std::string& blk, LayerTensors* layer) {
-    if (arch_.fused) {
-      KVRT_TRY(take(blk + "ffn_up.weight", d_.width, uint64_t{2} * d_.ff, &layer->gate_up));
+  Status plan_latent(const std::string& blk, LayerTensors* layer) {
+    const LatentDims& l = d_.latent;
+    if (l.q_rank > 0) {
+      KVRT_TRY(take(blk + "attn_q_a.weight", d_.width, l.q_rank, &layer->q_in));
+      KVRT_TRY(take(blk + "attn_q_a_norm.weight", l.q_rank, 0, &layer->latent_q_norm));
+      KVRT_TRY(take(blk + "attn_q_b.weight", l.q_rank, uint64_t{d_.heads} * l.q(), &layer->q));
     } else {
-      KVRT_TRY(take(blk + "ffn_gate.weight", d_.width, d_.ff, &layer->gate_up));
-      KVRT_TRY(take(blk + "ffn_up.weight", d_.width, d_.ff, &layer->gate_up));
+      KVRT_TRY(take(blk + "attn_q.weight", d_.width, uint64_t{d_.heads} * l.q(), &layer->q));
     }
-    return take(blk + "ffn_down.weight", d_.ff, d_.width, &layer->down);
+    KVRT_TRY(take(blk + "attn_kv_a_mqa.weight", d_.width, l.rank + l.rope, &layer->kv));
+    KVRT_TRY(take(blk + "attn_kv_a_norm.weight", l.rank, 0, &layer->latent_norm));
+    KVRT_TRY(take(blk + "attn_k_b.weight", l.nope, l.rank, &layer->key, d_.heads));
+    KVRT_TRY(take(blk + "attn_v_b.weight", l.rank, l.v, &layer->value, d_.heads));
+    return take(blk + "attn_output.weight", uint64_t{d_.heads} * l.v, d_.width, &layer->out);
+  }
+
+  Status plan_mlp(const std::string& blk, uint32_t ff, LayerTensors* layer) {
+    if (arch_.fused) {
+      KVRT_TRY(take(blk + "ffn_up.weight", d_.width, uint64_t{2} * ff, &layer->gate_up));
+    } else {
+      KVRT_TRY(take(blk + "ffn_gate.weight", d_.width, ff, &layer->gate_up));
+      KVRT_TRY(take(blk + "ffn_up.weight", d_.width, ff, &layer->gate_up));
+    }
+    return take(blk + "ffn_down.weight", ff, d_.width, &layer->down);
   }
 
   Status plan_experts(const std::string& blk, LayerTensors* layer) {
     KVRT_TRY(take(blk + "ffn_gate_inp.weight", d_.width, d_.experts, &layer->router));
     KVRT_TRY(take(blk + "ffn_gate_exps.weight", d_.width, d_.ff, &layer->experts_gate_up, d_.experts));
     KVRT_TRY(take(blk + "ffn_up_exps.weight", d_.width, d_.ff, &layer->experts_gate_up, d_.experts));
-    return take(blk + "ffn_down_exps.weight", d_.ff, d_.width, &layer->experts_down, d_.experts);
+    KVRT_TRY(take(blk + "ffn_down_exps.weight", d_.ff, d_.width, &layer->experts_down, d_.experts));
+    if (arch_.latent && file_.find(blk + "exp_probs_b.bias")) KVRT_TRY(take(blk + "exp_probs_b.bias", d_.experts, 0, &layer->router_bias));
+    if (d_.shared_ff == 0) return Status::ok();
+    KVRT_TRY(take(blk + "ffn_gate_shexp.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
+    KVRT_TRY(take(blk + "ffn_up_shexp.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
+    return take(blk + "ffn_down_shexp.weight", d_.shared_ff, d_.width, &layer->shared_down);
   }
 
   // rows == 0: a vector, which is F32, F16 or BF16.
@@ -150,34 +174,60 @@ std::vector<TensorView> views_of(const Tensors& tensors, uint64_t index) {
   return views;
 }
 
+// Hands latent attention's weights to `to`.
+template <typename To>
+Status for_latent(const LayerTensors& from, uint32_t heads, Layer* layer, To* to) {
+  LatentWeights& w = layer->latent;
+  if (!from.q_in.empty()) KVRT_TRY(to->matrix(from.q_in, 0, &w.q_in));
+  KVRT_TRY(to->vectors(from.latent_q_norm, &layer->latent_q_norm));
+  KVRT_TRY(to->matrix(from.q, 0, &w.q));
+  KVRT_TRY(to->matrix(from.kv, 0, &w.kv));
+  KVRT_TRY(to->vectors(from.latent_norm, &layer->latent_norm));
+  w.key.resize(heads);  // places must stay where they are
+  w.value.resize(heads);
+  for (uint32_t h = 0; h < heads; ++h) KVRT_TRY(to->matrix(from.key, h, &w.key[h]));
+  for (uint32_t h = 0; h < heads; ++h) KVRT_TRY(to->matrix(from.value, h, &w.value[h]));
+  return Status::ok();
+}
+
+template <typename To>
+Status for_experts(const LayerTensors& from, uint32_t experts, Layer* layer, To* to) {
+  KVRT_TRY(to->matrix(from.router, 0, &layer->router));
+  KVRT_TRY(to->vectors(from.router_bias, &layer->router_bias));
+  layer->experts.reserve(experts);  // as above
+  for (uint32_t e = 0; e < experts; ++e) {
+    Expert& expert = layer->experts.emplace_back();
+    KVRT_TRY(to->matrix(from.experts_gate_up, e, &expert.gate_up));
+    KVRT_TRY(to->matrix(from.experts_down, e, &expert.down));
+  }
+  if (from.shared_down.empty()) return Status::ok();
+  KVRT_TRY(to->matrix(from.shared_gate_up, 0, &layer->shared.gate_up));
+  return to->matrix(from.shared_down, 0, &layer->shared.down);
+}
+
 // Hands every weight to `to`, with its place in the model, in the order of loading.
 template <typename To>
-Status for_each_weight(const Plan& plan, uint32_t experts, Model* model, To* to) {
+Status for_each_weight(const Plan& plan, const ModelDims& dims, Model* model, To* to) {
   KVRT_TRY(to->matrix(plan.embedding, 0, &model->embedding));
   if (!plan.head.empty()) KVRT_TRY(to->matrix(plan.head, 0, &model->head));
   KVRT_TRY(to->vectors(plan.output_norm, &model->output_norm));
-  model->layers.reserve(plan.layers.size());  // places must stay where they are
+  model->layers.reserve(plan.layers.size());  // as above
   for (const LayerTensors& from : plan.layers) {
     Layer& layer = model->layers.emplace_back();
     KVRT_TRY(to->vectors(from.attn_norm, &layer.attn_norm));
-    KVRT_TRY(to->matrix(from.qkv, 0, &layer.qkv));
+    if (!from.qkv.empty()) KVRT_TRY(to->matrix(from.qkv, 0, &layer.qkv));
+    if (!from.kv.empty()) KVRT_TRY(for_latent(from, dims.heads, &layer, to));
     KVRT_TRY(to->vectors(from.qkv_bias, &layer.qkv_bias));
     KVRT_TRY(to->vectors(from.q_norm, &layer.q_norm));
     KVRT_TRY(to->vectors(from.k_norm, &layer.k_norm));
     KVRT_TRY(to->matrix(from.out, 0, &layer.out));
     KVRT_TRY(to->vectors(from.post_attn_norm, &layer.post_attn_norm));
     KVRT_TRY(to->vectors(from.ffn_norm, &layer.ffn_norm));
-    if (experts > 0) {
-      KVRT_TRY(to->matrix(from.router, 0, &layer.router));
-    } else {
+    if (from.router.empty()) {
       KVRT_TRY(to->matrix(from.gate_up, 0, &layer.gate_up));
       KVRT_TRY(to->matrix(from.down, 0, &layer.down));
-    }
-    layer.experts.reserve(experts);
-    for (uint32_t e = 0; e < experts; ++e) {
-      Expert& expert = layer.experts.emplace_back();
-      KVRT_TRY(to->matrix(from.experts_gate_up, e, &expert.gate_up));
-      KVRT_TRY(to->matrix(from.experts_down, e, &expert.down));
+    } else {
+      KVRT_TRY(for_experts(from, dims.experts, &layer, to));
     }
     KVRT_TRY(to->vectors(from.post_ffn_norm, &layer.post_ffn_norm));
   }
@@ -274,7 +324,7 @@ Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend
   Loader loader(file, backend, progress);
   const auto load = [&]() -> Status {
     KVRT_TRY(loader.read(plan.read));
-    KVRT_TRY(for_each_weight(plan, model->dims.experts, model.get(), &loader));
+    KVRT_TRY(for_each_weight(plan, model->dims, model.get(), &loader));
     return loader.finish(cache);
   };
   Status loaded = load();
@@ -286,7 +336,10 @@ Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend
 Status place_vectors(Model* model, Backend* backend) {
   std::vector<Vector*> all{&model->output_norm};
   for (Layer& l : model->layers) {
-    for (Vector* v : {&l.attn_norm, &l.ffn_norm, &l.post_attn_norm, &l.post_ffn_norm, &l.qkv_bias, &l.q_norm, &l.k_norm}) all.push_back(v);
+    for (Vector* v : {&l.attn_norm, &l.ffn_norm, &l.post_attn_norm, &l.post_ffn_norm, &l.qkv_bias, &l.q_norm, &l.k_norm, &l.latent_q_norm,
+                      &l.latent_norm}) {
+      all.push_back(v);
+    }
   }
   constexpr uint64_t kAlign = 64 / sizeof(float);
   uint64_t floats = 0;
@@ -308,7 +361,7 @@ Result<uint64_t> planned_weight_bytes(const GgufFile& file, const Backend& backe
   KVRT_ASSIGN(const Plan plan, Planner(file, arch, dims).plan());
   Model places;
   Counter counter(file, backend);
-  KVRT_TRY(for_each_weight(plan, dims.experts, &places, &counter));
+  KVRT_TRY(for_each_weight(plan, dims, &places, &counter));
   return counter.bytes();
 }
 

@@ -31,6 +31,7 @@ struct Arch {
   Activation activation = Activation::kSilu;
   bool scale_embedding = false;  // times sqrt(width)
   bool experts = false;          // may have experts instead of an MLP
+  bool latent = false;           // attention.kv_lora_rank: tokens leave latents behind (MLA); experts may be shared, grouped, biased
   // attention.sliding_window: of window_period layers the last sees everything, the others a window. 0: no layer may have one.
   uint32_t window_period = 0;
   uint32_t window = 0;                             // where the file says nothing
@@ -45,18 +46,35 @@ struct Arch {
 const Arch* find_arch(std::string_view name);
 std::string arch_names();  // all of them: "llama, qwen2, ..."
 
-// The attention heads of a layer: of Q, of K and V, and a head's dimensions.
+// The attention heads of a layer: of Q, of K and V, and a head's dimensions. Latents: Q's heads absorbed, which all see one latent.
 struct Heads {
-  uint32_t q = 0, kv = 0, dim = 0;
+  uint32_t q = 0, kv = 0, dim = 0, v_dim = 0;
+  bool latent = false;
   uint32_t q_width() const { return q * dim; }
-  uint32_t qkv_width() const { return (q + 2 * kv) * dim; }
+  uint32_t out_width() const { return q * v_dim; }
+  uint32_t qkv_width() const { return latent ? q_width() : q_width() + kv * (dim + v_dim); }
   bool operator==(const Heads&) const = default;
+};
+
+// Multi-head latent attention. A token leaves behind a row of `rank` numbers, from which every head's K and V are made, and `rope` rotated
+// ones, which are a part of every head's K. In the absorbed form the matrix that makes K of them goes to Q, that of V to the output.
+struct LatentDims {
+  uint32_t rank = 0, rope = 0;  // rank 0: the model has none
+  uint32_t q_rank = 0;          // of the matrix that Q is made by; 0: that is whole
+  uint32_t nope = 0, v = 0;     // dimensions of a head of Q that are not rotated, and of V
+  uint32_t q() const { return nope + rope; }
 };
 
 struct ModelDims {
   uint32_t layers = 0, width = 0, ff = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, context = 0;  // ff: of one expert
   uint32_t experts = 0, experts_used = 0;                                                                 // 0: an MLP
-  bool experts_normalize = true;   // the weights of a row's experts sum to 1
+  bool experts_normalize = true;                // the weights of a row's experts sum to 1
+  bool experts_sigmoid = false;                 // their weights are the sigmoid of the logits, not the softmax
+  float experts_scale = 1;                      // of the weights
+  uint32_t expert_groups = 1, groups_used = 1;  // experts are chosen among those of the best groups
+  uint32_t dense_layers = 0, dense_ff = 0;      // so many first layers have an MLP
+  uint32_t shared_ff = 0;                       // an MLP beside the experts; 0: none
+  LatentDims latent;
   std::vector<Heads> layer_heads;  // [layers]; or empty: heads, kv_heads, head_dim are every layer's. Else these are the most of any
   float rms_eps = 0;
   RopeParams rope, window_rope;                                         // for layers that see everything, and for the others
@@ -71,9 +89,13 @@ struct ModelDims {
     return window(layer) > 0 ? &window_rope : &rope;
   }
   uint32_t window(uint32_t layer) const { return windows.empty() ? 0 : windows[layer]; }
-  Heads heads_of(uint32_t layer) const { return layer_heads.empty() ? Heads{heads, kv_heads, head_dim} : layer_heads[layer]; }
+  bool has_experts(uint32_t layer) const { return experts > 0 && layer >= dense_layers; }
+  Heads heads_of(uint32_t layer) const {
+    if (latent.rank > 0) return {heads, 1, latent.rank + latent.rope, latent.rank, true};
+    return layer_heads.empty() ? Heads{heads, kv_heads, head_dim, head_dim} : layer_heads[layer];
+  }
   // The widest rows of all layers.
-  uint32_t q_width_max() const;
+  uint32_t out_width_max() const;
   uint32_t qkv_width_max() const;
 };
 
@@ -82,6 +104,12 @@ std::vector<KvLayer> kv_layers(const ModelDims& dims, uint32_t block_tokens, KvF
 
 struct Expert {
   std::unique_ptr<Weight> gate_up, down;  // as of a layer
+};
+
+// The matrices of latent attention; q_in, q_norm: where Q has a rank.
+struct LatentWeights {
+  std::unique_ptr<Weight> q_in, q, kv;              // [q_rank, width] [h * (nope + rope), q_rank or width] [rank + rope, width]
+  std::vector<std::unique_ptr<Weight>> key, value;  // of each head: [rank, nope] [v, rank]
 };
 
 // A norm's weights or a bias. `device` is where the ops read it, once place_vectors put it there; null of an empty one.
@@ -98,6 +126,10 @@ struct Layer {
   std::unique_ptr<Weight> qkv, out, gate_up, down;            // [(h + 2kv) * d, width] [width, h * d] [2 ff, width] [width, ff]
   std::unique_ptr<Weight> router;                             // [experts, width]
   std::vector<Expert> experts;
+  Vector router_bias;  // [experts], of which the host reads the values
+  Expert shared;
+  LatentWeights latent;
+  Vector latent_q_norm, latent_norm;  // [q_rank] [rank]
 };
 
 // false stops the load (CANCELLED). done / total are bytes of tensors.

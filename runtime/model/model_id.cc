@@ -62,6 +62,16 @@ void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
     hasher->add_string("scales").add_u64(std::bit_cast<uint32_t>(d.residual_scale)).add_u64(std::bit_cast<uint32_t>(d.logit_divisor));
     hasher->add_u64(d.no_rope_period);
   }
+  if (d.latent.rank > 0) {
+    hasher->add_string("latent");
+    for (const uint32_t value : {d.latent.rank, d.latent.rope, d.latent.q_rank, d.latent.nope, d.latent.v}) hasher->add_u64(value);
+  }
+  if (d.dense_layers > 0 || d.shared_ff > 0 || d.experts_sigmoid || d.experts_scale != 1 || d.expert_groups > 1) {
+    hasher->add_string("routing").add_u64(std::bit_cast<uint32_t>(d.experts_scale));
+    for (const uint32_t value : {d.dense_layers, d.dense_ff, d.shared_ff, uint32_t{d.experts_sigmoid}, d.expert_groups, d.groups_used}) {
+      hasher->add_u64(value);
+    }
+  }
   if (!d.layer_heads.empty()) hasher->add_string("layer_heads");
   for (const Heads& heads : d.layer_heads) hasher->add_u64(heads.q).add_u64(heads.kv).add_u64(heads.dim);
 }

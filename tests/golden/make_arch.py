@@ -9,6 +9,7 @@ as the format wants it (Gemma's norms have 1 added, Llama's Q and K have the pai
 """
 import argparse
 import math
+import sys
 from pathlib import Path
 
 import gguf
@@ -80,6 +81,14 @@ def cases():
     yield "smollm3", "row_smollm3", config(hf.SmolLM3Config, layers=5, head_dim=8, rope_parameters=plain, tie_word_embeddings=True)
     yield "ernie4_5", "row_ernie4_5", config(hf.Ernie4_5Config, rope_parameters=default_rope(500000.0), tie_word_embeddings=True)
     yield "seed_oss", "row_seed_oss", config(hf.SeedOssConfig, rope_parameters=default_rope(1e6), attention_bias=True, attention_out_bias=False)
+    mla = dict(kv_heads=4, head_dim=8, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=24, moe_intermediate_size=16,
+               n_routed_experts=8, num_experts_per_tok=3, first_k_dense_replace=1)
+    yield "deepseek2", "row_deepseek2", config(
+        hf.DeepseekV2Config, **mla, rope_parameters=plain, q_lora_rank=None, n_shared_experts=2, routed_scaling_factor=1.5,
+        topk_method="group_limited_greedy", n_group=4, topk_group=2)
+    yield "deepseek2", "row_deepseek3", config(
+        hf.DeepseekV3Config, **mla, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0), q_lora_rank=24, n_shared_experts=1,
+        routed_scaling_factor=2.5, norm_topk_prob=True, n_group=2, topk_group=1)
 
 
 def draw(name, shape, arch, rng):
@@ -116,6 +125,14 @@ def gguf_tensors(arch, cfg, weights):
             w = w + np.float32(1)
         if arch in ("llama", "granite", "smollm3") and ("q_proj" in name or "k_proj" in name):
             w = pairs_together(w, cfg.num_attention_heads if "q_proj" in name else cfg.num_key_value_heads)
+        if name.endswith("kv_b_proj.weight"):
+            block, w = f"blk.{name.split('.')[2]}.", w.reshape(cfg.num_attention_heads, -1, cfg.kv_lora_rank)
+            yield block + "attn_k_b.weight", w[:, :cfg.qk_nope_head_dim].swapaxes(1, 2)
+            yield block + "attn_v_b.weight", w[:, cfg.qk_nope_head_dim:]
+            continue
+        if name.endswith("e_score_correction_bias"):
+            yield f"blk.{name.split('.')[2]}.exp_probs_b.bias", w
+            continue
         if ".experts." in name:
             block = f"blk.{name.split('.')[2]}."
             if name.endswith("gate_up_proj"):
@@ -132,7 +149,7 @@ def gguf_tensors(arch, cfg, weights):
 
 def write_rope(w, cfg):
     rope = cfg.rope_parameters.get("full_attention", cfg.rope_parameters)
-    dims = int(cfg.head_dim * rope.get("partial_rotary_factor", 1.0))
+    dims = int(getattr(cfg, "qk_rope_head_dim", cfg.head_dim) * rope.get("partial_rotary_factor", 1.0))
     w.add_rope_dimension_count(dims)
     w.add_rope_freq_base(rope["rope_theta"])
     kind = rope["rope_type"]
@@ -143,6 +160,8 @@ def write_rope(w, cfg):
         w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         w.add_rope_scaling_factor(rope["factor"])
         w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        if "mscale_all_dim" in rope:
+            w.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
     if kind == "llama3":
         w.add_tensor("rope_freqs.weight", llama3_factors(rope, dims))
     if kind == "longrope":
@@ -153,6 +172,23 @@ def write_rope(w, cfg):
         w.add_rope_scaling_attn_factors(1.0 if scale <= 1 else math.sqrt(1 + math.log(scale) / math.log(original)))
         w.add_tensor("rope_factors_long.weight", np.array(rope["long_factor"], np.float32))
         w.add_tensor("rope_factors_short.weight", np.array(rope["short_factor"], np.float32))
+
+
+def write_latent(w, cfg):
+    if cfg.q_lora_rank:
+        w.add_q_lora_rank(cfg.q_lora_rank)
+    w.add_kv_lora_rank(cfg.kv_lora_rank)
+    w.add_key_length(cfg.kv_lora_rank + cfg.qk_rope_head_dim)
+    w.add_value_length(cfg.kv_lora_rank)
+    w.add_key_length_mla(cfg.qk_nope_head_dim + cfg.qk_rope_head_dim)
+    w.add_value_length_mla(cfg.v_head_dim)
+    w.add_leading_dense_block_count(cfg.first_k_dense_replace)
+    w.add_expert_shared_count(cfg.n_shared_experts)
+    w.add_expert_weights_scale(cfg.routed_scaling_factor)
+    w.add_expert_weights_norm(cfg.norm_topk_prob)
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if cfg.model_type == "deepseek_v3" else gguf.ExpertGatingFuncType.SOFTMAX)
+    w.add_expert_group_count(cfg.n_group)
+    w.add_expert_group_used_count(cfg.topk_group)
 
 
 def llama3_factors(rope, dims):
@@ -173,9 +209,12 @@ def write_model(path, arch, cfg, weights):
     w.add_embedding_length(cfg.hidden_size)
     w.add_feed_forward_length(cfg.intermediate_size)
     w.add_head_count(cfg.num_attention_heads)
-    w.add_head_count_kv(cfg.num_key_value_heads)
+    latent = hasattr(cfg, "kv_lora_rank")
+    w.add_head_count_kv(1 if latent else cfg.num_key_value_heads)
     w.add_layer_norm_rms_eps(cfg.rms_norm_eps)
-    if cfg.head_dim * cfg.num_attention_heads != cfg.hidden_size or arch.startswith("gemma"):
+    if latent:
+        write_latent(w, cfg)
+    elif cfg.head_dim * cfg.num_attention_heads != cfg.hidden_size or arch.startswith("gemma"):
         w.add_key_length(cfg.head_dim)
         w.add_value_length(cfg.head_dim)
     if getattr(cfg, "sliding_window", None):
@@ -192,7 +231,7 @@ def write_model(path, arch, cfg, weights):
     if experts:
         w.add_expert_count(experts)
         w.add_expert_used_count(cfg.num_experts_per_tok)
-        if arch == "qwen3moe":
+        if arch in ("qwen3moe", "deepseek2"):
             w.add_expert_feed_forward_length(cfg.moe_intermediate_size)
     vocab = make_tiny.write_vocabulary(w)
     assert vocab == VOCAB
@@ -218,17 +257,34 @@ def logits(model, tokens, cache):
         return model(torch.tensor(tokens)[None], past_key_values=cache, use_cache=cache is not None).logits[0].double().numpy()
 
 
+def round_latents(model, cfg):
+    """Attention reads latents as f16 keeps them. transformers' cache has the K and V that are made of them."""
+    module = sys.modules[type(model).__module__]
+    half = lambda x: x.half().float()
+    for layer in model.model.layers:
+        layer.self_attn.kv_a_layernorm.register_forward_hook(lambda m, i, out: half(out))
+    name = "apply_rotary_pos_emb_interleave" if cfg.model_type == "deepseek_v3" else "apply_rotary_emb"
+    rotate = getattr(module, name)
+    setattr(module, name, lambda q, k, *args: (lambda q, k: (q, half(k)))(*rotate(q, k, *args)))
+
+
 def make(path, arch, cfg, seed):
     cfg._attn_implementation = "eager"
     model = hf.AutoModelForCausalLM.from_config(cfg).float().eval()
     rng = np.random.Generator(np.random.PCG64(seed))
     weights = {}
-    for name, parameter in model.named_parameters():
+    buffers = [(name, b) for name, b in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    for name, parameter in [*model.named_parameters(), *buffers]:
         weights[name] = draw(name, tuple(parameter.shape), arch, rng)
         parameter.data.copy_(torch.from_numpy(weights[name]))
     write_model(path, arch, cfg, weights)
     tokens = np.random.Generator(np.random.PCG64(seed + 500)).integers(0, VOCAB, N_TOKENS)
-    rounded, exact = logits(model, tokens, RoundedCache()), logits(model, tokens, None)
+    exact = logits(model, tokens, None)
+    if hasattr(cfg, "kv_lora_rank"):
+        round_latents(model, cfg)
+        rounded = logits(model, tokens, None)
+    else:
+        rounded = logits(model, tokens, RoundedCache())
     reference.write_golden(path.with_suffix(".golden"), tokens, ROWS, rounded[ROWS])
     reference.write_golden(path.with_suffix(".golden32"), tokens, ROWS, exact[ROWS])
     far = np.abs(rounded - exact).max(axis=1) / np.abs(exact).max(axis=1)

@@ -244,7 +244,7 @@ TEST(Route, TakesTheLargestAndGroupsRowsByExpert) {
   std::fill_n(logits.begin() + kExperts, kExperts, std::numeric_limits<float>::quiet_NaN());  // still four of them
   for (const bool normalize : {false, true}) {
     Routes routes;
-    backend->run({}, [&] { backend->route(logits.data(), kRows, kExperts, kUsed, normalize, &routes); });
+    backend->run({}, [&] { backend->route(logits.data(), kRows, {kExperts, kUsed, false, normalize}, &routes); });
     ASSERT_EQ(routes.first.size(), kExperts + 1);
     ASSERT_EQ(routes.first.back(), kRows * kUsed);
     std::vector<std::vector<std::pair<uint32_t, float>>> by_row(kRows);
@@ -271,7 +271,7 @@ TEST(Route, TakesTheLargestAndGroupsRowsByExpert) {
     }
     // Alone, a row goes where it went among the others.
     Routes alone;
-    backend->run({}, [&] { backend->route(logits.data() + 5 * kExperts, 1, kExperts, kUsed, normalize, &alone); });
+    backend->run({}, [&] { backend->route(logits.data() + 5 * kExperts, 1, {kExperts, kUsed, false, normalize}, &alone); });
     for (uint32_t e = 0, n = 0; e < kExperts; ++e) {
       if (alone.first[e] == alone.first[e + 1]) continue;
       EXPECT_EQ(by_row[5][n].first, e);

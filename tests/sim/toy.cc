@@ -116,7 +116,7 @@ Result<std::unique_ptr<Tokenizer>> toy_tokenizer(ToyText text) {
 
 namespace {
 
-// The place of element d of a slot: K [layer][head][d][token], V [layer][head][token][d]. A group's last unit may have room for more layers.
+// The place of element d of a slot: K [layer][head][d][token], V [layer][head][token][d], latents [layer][token][d]. A group's last unit may have room for more layers.
 template <typename Byte, typename Visit>
 void each_element(const KvGroup& group, uint32_t unit, Byte* block, uint32_t slot, Visit visit) {
   const KvGeometry& kv = group.unit;
@@ -124,6 +124,8 @@ void each_element(const KvGroup& group, uint32_t unit, Byte* block, uint32_t slo
   for (uint32_t layer = 0; layer < std::min(kv.layers, group.layers - unit * kv.layers); ++layer) {
     Byte* k = block + layer * kv.layer_bytes();
     Byte* v = k + kv.v_at();
+    for (uint32_t d = 0; kv.latent && d < kv.k.dim; ++d) visit(index++, k + (size_t{slot} * kv.k.dim + d) * kv.k.elem_bytes());
+    if (kv.latent) continue;
     for (uint32_t i = 0; i < kv.kv_heads * kv.k.dim; ++i) visit(index++, k + (size_t{i} * kv.block_tokens + slot) * kv.k.elem_bytes());
     for (uint32_t h = 0; h < kv.kv_heads; ++h) {
       for (uint32_t d = 0; d < kv.v.dim; ++d) {

@@ -44,11 +44,11 @@ HostSize some_size(Random* random) {
   const uint32_t a = window(), b = a + window();
   const std::vector<uint32_t> windows[] = {{0, 0}, {0, 0}, {0, 0}, {0, a, a}, {a, 0, b}, {a, a}};
   size.windows = windows[random->below(6)];
-  // A third have layers of several shapes: groups of their own, and padded units. Numbers of their own: a seed stays what it was.
+  // A third have layers of several shapes, latents among them: groups of their own, and padded units. Numbers of their own: a seed stays what it was.
   Random shape(size.context * 1000 + size.blocks);
   for (size_t i = 0, mixed = shape.below(3); mixed == 0 && i < size.windows.size(); ++i) {
-    const Heads shapes[] = {{2, 2, 2}, {2, 1, 2}, {1, 1, 10}};
-    size.layer_heads.push_back(shapes[shape.below(3)]);
+    const Heads shapes[] = {{2, 2, 2, 2}, {2, 1, 2, 2}, {1, 1, 10, 10}, {2, 1, 6, 4, /*latent=*/true}};
+    size.layer_heads.push_back(shapes[shape.below(4)]);
   }
   return size;
 }

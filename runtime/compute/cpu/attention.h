@@ -2,6 +2,7 @@
 // K and V is read once for all rows of the tile. v_dim is a multiple of kLanes, k_dim and v_dim are at most kHeadDimMax.
 #pragma once
 
+#include "runtime/base/limits.h"
 #include "runtime/compute/cpu/attention_tiles.h"
 #include "runtime/compute/cpu/elementwise.h"
 
@@ -62,16 +63,16 @@ KVRT_INLINE const uint8_t* block_at(const AttentionTile& tile, const uint8_t* ba
 // One span of one tile: KeyPass gives scores, then ValuePass their weights and sums. Each knows the format of its own side alone.
 template <typename S>
 struct Attention {
-  static constexpr uint32_t kRows = kTileAccumulators<S> / 2;          // rows of the widest tile
-  static constexpr uint32_t kFewRows = kRows < 8 ? kRows : 8;          // up to here straight from K and V, without a copy in f32
-  static constexpr uint32_t kPieceKeys = 32, kPieceFloats = 16 << 10;  // the piece copied at a time: of K, of V
+  static constexpr uint32_t kRows = kTileAccumulators<S> / 2;  // rows of the widest tile
+  static constexpr uint32_t kFewRows = kRows < 8 ? kRows : 8;  // up to here straight from K and V, without a copy in f32
+  static constexpr uint32_t kPieceKeys = 32, kPieceFloats = kPieceKeys * kHeadDimMax;  // the piece copied at a time: of K, of V
   static constexpr uint32_t kPrefetchBytes = 8 << 10;
 
   const AttentionTile& tile;
   uint32_t rows;
   Seen seen;  // the positions that any row sees
   uint32_t blocks;
-  float* packed;  // the queries: of each kRows rows [k_dim][rows]
+  float* packed;  // the queries: of each kRows rows [k_dim][rows]; of latents as their pass has them
 
   explicit Attention(const AttentionTile& t)
       : tile(t),
@@ -79,7 +80,7 @@ struct Attention {
         seen{seen_by(t, 0).first, seen_by(t, rows - 1).end},
         blocks((seen.end + t.block_tokens - 1) / t.block_tokens),
         packed(t.scratch + uint64_t{rows} * kSpanTokens) {
-    for (uint32_t row = 0; row < rows; row += kRows) pack_queries(row, min_u32(kRows, rows - row));
+    for (uint32_t row = 0; row < rows && !tile.latent; row += kRows) pack_queries(row, min_u32(kRows, rows - row));
   }
 
   KVRT_INLINE_MEMBER void pack_queries(uint32_t row, uint32_t n) const {
@@ -181,9 +182,10 @@ struct ValuePass : Attention<S> {
     if (T::kScaled) base.load_scales(tile.v_scales, scales);
   }
 
+  KVRT_INLINE_MEMBER uint64_t line() const { return uint64_t{tile.v_line()} * T::kBytes; }
   KVRT_INLINE_MEMBER ValueRun value_run(uint32_t j, uint32_t end) const {
     const uint32_t block = j / tile.block_tokens, slot = j % tile.block_tokens;
-    const uint64_t at = uint64_t{slot} * tile.v_dim * T::kBytes;
+    const uint64_t at = slot * line();
     const uint8_t* far = block_at(tile, tile.v, min_u32(block + blocks_ahead, blocks - 1)) + at;
     return {block_at(tile, tile.v, block) + at, far, min_u32(tile.block_tokens - slot, end - j)};
   }
@@ -228,7 +230,7 @@ struct ValuePass : Attention<S> {
       ValueRun runs[kSpanTokens / 16 + 1];
       uint32_t count = 0;
       for (uint32_t j = first; j < end; j += runs[count++].keys) runs[count] = value_run(j, end);
-      if (count > 0) add_runs<T>(row, n, first, {runs, count, uint64_t{T::kBytes} * tile.v_dim});
+      if (count > 0) add_runs<T>(row, n, first, {runs, count, line()});
     });
   }
 
@@ -241,7 +243,7 @@ struct ValuePass : Attention<S> {
       for (uint32_t j = first; j < last;) {
         const ValueRun run = value_run(j, last);
         float* to = piece + uint64_t{j - first} * tile.v_dim;
-        widen<S, T>(run.at, run.far, uint64_t{T::kBytes} * tile.v_dim, run.keys, tile.v_dim, to, tile.v_dim);
+        widen<S, T>(run.at, run.far, line(), run.keys, tile.v_dim, to, tile.v_dim);
         j += run.keys;
       }
       for (uint32_t row = 0; row < rows; row += kRows) {

@@ -42,6 +42,8 @@ class CpuBackend final : public Backend {
   void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) override;
   void rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
   void matmul(const Weight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) override;
+  void matmul_heads(std::span<const std::unique_ptr<Weight>> heads, uint32_t n, const HeadRows& in, const HeadRows& out) override;
+  void copy_heads(uint32_t heads, uint32_t width, uint32_t n, const HeadRows& in, const HeadRows& out) override;
   void matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) override;
   void prepare_rope(const RopeParams& params, const Step& step) override;
   void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
@@ -52,7 +54,7 @@ class CpuBackend final : public Backend {
   void add(const float* y, uint32_t rows, uint32_t width, float* x) override;
   void scale(float factor, uint32_t rows, uint32_t width, float* x) override;
   void softcap(float cap, uint32_t rows, uint32_t width, float* x) override;
-  void route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) override;
+  void route(const float* logits, uint32_t rows, const RouteParams& params, Routes* out) override;
   void add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) override;
   void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) override;
   void gather_logits_rows(const Step& step, uint32_t width, float* x) override;
@@ -94,6 +96,7 @@ class CpuBackend final : public Backend {
   };
   WorkerScratch& scratch() { return scratch_[ThreadPool::worker()]; }
   Activations prepare_input(const PanelWeight& w, const MatmulInput& in);
+  Activations prepare_heads(const PanelWeight& w, uint32_t heads, uint32_t n, const HeadRows& in);
   template <typename F>
   void for_panels(uint32_t panels, uint64_t panel_bytes, uint32_t n, const F& fn);
   Result<std::shared_ptr<const uint8_t>> pack(const WeightImage& image, const WeightLoad& load);
@@ -102,7 +105,7 @@ class CpuBackend final : public Backend {
   // spans of a tile are dealt to several threads, each leaves its partial result in its slot and the last one merges them.
   struct AttentionShare {
     const StepSeq* seq;
-    uint32_t first, tokens, head;  // rows [first, first + tokens) of the sequence
+    uint32_t first, tokens, part;  // rows [first, first + tokens) of the sequence, and the heads of a tile
     uint32_t span_begin, span_end;
     uint32_t slot, merge;
   };
@@ -112,7 +115,7 @@ class CpuBackend final : public Backend {
   };
   struct AttentionPartial;
   const float* rotate_queries(uint32_t k_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale);
-  void plan_attention(const KvGeometry& kv, const Step& step, int64_t window, uint32_t tile_tokens);
+  void plan_attention(const Step& step, uint32_t parts, int64_t window, uint32_t tile_tokens);
   // fn(row) for rows [0, n), little work each.
   template <typename F>
   void for_rows(uint32_t n, const F& fn);

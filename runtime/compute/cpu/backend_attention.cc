@@ -14,6 +14,7 @@ namespace {
 constexpr uint32_t kTileRowsMin = 48, kTileRows = 96;  // query rows (tokens x heads of a group) that share a read of K and V
 constexpr uint32_t kKernelRows = 12;                   // rows of the kernels' widest tiles, or a multiple
 constexpr uint32_t kTilesPerThread = 4;                // so that the last ones come out even
+constexpr uint32_t kLatentHeads = 32;                  // two vectors of them
 constexpr uint32_t kNoSlot = UINT32_MAX;
 constexpr int64_t kNoWindow = INT64_MAX / 2;
 
@@ -23,10 +24,20 @@ uint32_t first_span(int64_t position, int64_t window) {
 }
 
 // Tokens of a tile: as many as share a read of K and V with profit, as few as give every thread several tiles. Whole kernel tiles.
-uint32_t tile_tokens_of(const Step& step, uint32_t kv_heads, uint32_t group, uint32_t threads) {
+uint32_t tile_tokens_of(const Step& step, uint32_t parts, uint32_t group, uint32_t threads) {
   const uint32_t unit = std::lcm(kKernelRows, group) / group, least = kTileRowsMin / group, most = std::max(1u, kTileRows / group);
-  const auto tokens = static_cast<uint32_t>(uint64_t{step.n_rows()} * kv_heads / (kTilesPerThread * threads) + 1);
+  const auto tokens = static_cast<uint32_t>(uint64_t{step.n_rows()} * parts / (kTilesPerThread * threads) + 1);
   return std::min(most, (std::max(tokens, least) + unit - 1) / unit * unit);
+}
+
+// The heads of a tile: those of one KV head; of a latent, which all heads share, not so many that one thread gets them all.
+uint32_t heads_of_tile(const KvGeometry& kv, uint32_t heads) {
+  uint32_t group = heads / kv.kv_heads;
+  if (!kv.latent) return group;
+  const uint32_t all = group;
+  group = std::min(group, kLatentHeads);
+  while (all % group != 0) --group;
+  return group;
 }
 
 // The layer's part of the unit that has the position.
@@ -57,7 +68,14 @@ void spread(const uint8_t* row, uint32_t n, uint32_t stride, uint8_t* out) {
   for (uint32_t i = 0; i < n; ++i) std::memcpy(out + uint64_t{i} * stride * sizeof(T), row + i * sizeof(T), sizeof(T));
 }
 
-// Stores K and V of one token and KV head in their slot; `base`: the layer's part of the block.
+// Stores a latent in its slot; `base`: the layer's part of the block. int8 does not transform it: it is V, too.
+void store_latent(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, uint32_t slot, const float* latent) {
+  uint16_t scale;
+  kernels.kv_row(kv.k.format, kInt8Top, latent, kv.k.dim, base + slot * kv.k.bytes(), &scale);
+  if (kv.k.scale_bytes() > 0) std::memcpy(base + kv.k_scales_at() + uint64_t{slot} * kKvScaleBytes, &scale, kKvScaleBytes);
+}
+
+// Stores K and V of one token and KV head in their slot.
 void store_head(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, uint32_t head, uint32_t slot, const float* k,
                 const float* v) {
   alignas(4) uint8_t rounded[kHeadDimMax * sizeof(float)];
@@ -85,8 +103,9 @@ void locate(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t 
   tile->v_format = kv.v.format;
   tile->k_dim = kv.k.dim;
   tile->v_dim = kv.v.dim;
+  tile->latent = kv.latent;
   tile->k = base + head * kv.head_bytes(kv.k);
-  tile->v = base + kv.v_at() + head * kv.head_bytes(kv.v);
+  tile->v = base + kv.v_at() + head * kv.head_bytes(kv.v_rows());
   tile->k_scales = kv.k.scale_bytes() > 0 ? base + kv.k_scales_at() + head * kv.head_scale_bytes(kv.k) : nullptr;
   tile->v_scales = kv.v.scale_bytes() > 0 ? base + kv.v_scales_at() + head * kv.head_scale_bytes(kv.v) : nullptr;
   tile->block_bytes = kv.block_bytes();
@@ -106,6 +125,7 @@ void CpuBackend::kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, co
       const uint32_t slot = static_cast<uint32_t>(position % kv.block_tokens);
       uint8_t* base = layer_of(kv, pool, place, seq, position);
       const uint64_t row = uint64_t{from + i - first} * stride;
+      if (kv.latent) return store_latent(kernels_, kv, base, slot, k + row);
       for (uint32_t h = 0; h < kv.kv_heads; ++h) {
         store_head(kernels_, kv, base, h, slot, k + row + h * kv.k.dim, v + row + h * kv.v.dim);
       }
@@ -129,7 +149,7 @@ struct CpuBackend::AttentionPartial {
 
 // Deals a step's attention to threads. Many tiles: one share each, the longest first. Few tiles (a decode) over many spans: a
 // share per span, so that one long sequence uses all threads.
-void CpuBackend::plan_attention(const KvGeometry& kv, const Step& step, int64_t window, uint32_t tile_tokens) {
+void CpuBackend::plan_attention(const Step& step, uint32_t parts, int64_t window, uint32_t tile_tokens) {
   shares_.clear();
   merges_.clear();
   uint32_t slots = 0;
@@ -141,7 +161,7 @@ void CpuBackend::plan_attention(const KvGeometry& kv, const Step& step, int64_t 
       const int64_t first = int64_t{seq.first_position} + share.first, last = first + share.tokens - 1;
       const uint32_t begin = first_span(first, window), end = static_cast<uint32_t>(last / kSpanTokens) + 1;
       const bool split = end - begin > 1 && tiles == 1 && pool_.size() > 1;
-      for (share.head = 0; share.head < kv.kv_heads; ++share.head) {
+      for (share.part = 0; share.part < parts; ++share.part) {
         share.span_begin = begin;
         share.span_end = end;
         share.slot = slots;
@@ -179,12 +199,12 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
                            const float* q, uint32_t stride, float* out) {
   float scale = params.scale;
   const uint32_t k_dim = kv.k.dim, v_dim = kv.v.dim;
-  if (kv.k.format == KvFormat::kI8) q = rotate_queries(k_dim, step.n_rows(), params.heads * k_dim, q, &stride, &scale);
+  if (kv.k.format == KvFormat::kI8 && !kv.latent) q = rotate_queries(k_dim, step.n_rows(), params.heads * k_dim, q, &stride, &scale);
   const CpuKernels& kernels = v_dim % 8 == 0 && std::max(k_dim, v_dim) <= kHeadDimMax ? kernels_ : *scalar_kernels();  // the same bits
-  const uint32_t heads = params.heads, group = heads / kv.kv_heads;
-  const uint32_t tile_tokens = tile_tokens_of(step, kv.kv_heads, group, pool_.size()), rows = tile_tokens * group;
+  const uint32_t heads = params.heads, group = heads_of_tile(kv, heads), parts = heads / group;
+  const uint32_t tile_tokens = tile_tokens_of(step, parts, group, pool_.size()), rows = tile_tokens * group;
   const int64_t window = params.window > 0 ? params.window : kNoWindow;
-  plan_attention(kv, step, window, tile_tokens);
+  plan_attention(step, parts, window, tile_tokens);
   const uint64_t partial = AttentionPartial::floats(rows, v_dim), scratch_floats = attention_scratch(rows, k_dim);
   const uint64_t per_worker = scratch_floats + 2 * partial;
   const uint64_t floats = per_worker * pool_.size() + partial * slots_;
@@ -194,7 +214,7 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
   const auto finish = [&](const AttentionShare& share, const AttentionPartial& result) {
     for (uint32_t i = 0; i < share.tokens * group; ++i) {
       const uint64_t row = uint64_t{share.seq->first_row} + share.first + i / group;
-      kernels.finish_row(v_dim, result.sum[i], result.row(i), out + (row * heads + share.head * group + i % group) * v_dim);
+      kernels.finish_row(v_dim, result.sum[i], result.row(i), out + (row * heads + share.part * group + i % group) * v_dim);
     }
   };
   // Rows that see nothing of the span keep their bits; a row's first span is taken as it is.
@@ -220,7 +240,7 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
     float* at = share.slot == kNoSlot ? scratch + scratch_floats : partials + partial * share.slot;
     const AttentionPartial result(at, rows, v_dim), next(scratch + scratch_floats + partial, rows, v_dim);
     AttentionTile tile{};
-    tile.q = q + uint64_t{share.seq->first_row + share.first} * stride + uint64_t{share.head} * group * k_dim;
+    tile.q = q + uint64_t{share.seq->first_row + share.first} * stride + uint64_t{share.part} * group * k_dim;
     tile.q_stride = stride;
     tile.tokens = share.tokens;
     tile.group = group;
@@ -228,7 +248,7 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
     tile.softcap = params.softcap;
     tile.window = window;
     tile.first_position = int64_t{share.seq->first_position} + share.first;
-    locate(kv, pool, place.layer, share.head, &tile);
+    locate(kv, pool, place.layer, kv.latent ? 0 : share.part, &tile);
     tile.scratch = scratch;
     for (uint32_t span = share.span_begin; span < share.span_end; ++span) {
       const AttentionPartial& to = span == share.span_begin ? result : next;

@@ -5,14 +5,14 @@
 
 namespace kvrt {
 
-void CpuBackend::route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) {
-  KVRT_CHECK(used >= 1 && used <= experts);
-  route_weights_.assign(logits, logits + uint64_t{rows} * experts);
-  route_ids_.resize(uint64_t{rows} * used);
+void CpuBackend::route(const float* logits, uint32_t rows, const RouteParams& params, Routes* out) {
+  KVRT_CHECK(params.used >= 1 && params.used <= params.experts / params.groups * params.groups_used);
+  route_weights_.assign(logits, logits + uint64_t{rows} * params.experts);
+  route_ids_.resize(uint64_t{rows} * params.used);
   for_rows(rows, [&](uint32_t row) {
-    choose_experts(route_weights_.data() + uint64_t{row} * experts, experts, used, normalize, route_ids_.data() + uint64_t{row} * used);
+    choose_experts(params, route_weights_.data() + uint64_t{row} * params.experts, route_ids_.data() + uint64_t{row} * params.used);
   });
-  sort_by_expert(route_weights_.data(), route_ids_.data(), rows, experts, used, out);
+  sort_by_expert(params, route_weights_.data(), route_ids_.data(), rows, out);
 }
 
 void CpuBackend::add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) {

@@ -18,6 +18,12 @@ T* at_least(std::vector<T>* v, uint64_t n) {
   return v->data();
 }
 
+// Rows from `first` on, which begin a group of their own.
+QuantRows rows_from(const QuantRows& rows, uint64_t first, uint32_t k) {
+  const uint64_t blocks = first * (k / kQuantBlock);
+  return {rows.q + first * k, rows.d + blocks, rows.s + blocks, rows.sums + 2 * blocks};
+}
+
 }  // namespace
 
 CpuBackend::Activations CpuBackend::prepare_input(const PanelWeight& w, const MatmulInput& in) {
@@ -66,6 +72,59 @@ void CpuBackend::matmul(const Weight& w, const float* bias, const MatmulInput& i
                             accumulate, out + part.row_begin, weight.rows()};
       matmul_of(kernels_, part.type)(args, from - part.first_panel, to - part.first_panel, 0, in.n);
     }
+  });
+}
+
+// The input of each head apart: [heads][n][k], quantized or not.
+CpuBackend::Activations CpuBackend::prepare_heads(const PanelWeight& w, uint32_t heads, uint32_t n, const HeadRows& in) {
+  const uint32_t k = w.cols();
+  const uint64_t floats = uint64_t{heads} * n * k, n_blocks = w.quantized() ? floats / kQuantBlock : 0;
+  WorkerScratch& s = scratch();
+  const QuantRows q{at_least(&s.q, n_blocks * kQuantBlock), at_least(&s.d, n_blocks), at_least(&s.s, n_blocks),
+                    at_least(&s.sums, 2 * n_blocks)};
+  float* plain = w.plain() ? at_least(&s.normed, floats) : nullptr;
+  for_rows(heads * n, [&](uint32_t i) {
+    const uint32_t head = i / n, row = i % n;
+    const float* x = in.x + uint64_t{row} * in.stride + uint64_t{head} * in.apart;
+    if (plain) std::copy_n(x, k, plain + uint64_t{i} * k);
+    if (w.quantized()) kernels_.quantize_row(x, k, quant_row(kernels_, rows_from(q, uint64_t{head} * n, k), n, k, row));
+  });
+  return {plain, q};
+}
+
+// The heads' panels are dealt as if they were one weight's.
+void CpuBackend::matmul_heads(std::span<const std::unique_ptr<Weight>> heads, uint32_t n, const HeadRows& in, const HeadRows& out) {
+  const auto weight = [&](uint32_t head) -> const PanelWeight& { return static_cast<const PanelWeight&>(*heads[head]); };
+  if (n == 0) return;
+  const auto count = static_cast<uint32_t>(heads.size());
+  const uint32_t k = weight(0).cols(), panels = weight(0).panels();
+  const Activations x = prepare_heads(weight(0), count, n, in);
+  for_panels(count * panels, weight(0).bytes() / panels, n, [&](uint32_t begin, uint32_t end) {
+    for (uint32_t at = begin; at < end;) {
+      const uint32_t head = at / panels, to = std::min(end, (head + 1) * panels);
+      const WeightPart& part = weight(head).parts()[0];
+      const uint64_t first = uint64_t{head} * n;
+      const MatmulArgs args{part.data,
+                            part.panel_bytes,
+                            part.rows,
+                            k,
+                            x.x ? x.x + first * k : nullptr,
+                            rows_from(x.q, first, k),
+                            nullptr,
+                            false,
+                            out.x + uint64_t{head} * out.apart,
+                            out.stride};
+      matmul_of(kernels_, part.type)(args, at - head * panels, to - head * panels, 0, n);
+      at = to;
+    }
+  });
+}
+
+void CpuBackend::copy_heads(uint32_t heads, uint32_t width, uint32_t n, const HeadRows& in, const HeadRows& out) {
+  for_rows(n, [&](uint32_t row) {
+    const float* from = in.x + uint64_t{row} * in.stride;
+    float* to = out.x + uint64_t{row} * out.stride;
+    for (uint32_t h = 0; h < heads; ++h, from += in.apart, to += out.apart) std::copy_n(from, width, to);
   });
 }
 

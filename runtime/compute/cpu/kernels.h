@@ -67,17 +67,22 @@ struct AttentionTile {
   KvFormat k_format, v_format;
   const uint8_t* k;         // block b's K of this layer and KV head: k + b * block_bytes, [k_dim][block_tokens]
   const uint8_t* v;         // likewise [block_tokens][v_dim]
+  bool latent;              // instead k is [block_tokens][k_dim], and v the same rows
   const uint8_t* k_scales;  // where scaled: likewise [block_tokens] f16; else null
   const uint8_t* v_scales;
   uint64_t block_bytes;
   uint32_t block_tokens;
+  // Elements from one position's V to the next.
+  [[gnu::always_inline]] uint32_t v_line() const { return latent ? k_dim : v_dim; }
   const int32_t* blocks;   // the sequence's block table from the span's first position on
   int64_t span_first;      // a span of which some row sees something
   float* scratch;          // attention_scratch(rows, k_dim) floats; rows are tokens * group
   float *max, *sum, *acc;  // out: [rows], [rows], [rows][v_dim]; rows that see nothing of the span are left alone
 };
 
-[[gnu::always_inline]] constexpr uint64_t attention_scratch(uint64_t rows, uint32_t k_dim) { return rows * (kSpanTokens + k_dim); }
+[[gnu::always_inline]] constexpr uint64_t attention_scratch(uint64_t rows, uint32_t k_dim) {
+  return rows * kSpanTokens + (rows + 15) / 16 * 16 * k_dim;
+}
 
 struct CpuKernels {
   const char* isa;

@@ -44,9 +44,9 @@ float score_keys(const AttentionTile& tile, const float* q, uint32_t first, uint
   float max = -INFINITY;
   for (uint32_t j = first; j < end; ++j) {
     const uint8_t* k = block_at(tile, tile.k, j);
-    const uint64_t slot = j % tile.block_tokens;
+    const uint64_t slot = j % tile.block_tokens, at = tile.latent ? slot * tile.k_dim : slot, line = tile.latent ? 1 : tile.block_tokens;
     float dot = 0;
-    for (uint32_t d = 0; d < tile.k_dim; ++d) dot = std::fmaf(q[d], element<format>(k, uint64_t{d} * tile.block_tokens + slot), dot);
+    for (uint32_t d = 0; d < tile.k_dim; ++d) dot = std::fmaf(q[d], element<format>(k, at + d * line), dot);
     if (kv_scaled(format)) dot = dot * scale_at(tile, tile.k_scales, j);
     scores[j] = dot * tile.scale;
     if (tile.softcap > 0) softcap_row(tile.softcap, 1, scores + j);
@@ -60,7 +60,7 @@ template <KvFormat format>
 void add_values(const AttentionTile& tile, const float* weights, uint32_t first, uint32_t end, float* acc) {
   for (uint32_t j = first; j < end; ++j) {
     const uint8_t* v = block_at(tile, tile.v, j);
-    const uint64_t row_at = uint64_t{j % tile.block_tokens} * tile.v_dim;
+    const uint64_t row_at = uint64_t{j % tile.block_tokens} * tile.v_line();
     const float weight = kv_scaled(format) ? weights[j] * scale_at(tile, tile.v_scales, j) : weights[j];
     for (uint32_t d = 0; d < tile.v_dim; ++d) acc[d] = std::fmaf(weight, element<format>(v, row_at + d), acc[d]);
   }
