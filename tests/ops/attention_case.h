@@ -12,6 +12,7 @@ struct Case {
   float softcap = 0;
   uint32_t window = 0;
   KvFormats formats{};
+  bool latent = false;  // then v is not read: a row's V are the first v_dim elements of its k
 
   Case(uint32_t heads_, uint32_t kv_heads_, uint32_t k_dim_, uint32_t v_dim_, uint32_t tokens_, Random* random)
       : heads(heads_), kv_heads(kv_heads_), k_dim(k_dim_), v_dim(v_dim_), tokens(tokens_) {
@@ -45,7 +46,9 @@ struct Pool {
   std::vector<int32_t> blocks;
 
   Pool(const Case& c, uint32_t block_tokens, uint32_t tokens_max, uint32_t first_block, uint32_t total_blocks)
-      : kv{2, c.kv_heads, {c.k_dim, c.formats.k}, {c.v_dim, c.formats.v}, block_tokens}, bytes(total_blocks * kv.block_bytes(), 0xff) {
+      : kv{2, c.kv_heads, {c.k_dim, c.formats.k}, {c.v_dim, c.formats.v}, block_tokens} {
+    kv.latent = c.latent;
+    bytes.assign(total_blocks * kv.block_bytes(), 0xff);
     const uint32_t n = (tokens_max + block_tokens - 1) / block_tokens;
     for (uint32_t i = 0; i < n; ++i) blocks.push_back(static_cast<int32_t>(first_block + n - 1 - i));
   }

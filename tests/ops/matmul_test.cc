@@ -165,5 +165,36 @@ TEST(MakeWeight, RefusesWhatDoesNotFit) {
   EXPECT_EQ(backend->make_weight({&foreign, 1}).status().code(), Code::kUnsupported);
 }
 
+// A matrix for each head gives what a matmul of that head's columns alone gives, wherever they lie.
+TEST(MatmulHeads, EachHeadIsAMatmulOfItsOwn) {
+  Random random(21);
+  const auto scalar = open_backend("scalar");
+  for (const DType type : {DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_K}) {
+    const uint32_t cols = type == DType::kQ4_K ? 256 : 64, rows = 24, heads = 5;
+    std::vector<std::unique_ptr<Weight>> weights;
+    for (uint32_t h = 0; h < heads; ++h) weights.push_back(make_weight(scalar.get(), {random_tensor(type, rows, cols, &random)}));
+    for (const uint32_t n : {1u, 3u, 7u, 50u}) {
+      const uint32_t in_apart = cols + 8, in_stride = heads * in_apart + 3, out_apart = rows + 2, out_stride = heads * out_apart + 1;
+      std::vector<float> x = random.floats(uint64_t{n} * in_stride), want(uint64_t{n} * out_stride, -7.0f);
+      for (uint32_t h = 0; h < heads; ++h) {
+        std::vector<float> own;
+        for (uint32_t i = 0; i < n; ++i) own.insert(own.end(), &x[i * in_stride + h * in_apart], &x[i * in_stride + h * in_apart] + cols);
+        const std::vector<float> out = run_matmul(scalar.get(), *weights[h], own, nullptr, false);
+        for (uint32_t i = 0; i < n; ++i) std::copy_n(&out[uint64_t{i} * rows], rows, &want[i * out_stride + h * out_apart]);
+      }
+      for (const std::string& isa : all_isas()) {
+        for (const uint32_t threads : {1u, 2u}) {
+          const auto backend = open_backend(isa, threads);
+          std::vector<float> got(want.size(), -7.0f);
+          backend->run({}, [&] {
+            backend->matmul_heads(weights, n, {x.data(), in_stride, in_apart}, {got.data(), out_stride, out_apart});
+          });
+          EXPECT_SAME_BITS(want, got) << isa << " " << name_of(type) << " n " << n << " threads " << threads;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvrt::test

@@ -144,9 +144,10 @@ bool check_rows(const CpuKernels& kernels, Values* values) {
 
 // Few rows and many, dimensions that are a multiple of 8 and of 16.
 template <uint32_t kTokens, uint32_t kDim, uint32_t kValueDim = kDim>
-bool check_attention(const CpuKernels& kernels, KvFormat k_format, KvFormat v_format, Values* values) {
+bool check_attention(const CpuKernels& kernels, KvFormat k_format, KvFormat v_format, Values* values, bool latent = false) {
   constexpr uint32_t kGroup = 3, kBlockTokens = 16, kKeys = 45, kTileRows = kTokens * kGroup;
-  const KvGeometry geometry{1, 1, {kDim, k_format}, {kValueDim, v_format}, kBlockTokens};
+  KvGeometry geometry{1, 1, {kDim, k_format}, {kValueDim, v_format}, kBlockTokens};
+  geometry.latent = latent;
   std::vector<uint8_t> kv(3 * geometry.block_bytes());
   for (uint64_t at = 0; at < kv.size(); at += geometry.block_bytes()) {
     const auto fill = [&](const KvRows& rows, uint64_t from, uint64_t end) {
@@ -155,8 +156,8 @@ bool check_attention(const CpuKernels& kernels, KvFormat k_format, KvFormat v_fo
         scalar_kernels()->kv_row(rows.format, kInt8Top, values->floats(rows.dim, 1.0f).data(), rows.dim, kv.data() + i, &scale);
       }
     };
-    fill(geometry.k, at, at + geometry.v_at());
-    fill(geometry.v, at + geometry.v_at(), at + geometry.k_scales_at());
+    fill(geometry.k, at, at + (latent ? geometry.k_scales_at() : geometry.v_at()));
+    if (!latent) fill(geometry.v, at + geometry.v_at(), at + geometry.k_scales_at());
     for (uint64_t i = at + geometry.k_scales_at(); i < at + geometry.block_bytes(); i += kKvScaleBytes) {
       const uint16_t scale = f32_to_f16(values->unit() * 0.01f);
       std::memcpy(kv.data() + i, &scale, sizeof scale);
@@ -180,6 +181,7 @@ bool check_attention(const CpuKernels& kernels, KvFormat k_format, KvFormat v_fo
     tile.first_position = kKeys - kTokens;
     tile.k_format = k_format;
     tile.v_format = v_format;
+    tile.latent = latent;
     tile.k = kv.data();
     tile.v = kv.data() + geometry.v_at();
     tile.k_scales = kv_scaled(k_format) ? kv.data() + geometry.k_scales_at() : nullptr;
@@ -219,6 +221,7 @@ bool check_kernels(const CpuKernels& kernels, std::string* mismatch) {
     const bool few = check_attention<1, 24>(kernels, format, format, &values) && check_attention<2, 48>(kernels, format, format, &values);
     const bool many = check_attention<5, 48>(kernels, format, format, &values);
     if (!few || !many || !check_attention<3, 20, 48>(kernels, format, other, &values)) failed = "attention";
+    if (!check_attention<7, 44, 32>(kernels, format, format, &values, /*latent=*/true)) failed = "attention over latents";
   }
   if (failed != nullptr) *mismatch = failed;
   return failed == nullptr;

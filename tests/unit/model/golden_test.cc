@@ -82,8 +82,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"row_qwen3moe.gguf", "row_qwen3moe.golden"}, Variant{"row_mixtral.gguf", "row_mixtral.golden"},
                     Variant{"row_olmo3.gguf", "row_olmo3.golden"}, Variant{"row_granite.gguf", "row_granite.golden"},
                     Variant{"row_smollm3.gguf", "row_smollm3.golden"}, Variant{"row_ernie4_5.gguf", "row_ernie4_5.golden"},
-                    Variant{"row_seed_oss.gguf", "row_seed_oss.golden"},
-                    Variant{"row_deepseek2.gguf", "row_deepseek2.golden"}, Variant{"row_deepseek3.gguf", "row_deepseek3.golden"}),
+                    Variant{"row_seed_oss.gguf", "row_seed_oss.golden"}, Variant{"row_deepseek2.gguf", "row_deepseek2.golden"},
+                    Variant{"row_deepseek3.gguf", "row_deepseek3.golden"}),
     [](const auto& variant) {
       const std::string name = variant.param.model;
       return name.substr(0, name.find('.'));
