@@ -622,7 +622,7 @@ KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t th
  * @{ */
 
 /** The format in which K or V is stored; the two may have different ones. A token takes kv_heads * head_dim elements
- * of each in every layer. INT8 and FP8 take 2 bytes more for each layer and KV head, a scale. KV of one pair of formats
+ * of each in every layer; a latent (DeepSeek) is K and V in one row of head_dim, and both have one format. INT8 and FP8 take 2 bytes more for each layer and KV head, a scale. KV of one pair of formats
  * is never used for another: a session that is resumed with another pair keeps its tokens, and its KV is computed again
  * (KVRT_REUSE_OTHER_NUMERICS). Every device computes with every pair. */
 enum {
@@ -722,7 +722,7 @@ typedef struct kvrt_model_props {
   uint32_t layers;             /**< Layers. */
   uint32_t heads;              /**< Query heads of a layer; the most of any where layers differ. */
   uint32_t kv_heads;           /**< KV heads of a layer; the most likewise. */
-  uint32_t head_dim;           /**< Elements of a head. */
+  uint32_t head_dim;           /**< Elements of a head of K; of a latent, which all heads share. */
   uint32_t width;              /**< Elements of a token's embedding. */
   int32_t bos_token;           /**< Its id; -1: none. */
   int32_t eos_token;           /**< Its id; -1: none. */

@@ -82,7 +82,9 @@ kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_
     KVRT_TRY(check_kv(o.kv_format, o.kv_format_v, o.block_tokens));
     const bool geometry = !path && !path_size;
     KVRT_ASSIGN(const kvrt::ModelCost cost, geometry ? cost_of_geometry(o) : cost_of_file(*held, path, path_size, o));
-    const kvrt::ModelKv kv = kvrt::model_kv(cost.dims, o.block_tokens, kv_formats_of(o.kv_format, o.kv_format_v));
+    const kvrt::KvFormats formats = kv_formats_of(o.kv_format, o.kv_format_v);
+    KVRT_TRY(kvrt::check_formats(cost.dims, formats));
+    const kvrt::ModelKv kv = kvrt::model_kv(cost.dims, o.block_tokens, formats);
     uint64_t total = 0, budget = o.memory_bytes;
     if (!budget) held->backend()->device_memory(&total, &budget);
     KVRT_ASSIGN(const auto sessions, kvrt::plan_sessions(cost, kv, {o.sessions, o.session_tokens, o.shared_tokens, budget}));

@@ -33,9 +33,8 @@ constexpr Arch kArchs[] = {
     {.name = "granite", .rope_style = RopeStyle::kInterleaved, .scales = true},
     {.name = "smollm3", .rope_style = RopeStyle::kInterleaved, .no_rope_period = 4},
     {.name = "ernie4_5", .rope_style = RopeStyle::kInterleaved},
-    // DeepSeek V2, V3, R1, Kimi K2. Of a head the pairs are side by side.
-    {.name = "deepseek2", .rope_style = RopeStyle::kInterleaved, .experts = true, .latent = true},
     {.name = "seed_oss", .qkv_bias = true, .ffn_norm = "post_attention_norm"},
+    {.name = "deepseek2", .rope_style = RopeStyle::kInterleaved, .experts = true, .latent = true},  // also DeepSeek V3 and R1, Kimi K2
 };
 
 }  // namespace

@@ -77,7 +77,9 @@ INSTANTIATE_TEST_SUITE_P(Tiny, CudaGolden,
                                          Variant{"row_granite.gguf", "row_granite.golden", "row_granite.golden"},
                                          Variant{"row_smollm3.gguf", "row_smollm3.golden", "row_smollm3.golden"},
                                          Variant{"row_ernie4_5.gguf", "row_ernie4_5.golden", "row_ernie4_5.golden"},
-                                         Variant{"row_seed_oss.gguf", "row_seed_oss.golden", "row_seed_oss.golden"}),
+                                         Variant{"row_seed_oss.gguf", "row_seed_oss.golden", "row_seed_oss.golden"},
+                                         Variant{"row_deepseek2.gguf", "row_deepseek2.golden", "row_deepseek2.golden"},
+                                         Variant{"row_deepseek3.gguf", "row_deepseek3.golden", "row_deepseek3.golden"}),
                          [](const auto& variant) {
                            const std::string& name = variant.param.model;
                            return name.substr(0, name.find('.'));

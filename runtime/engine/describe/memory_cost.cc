@@ -4,6 +4,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/limits.h"
+#include "runtime/compute/kv_layout.h"
 
 namespace kvrt {
 
@@ -79,6 +80,13 @@ uint64_t ModelKv::token_bytes() const {
   uint64_t bytes = 0;
   for (const KvGroup& group : groups.groups) bytes += group.unit.token_bytes() / group.unit.layers * group.layers;
   return bytes;
+}
+
+Status check_formats(const ModelDims& dims, KvFormats formats) {
+  if (dims.latent.rank == 0 || formats.k == formats.v) return {};
+  return error(Code::kInvalid, Detail::kNone,
+               "kv_format is %s, kv_format_v %s: the model's K and V are one row (latents), expected one format", kv_format_name(formats.k),
+               kv_format_name(formats.v));
 }
 
 ModelKv model_kv(const ModelDims& dims, uint32_t block_tokens, KvFormats formats, uint32_t step_rows, Windows behind) {

@@ -44,6 +44,7 @@ Engine::~Engine() = default;
 Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPass> toy) {
   const ModelDims& d = model_->dims();
   const uint32_t prefill_chunk = options.prefill_chunk ? options.prefill_chunk : kStepRowsMax;
+  KVRT_TRY(check_formats(d, options.load.kv_format));
   kv_ = model_kv(d, options.block_tokens, options.load.kv_format, prefill_chunk, options.windows);
   for (uint32_t number = 0; number <= kv_.groups.groups.size(); ++number) chunks_.push_back(kv_chunk(kv_.groups, number));
   uint64_t memory_bytes = 0, free_bytes = 0;

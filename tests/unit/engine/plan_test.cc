@@ -79,6 +79,24 @@ TEST(Plan, FewerKvHeadsCostInProportion) {
   EXPECT_EQ(model_kv(geometry(4, 1, 64).dims, 0).block_tokens(), 32u);
 }
 
+// DeepSeek-V3's card: 61 layers, 128 heads of 128 + 64 and 128 dimensions, latents of 512 + 64 numbers.
+TEST(Plan, PublishedLatents) {
+  ModelDims v3;
+  v3.layers = 61;
+  v3.heads = 128;
+  v3.latent = {512, 64, 1536, 128, 128};
+  const uint64_t latents = model_kv(v3, 0).token_bytes();
+  EXPECT_EQ(latents, 61u * 576 * 2);
+  EXPECT_NEAR(static_cast<double>(model_kv(geometry(61, 128, 128).dims, 0).token_bytes()) / static_cast<double>(latents), 56.9, 0.05);
+  EXPECT_NEAR(61.0 * 128 * (192 + 128) * 2 / static_cast<double>(latents), 71.1, 0.05);
+  const ModelKv kv = model_kv(v3, 0);
+  EXPECT_EQ(kv.groups.groups.size(), 1u);
+  EXPECT_EQ(kv.unit_bytes(), 32 * latents) << "a block's unit has no padding";
+  EXPECT_EQ(model_kv(v3, 0, KvFormat::kF8).token_bytes(), 61u * (576 + 2));
+  EXPECT_EQ(check_formats(v3, {KvFormat::kI8, KvFormat::kF16}).code(), Code::kInvalid);
+  EXPECT_TRUE(check_formats(v3, KvFormat::kI8).is_ok());
+}
+
 // Every block of every session is named by its content: the common prefix gives the same name to all.
 struct Counted {
   uint64_t blocks = 0, tokens = 0;

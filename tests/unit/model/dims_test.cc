@@ -87,5 +87,69 @@ TEST(ModelDims, ScalesAreReadWhereTheArchitectureHasThem) {
   }
 }
 
+// Latents: what a file must say, and what is refused by name.
+TEST(ModelDims, LatentsAreReadAndWrongOnesNamed) {
+  struct Change {
+    const char* key;
+    uint32_t value;  // 0: the key is left out
+    Code code;
+    const char* words;
+  };
+  const Change changes[] = {
+      {"", 0, Code::kOk, ""},
+      {"attention.key_length_mla", 0, Code::kUnsupported, "converter of before April 2025"},
+      {"attention.kv_lora_rank", 0, Code::kCorrupt, "attention.kv_lora_rank"},
+      {"attention.kv_lora_rank", 4096, Code::kLimit, "attention.kv_lora_rank"},
+      {"rope.dimension_count", 24, Code::kCorrupt, "expected less than the 24 dimensions of a head"},
+      {"attention.key_length", 41, Code::kLimit, "attention.key_length"},
+      {"attention.head_count_kv", 4, Code::kLimit, "attention.head_count_kv"},
+      {"expert_gating_func", 3, Code::kUnsupported, "only 1 (softmax) and 2 (sigmoid)"},
+      {"expert_group_count", 3, Code::kCorrupt, "3 groups, 1 of them used, do not give 3 of 8 experts"},
+      {"expert_shared_count", 1024, Code::kLimit, "have a width above the limit"},
+      {"leading_dense_block_count", 3, Code::kLimit, "leading_dense_block_count"},
+  };
+  const std::pair<const char*, uint32_t> keys[] = {
+      {"attention.kv_lora_rank", 32},
+      {"attention.key_length", 40},
+      {"attention.value_length", 32},
+      {"attention.key_length_mla", 24},
+      {"attention.value_length_mla", 16},
+      {"attention.head_count_kv", 1},
+      {"expert_count", 8},
+      {"expert_used_count", 3},
+      {"expert_feed_forward_length", 2048},
+      {"expert_shared_count", 2},
+      {"expert_gating_func", 2},
+      {"expert_group_count", 2},
+      {"expert_group_used_count", 1},
+      {"leading_dense_block_count", 1},
+  };
+  for (const Change& change : changes) {
+    GgufModel spec;
+    spec.arch = "deepseek2";
+    spec.layers = 2;
+    spec.skip_key = "attention.head_count_kv";
+    if (std::string_view(change.key) == "rope.dimension_count") spec.width = change.value * spec.heads;
+    auto dims = dims_with(spec, [&](GgufWriter& w) {
+      for (const auto& [name, value] : keys) {
+        const bool changed = std::string_view(change.key) == name;
+        if (!changed || change.value > 0) w.add_u32(std::string("deepseek2.") + name, changed ? change.value : value);
+      }
+    });
+    if (change.code == Code::kOk) {
+      ASSERT_TRUE(dims.is_ok()) << dims.status().message();
+      EXPECT_EQ(dims->heads_of(1), (Heads{spec.heads, 1, 40, 32, true}));
+      EXPECT_EQ(dims->latent.nope, 16u);
+      EXPECT_EQ(dims->shared_ff, 4096u);
+      EXPECT_FALSE(dims->has_experts(0));
+      EXPECT_TRUE(dims->has_experts(1) && dims->experts_sigmoid && !dims->experts_normalize);
+      continue;
+    }
+    const Status status = dims.take_status();
+    EXPECT_EQ(status.code(), change.code) << change.key << ": " << status.message();
+    EXPECT_NE(status.message().find(change.words), std::string::npos) << status.message();
+  }
+}
+
 }  // namespace
 }  // namespace kvrt
