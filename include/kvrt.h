@@ -754,13 +754,14 @@ typedef struct kvrt_model_props {
 } kvrt_model_props;
 
 /** Opens a GGUF file, which must not change while the model is open.
- * - `path`, path_size: the file; see from_fd for a descriptor instead.
+ * - `path`, path_size: the file; of a split model the first, NAME-00001-of-0000N.gguf, which has the others beside it.
+ *   See from_fd for a descriptor instead.
  * - `callback`: PROGRESS in bytes.
  * - `*out`: the new model. The caller owns it, and releases it with kvrt_model_release.
- * - Statuses: INVALID: an option outside its bounds. NOT_FOUND: no such file. CORRUPT: the file is no sound GGUF.
- *   UNSUPPORTED: an unknown architecture, tensor type or tokenizer, or a split file: the message names it. LIMIT:
- *   kv_bytes_max is more than the machine's memory, or too small. NO_MEMORY. IO. DEVICE. CANCELLED: by the
- *   callback.
+ * - Statuses: INVALID: an option outside its bounds, or a split model's file that is not the first. NOT_FOUND: no such
+ *   file, or one of a split model is missing. CORRUPT: the file is no sound GGUF, or files are of different models.
+ *   UNSUPPORTED: an unknown architecture, tensor type or tokenizer: the message names it. LIMIT: kv_bytes_max is more
+ *   than the machine's memory, or too small. NO_MEMORY. IO. DEVICE. CANCELLED: by the callback.
  * - Blocks: until the file is read. */
 KVRT_API kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_model_options* options,
                                      kvrt_event_fn callback, void* user, kvrt_model** out, kvrt_error* err);

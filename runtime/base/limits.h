@@ -13,6 +13,7 @@ inline constexpr uint64_t kGgufKeyBytesMax = 65'535;
 inline constexpr uint64_t kGgufStringBytesMax = 64u << 20;
 inline constexpr uint64_t kGgufArrayLengthMax = 16u << 20;
 inline constexpr uint32_t kGgufDimsMax = 4;
+inline constexpr uint32_t kGgufFilesMax = 1024;  // of a split model
 inline constexpr uint64_t kGgufAlignmentMax = 1u << 20;
 
 // Models

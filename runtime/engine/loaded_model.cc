@@ -67,7 +67,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(Runtime* runtime, const M
                    source.name.c_str(), parts.dims.vocab, parts.tokenizer->vocab_size());
     }
   }
-  parts.file->drop_pages(parts.file->bytes());  // pages of the header, and those that tensors share
+  for (const GgufFile::Part& part : parts.file->parts())
+    parts.file->drop_pages(part.bytes);  // pages of the header, and those that tensors share
   return std::make_unique<LoadedModel>(std::move(parts), runtime->log());
 }
 
@@ -108,7 +109,7 @@ Result<Hash256> LoadedModel::id(const Runtime& runtime, const std::shared_ptr<St
   const auto is_store = [&](const std::weak_ptr<Store>& one) { return one.lock() == store; };
   if (!id_.is_zero() && std::ranges::any_of(told_, is_store)) return id_;
   if (!file()) return id_ = Hasher().add_string(name()).finish();
-  const auto place = file()->identity();
+  const auto place = file()->parts()[0].identity;
   const ModelFile known{place.device, place.inode, file_id(*file())};
   Hash256 cached;
   const bool has = !known.id.is_zero() && store->cached_model_id(known, &cached);

@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/fd.h"
 #include "runtime/model/gguf_parse.h"
+#include "runtime/model/gguf_split.h"
 
 namespace kvrt {
 namespace {
@@ -31,6 +33,10 @@ class Mapping {
     if (mapped_) munmap(mapped_, size_);
   }
   std::span<const uint8_t> bytes() const { return bytes_; }
+  bool has(std::span<const uint8_t> range) const {
+    const std::less_equal<> before;  // of pointers of any two objects
+    return before(bytes_.data(), range.data()) && before(range.data() + range.size(), bytes_.data() + bytes_.size());
+  }
 
   // Only whole pages inside `range`: the neighbours' bytes on its edge pages may still be wanted.
   void drop(std::span<const uint8_t> range) const {
@@ -85,10 +91,15 @@ std::string type_text(const GgufPair& pair) {
   return std::string("array of ") + gguf_type_name(pair.elem_type);
 }
 
+struct Opened {
+  Mapping mapping;
+  GgufFile::Identity identity;
+};
+
 class GgufFileImpl final : public GgufFile {
  public:
-  GgufFileImpl(Mapping mapping, std::string name, Identity identity, GgufDirectory directory)
-      : mapping_(std::move(mapping)), name_(std::move(name)), identity_(identity), directory_(std::move(directory)) {}
+  GgufFileImpl(std::vector<Opened> files, std::string name, GgufDirectory directory)
+      : files_(std::move(files)), name_(std::move(name)), directory_(std::move(directory)) {}
 
   bool has(std::string_view key) const override { return find_pair(directory_, key) != nullptr; }
 
@@ -191,10 +202,21 @@ class GgufFileImpl final : public GgufFile {
   std::span<const GgufPair> pairs() const override { return directory_.pairs; }
   std::span<const GgufTensor> tensors() const override { return directory_.tensors; }
   const std::string& name() const override { return name_; }
-  uint64_t file_bytes() const override { return mapping_.bytes().size(); }
-  void drop_pages(std::span<const uint8_t> range) const override { mapping_.drop(range); }
-  Identity identity() const override { return identity_; }
-  std::span<const uint8_t> bytes() const override { return mapping_.bytes(); }
+  uint64_t file_bytes() const override {
+    uint64_t bytes = 0;
+    for (const Opened& file : files_) bytes += file.mapping.bytes().size();
+    return bytes;
+  }
+  void drop_pages(std::span<const uint8_t> range) const override {
+    for (const Opened& file : files_) {
+      if (file.mapping.has(range)) return file.mapping.drop(range);
+    }
+  }
+  std::vector<Part> parts() const override {
+    std::vector<Part> parts;
+    for (const Opened& file : files_) parts.push_back({file.identity, file.mapping.bytes()});
+    return parts;
+  }
 
  private:
   const GgufPair* find_array(std::string_view key) const {
@@ -208,18 +230,12 @@ class GgufFileImpl final : public GgufFile {
                  static_cast<int>(key.size()), key.data(), expected, pair ? type_text(*pair).c_str() : "no such key");
   }
 
-  const Mapping mapping_;
+  const std::vector<Opened> files_;
   const std::string name_;
-  const Identity identity_;
   const GgufDirectory directory_;
 };
 
 int64_t nanoseconds(const timespec& t) { return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; }
-
-struct Opened {
-  Mapping mapping;
-  GgufFile::Identity identity;
-};
 
 // Maps bytes [offset, offset + size) of an open file; size 0: to its end.
 Result<Opened> map_file(int fd, const ModelSource& source) {
@@ -244,36 +260,57 @@ Result<Opened> map_file(int fd, const ModelSource& source) {
   return Opened{Mapping(base, size + skip, skip), identity};
 }
 
-// Part of a split model holds some of the tensors, or none: it would pass for a damaged model, or for a vocabulary.
-Status refuse_split(const GgufFile& file) {
-  const auto count = file.get_uint("split.count");
-  if (!count || *count <= 1) return Status::ok();
-  return error(Code::kUnsupported, Detail::kNone,
-               "%s: split.count is %llu (this is split.no %llu): split files are not read: merge them into one file (gguf-split --merge)",
-               file.name().c_str(), static_cast<unsigned long long>(*count),
-               static_cast<unsigned long long>(file.get_uint("split.no").value_or(0)));
+Result<Opened> open_file(const ModelSource& source) {
+  const std::string& path = source.name;
+  // Non-blocking: a FIFO must not hang the caller.
+  const Fd own(source.fd < 0 ? retry_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }) : -1);
+  if (source.fd < 0 && !own.ok()) return errno_error(errno, "%s: cannot open the model", path.c_str());
+  return map_file(source.fd < 0 ? own.get() : source.fd, source);
 }
 
-Result<std::unique_ptr<GgufFile>> make_file(Mapping mapping, std::string name, const GgufFile::Identity& identity) {
-  KVRT_ASSIGN(GgufDirectory directory, parse_gguf(mapping.bytes(), name));
-  auto file = std::make_unique<GgufFileImpl>(std::move(mapping), std::move(name), identity, std::move(directory));
-  KVRT_TRY(refuse_split(*file));
-  return std::unique_ptr<GgufFile>(std::move(file));
+// The files of a split model from the second on.
+Status open_others(const std::string& first, uint32_t count, GgufDirectory* directory, std::vector<Opened>* files) {
+  for (uint32_t no = 1; no < count; ++no) {
+    KVRT_ASSIGN(const std::string path, split_path(first, no, count));
+    KVRT_ASSIGN(Opened opened, open_file(path));
+    KVRT_ASSIGN(GgufDirectory part, parse_gguf(opened.mapping.bytes(), path));
+    KVRT_TRY(check_split(part, no, count, path));
+    KVRT_TRY(add_split(std::move(part), path, directory));
+    files->push_back(std::move(opened));
+  }
+  return check_split_tensors(*directory, first);
+}
+
+// A part of a split model alone holds some of the tensors, or none: it would pass for a damaged model, or for a vocabulary.
+Status refuse_part(const std::string& name, uint32_t count) {
+  return error(Code::kUnsupported, Detail::kNone, "%s: one of %u files of a split model: only by its path can the others be found",
+               name.c_str(), count);
 }
 
 }  // namespace
 
 Result<std::unique_ptr<GgufFile>> GgufFile::open(const ModelSource& source) {
-  const std::string& path = source.name;
-  // Non-blocking: a FIFO must not hang the caller.
-  const Fd own(source.fd < 0 ? retry_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }) : -1);
-  if (source.fd < 0 && !own.ok()) return errno_error(errno, "%s: cannot open the model", path.c_str());
-  KVRT_ASSIGN(Opened opened, map_file(source.fd < 0 ? own.get() : source.fd, source));
-  return make_file(std::move(opened.mapping), path, opened.identity);
+  std::vector<Opened> files;
+  KVRT_ASSIGN(Opened opened, open_file(source));
+  files.push_back(std::move(opened));
+  KVRT_ASSIGN(GgufDirectory directory, parse_gguf(files[0].mapping.bytes(), source.name));
+  KVRT_ASSIGN(const uint32_t count, split_count(directory, source.name));
+  if (count > 1) {
+    if (source.fd >= 0) return refuse_part(source.name, count);
+    KVRT_TRY(split_path(source.name, 0, count).take_status());
+    KVRT_TRY(check_split(directory, 0, count, source.name));
+    KVRT_TRY(open_others(source.name, count, &directory, &files));
+  }
+  return std::unique_ptr<GgufFile>(std::make_unique<GgufFileImpl>(std::move(files), source.name, std::move(directory)));
 }
 
 Result<std::unique_ptr<GgufFile>> GgufFile::parse(std::span<const uint8_t> bytes, std::string name) {
-  return make_file(Mapping(bytes), std::move(name), Identity{0, 0, bytes.size(), 0, 0});
+  KVRT_ASSIGN(GgufDirectory directory, parse_gguf(bytes, name));
+  KVRT_ASSIGN(const uint32_t count, split_count(directory, name));
+  if (count > 1) return refuse_part(name, count);
+  std::vector<Opened> files;
+  files.push_back({Mapping(bytes), Identity{0, 0, bytes.size(), 0, 0}});
+  return std::unique_ptr<GgufFile>(std::make_unique<GgufFileImpl>(std::move(files), std::move(name), std::move(directory)));
 }
 
 }  // namespace kvrt

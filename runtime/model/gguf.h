@@ -1,4 +1,4 @@
-// GgufFile: a GGUF v2 / v3 file, mmapped read-only; metadata and a tensor directory whose every extent lies within the file.
+// GgufFile: a GGUF v2 / v3 file, or all files of a split model, mmapped read-only; metadata and a tensor directory whose every extent lies within the file.
 // Format: github.com/ggml-org/ggml/blob/master/docs/gguf.md. Immutable after open: any thread.
 #pragma once
 
@@ -35,6 +35,7 @@ struct ModelSource {
 
 class GgufFile {
  public:
+  // A split model's first file opens the others, which lie beside it.
   static Result<std::unique_ptr<GgufFile>> open(const ModelSource& source);
   // The same over bytes that outlive the object (tests, fuzzing).
   static Result<std::unique_ptr<GgufFile>> parse(std::span<const uint8_t> bytes, std::string name);
@@ -57,15 +58,18 @@ class GgufFile {
 
   virtual const GgufTensor* find(std::string_view tensor) const = 0;
   virtual std::span<const GgufTensor> tensors() const = 0;
-  virtual const std::string& name() const = 0;  // for messages: the path
-  virtual uint64_t file_bytes() const = 0;
+  virtual const std::string& name() const = 0;                        // for messages: the path; of a split model the first file's
+  virtual uint64_t file_bytes() const = 0;                            // of all files
   virtual void drop_pages(std::span<const uint8_t> range) const = 0;  // the mapping's pages may go back (madvise)
   struct Identity {
     uint64_t device = 0, inode = 0, size = 0;
     int64_t mtime_ns = 0, ctime_ns = 0;
   };
-  virtual Identity identity() const = 0;  // keys the cache of model_id; inode 0: not one whole file
-  virtual std::span<const uint8_t> bytes() const = 0;
+  struct Part {
+    Identity identity;  // inode 0: not one whole file
+    std::span<const uint8_t> bytes;
+  };
+  virtual std::vector<Part> parts() const = 0;  // the files, the first first
 };
 
 }  // namespace kvrt

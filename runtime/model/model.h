@@ -163,9 +163,9 @@ Result<uint64_t> planned_weight_bytes(const GgufFile& file, const Backend& backe
 // model_id: BLAKE2b over architecture, hyper-parameters, RoPE and every tensor's name, type, shape and bytes. Reads the whole file.
 Result<Hash256> model_id(const GgufFile& file, ThreadPool* pool, const LoadProgress& progress);
 
-// Names the file's bytes without reading them all: by inode, size, times, the header and a sample of the tensors. A change in place changes
+// Names the files' bytes without reading them all: by inode, size, times, the header and a sample of the tensors. A change in place changes
 // the ctime too, and only a clock that is set back can restore that. The device's number is left out, as it changes from one start to the
-// next. Reads the header and 256 KiB at most. Zero where the bytes are not one whole file.
+// next. Reads of each file the header and 256 KiB at most. Zero where the bytes are not one whole file.
 Hash256 file_id(const GgufFile& file);
 
 // Scratch memory for steps of up to `rows_max` rows.

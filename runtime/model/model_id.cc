@@ -118,24 +118,39 @@ Result<Hash256> model_id(const GgufFile& file, ThreadPool* pool, const LoadProgr
   return hasher.finish();
 }
 
-Hash256 file_id(const GgufFile& file) {
-  const GgufFile::Identity id = file.identity();
-  if (id.inode == 0) return {};
-  const std::span<const uint8_t> bytes = file.bytes();
+namespace {
+
+// False: the bytes are not one whole file.
+bool add_file(const GgufFile& file, const GgufFile::Part& part, Hasher* hasher) {
+  const GgufFile::Identity& id = part.identity;
+  if (id.inode == 0) return false;
+  const std::span<const uint8_t> bytes = part.bytes;
   uint64_t header = bytes.size();
-  for (const GgufTensor& tensor : file.tensors()) header = std::min(header, static_cast<uint64_t>(tensor.view.data.data() - bytes.data()));
-  Hasher hasher;
-  hasher.add_string("kvrt file 2").add_u64(id.inode).add_u64(id.size);
-  hasher.add_u64(static_cast<uint64_t>(id.mtime_ns)).add_u64(static_cast<uint64_t>(id.ctime_ns));
+  for (const GgufTensor& tensor : file.tensors()) {
+    const uint8_t* at = tensor.view.data.data();
+    if (at >= bytes.data() && at < bytes.data() + bytes.size()) header = std::min(header, static_cast<uint64_t>(at - bytes.data()));
+  }
+  hasher->add_string("kvrt file 2").add_u64(id.inode).add_u64(id.size);
+  hasher->add_u64(static_cast<uint64_t>(id.mtime_ns)).add_u64(static_cast<uint64_t>(id.ctime_ns));
   const Checksum128 sum = checksum128(bytes.first(header));
-  hasher.add_u64(sum.low).add_u64(sum.high);
+  hasher->add_u64(sum.low).add_u64(sum.high);
   const std::span<const uint8_t> tensors = bytes.subspan(header);
   const bool all = tensors.size() <= kSamples * kSampleBytes;
-  if (all) hasher.add(tensors);
+  if (all) hasher->add(tensors);
   for (uint64_t i = 0; !all && i < kSamples; ++i) {
     const std::span<const uint8_t> sample = tensors.subspan((tensors.size() - kSampleBytes) / (kSamples - 1) * i, kSampleBytes);
-    hasher.add(sample);
+    hasher->add(sample);
     file.drop_pages(sample);
+  }
+  return true;
+}
+
+}  // namespace
+
+Hash256 file_id(const GgufFile& file) {
+  Hasher hasher;
+  for (const GgufFile::Part& part : file.parts()) {
+    if (!add_file(file, part, &hasher)) return {};
   }
   return hasher.finish();
 }

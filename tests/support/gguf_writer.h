@@ -147,7 +147,7 @@ struct GgufModel {
   bool tied = true, qkv_bias = false;
   bool holes = false;       // F16 matrices and F32 vectors whose bytes are left out
   std::string skip_key;     // below the prefix: not written
-  std::string skip_tensor;  // not written
+  std::string skip_tensor, skip_tensor_too;  // not written
 
   // `add` is called after the usual pairs and tensors, with the writer.
   template <typename Add>
@@ -195,7 +195,7 @@ struct GgufModel {
 
  private:
   void vector(GgufWriter* w, const std::string& name, uint64_t n) const {
-    if (name == skip_tensor) return;
+    if (name == skip_tensor || name == skip_tensor_too) return;
     if (holes) return w->add_hole(name, 0, {n}, 4 * n);
     std::vector<uint8_t> data(n * 4);
     for (uint64_t i = 0; i < n; ++i) {
@@ -205,7 +205,7 @@ struct GgufModel {
     w->add_tensor(name, 0, {n}, std::move(data));
   }
   void matrix(GgufWriter* w, const std::string& name, uint64_t cols, uint64_t rows) const {
-    if (name == skip_tensor) return;
+    if (name == skip_tensor || name == skip_tensor_too) return;
     if (holes) return w->add_hole(name, 1, {cols, rows}, 2 * cols * rows);
     std::vector<uint8_t> data;
     uint32_t state = static_cast<uint32_t>(cols * 31 + rows + name.size());

@@ -279,7 +279,7 @@ TEST_F(EngineSave, EveryStoreGetsTheModelsId) {
   engine_->close(open_session());
   auto file = GgufFile::open({KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"});
   ASSERT_OK(file.status());
-  const auto place = (*file)->identity();
+  const auto place = (*file)->parts()[0].identity;
   Hash256 a, b;
   EXPECT_TRUE(first->cached_model_id({place.device, place.inode, file_id(**file)}, &a));
   EXPECT_TRUE(store_->cached_model_id({place.device, place.inode, file_id(**file)}, &b));

@@ -127,8 +127,8 @@ TEST(Gguf, FilesThatAreNotGgufEachGetTheirStatus) {
   auto file = GgufFile::open(path);
   ASSERT_TRUE(file.is_ok()) << file.status().message();
   EXPECT_EQ((*file)->file_bytes(), good.size());
-  EXPECT_EQ((*file)->identity().size, good.size());
-  EXPECT_NE((*file)->identity().inode, 0u);
+  EXPECT_EQ((*file)->parts()[0].identity.size, good.size());
+  EXPECT_NE((*file)->parts()[0].identity.inode, 0u);
   const GgufTensor* tensor = (*file)->find("token_embd.weight");
   ASSERT_NE(tensor, nullptr);
   const std::vector<uint8_t> before(tensor->view.data.begin(), tensor->view.data.end());

@@ -227,21 +227,6 @@ TEST(ModelLoad, Gemma27BScalesByItsWidth) {
   EXPECT_FLOAT_EQ(scale_of(48), std::pow(128.0f, -0.5f));
 }
 
-// The layout that gguf-split writes: u16 counters. A first part may hold no tensor at all, and is no vocabulary.
-TEST(ModelLoad, PartsOfASplitModelAreRefusedByName) {
-  for (uint16_t part : {0, 2}) {
-    GgufWriter empty;
-    const auto add = [part](GgufWriter& w) { w.add_scalar("split.no", 2, part), w.add_scalar("split.count", 2, uint16_t{3}); };
-    add(empty);
-    for (const auto& bytes : {with(GgufModel(), add), empty.finish()}) {
-      const Status status = GgufFile::parse(bytes, "test.gguf").take_status();
-      expect_status(status, Code::kUnsupported, ("split.count is 3 (this is split.no " + std::to_string(part) + ")").c_str());
-      expect_status(status, Code::kUnsupported, "gguf-split --merge");
-    }
-  }
-  EXPECT_TRUE(load(with(GgufModel(), [](GgufWriter& w) { w.add_scalar("split.count", 2, uint16_t{1}); })).is_ok());
-}
-
 // Every type that GGUF knows: those that kvrt has load, the others are named, with their tensor.
 TEST(ModelLoad, ATensorTypeThatKvrtLacksIsRefusedWhenTheModelIsLoaded) {
   constexpr uint32_t kWidth = 512;
