@@ -19,12 +19,7 @@ std::unique_ptr<Backend> cuda_backend(Determinism determinism = Determinism::kBy
 }
 std::unique_ptr<Backend> cpu() { return std::move(open_cpu({1, ""}, nullptr)).value(); }
 
-// The rounding of activations in the reference: few rows meet quantized weights as integers of 8 bits, many rows as f16.
-struct Variant {
-  std::string model, few, many;
-};
-
-class CudaGolden : public testing::TestWithParam<Variant> {};
+class CudaGolden : public testing::TestWithParam<GoldenModel> {};
 
 // Few rows: the roundings of f32, in another order than the CPU's. Many: activations and weights are f16 on the way into the tensor cores.
 // In a mixed model a step's head and its last rows have activations of 8 bits, as few rows have; the reference for many rows has f16.
@@ -56,34 +51,7 @@ TEST_P(CudaGolden, ChunksAndGraphsDoNotShow) {
   EXPECT_EQ(alone, Runner(GetParam().model, cuda_backend(Determinism::kStrict)).logits(golden, 55));  // strict: nor on how many they are
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, CudaGolden,
-                         testing::Values(Variant{"llama_gqa_f32.gguf", "llama_gqa_f32.golden", "llama_gqa_f32.golden"},
-                                         Variant{"llama_mha_f16.gguf", "llama_mha_f16.golden", "llama_mha_f16.golden"},
-                                         Variant{"qwen2_gqa_f32.gguf", "qwen2_gqa_f32.golden", "qwen2_gqa_f32.golden"},
-                                         Variant{"llama_mqa_q8_0.gguf", "llama_mqa_q8_0.golden8", "llama_mqa_q8_0.golden"},
-                                         Variant{"llama_gqa_q4_1.gguf", "llama_gqa_q4_1.golden8", "llama_gqa_q4_1.golden"},
-                                         Variant{"llama_heads_f32.gguf", "llama_heads_f32.golden", "llama_heads_f32.golden"},
-                                         Variant{"row_llama3.gguf", "row_llama3.golden", "row_llama3.golden"},
-                                         Variant{"row_qwen2_yarn.gguf", "row_qwen2_yarn.golden", "row_qwen2_yarn.golden"},
-                                         Variant{"row_qwen3.gguf", "row_qwen3.golden", "row_qwen3.golden"},
-                                         Variant{"row_gemma2.gguf", "row_gemma2.golden", "row_gemma2.golden"},
-                                         Variant{"row_gemma3.gguf", "row_gemma3.golden", "row_gemma3.golden"},
-                                         Variant{"row_phi3_short.gguf", "row_phi3_short.golden", "row_phi3_short.golden"},
-                                         Variant{"row_phi3_long.gguf", "row_phi3_long.golden", "row_phi3_long.golden"},
-                                         Variant{"row_olmo2.gguf", "row_olmo2.golden", "row_olmo2.golden"},
-                                         Variant{"row_qwen3moe.gguf", "row_qwen3moe.golden", "row_qwen3moe.golden"},
-                                         Variant{"row_mixtral.gguf", "row_mixtral.golden", "row_mixtral.golden"},
-                                         Variant{"row_olmo3.gguf", "row_olmo3.golden", "row_olmo3.golden"},
-                                         Variant{"row_granite.gguf", "row_granite.golden", "row_granite.golden"},
-                                         Variant{"row_smollm3.gguf", "row_smollm3.golden", "row_smollm3.golden"},
-                                         Variant{"row_ernie4_5.gguf", "row_ernie4_5.golden", "row_ernie4_5.golden"},
-                                         Variant{"row_seed_oss.gguf", "row_seed_oss.golden", "row_seed_oss.golden"},
-                                         Variant{"row_deepseek2.gguf", "row_deepseek2.golden", "row_deepseek2.golden"},
-                                         Variant{"row_deepseek3.gguf", "row_deepseek3.golden", "row_deepseek3.golden"}),
-                         [](const auto& variant) {
-                           const std::string& name = variant.param.model;
-                           return name.substr(0, name.find('.'));
-                         });
+INSTANTIATE_TEST_SUITE_P(Tiny, CudaGolden, testing::ValuesIn(golden_models()), golden_name);
 
 // Every KV format, and pairs of two, against the CPU with the same.
 TEST(CudaBackend, KvFormatsAreTheCpus) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 
@@ -27,6 +28,26 @@ struct Golden {
 inline std::string tiny(const std::string& name) {
   const char* given = std::getenv("KVRT_TINY_DIR");
   return (given ? std::string(given) : std::string(KVRT_SOURCE_DIR "/tests/golden/tiny")) + "/" + name;
+}
+
+// A tiny model and the references of its logits. The few rows of a step meet quantized weights as integers of 8 bits, and have a reference of
+// their own then; many rows may meet them as f16.
+struct GoldenModel {
+  std::string model, few, many;
+};
+// Each model of the folder that has one.
+inline std::vector<GoldenModel> golden_models() {
+  std::vector<GoldenModel> models;
+  for (const auto& file : std::filesystem::directory_iterator(tiny(""))) {
+    if (file.path().extension() != ".golden") continue;
+    const std::string name = file.path().stem().string(), eight_bits = name + ".golden8";
+    models.push_back({name + ".gguf", std::filesystem::exists(tiny(eight_bits)) ? eight_bits : name + ".golden", name + ".golden"});
+  }
+  std::ranges::sort(models, {}, &GoldenModel::model);
+  return models;
+}
+inline std::string golden_name(const testing::TestParamInfo<GoldenModel>& info) {
+  return info.param.model.substr(0, info.param.model.find('.'));
 }
 
 inline Golden read_golden(const std::string& name) {
