@@ -77,7 +77,15 @@ INSTANTIATE_TEST_SUITE_P(Tiny, CudaGolden,
                                          Variant{"row_granite.gguf", "row_granite.golden", "row_granite.golden"},
                                          Variant{"row_smollm3.gguf", "row_smollm3.golden", "row_smollm3.golden"},
                                          Variant{"row_ernie4_5.gguf", "row_ernie4_5.golden", "row_ernie4_5.golden"},
-                                         Variant{"row_seed_oss.gguf", "row_seed_oss.golden", "row_seed_oss.golden"}),
+                                         Variant{"row_seed_oss.gguf", "row_seed_oss.golden", "row_seed_oss.golden"},
+                                         Variant{"row_cohere2.gguf", "row_cohere2.golden", "row_cohere2.golden"},
+                                         Variant{"row_gpt_oss.gguf", "row_gpt_oss.golden", "row_gpt_oss.golden"},
+                                         Variant{"row_starcoder2.gguf", "row_starcoder2.golden", "row_starcoder2.golden"},
+                                         Variant{"row_gpt2.gguf", "row_gpt2.golden", "row_gpt2.golden"},
+                                         Variant{"row_stablelm.gguf", "row_stablelm.golden", "row_stablelm.golden"},
+                                         Variant{"row_stablelm_bias.gguf", "row_stablelm_bias.golden", "row_stablelm_bias.golden"},
+                                         Variant{"row_glm4.gguf", "row_glm4.golden", "row_glm4.golden"},
+                                         Variant{"row_hunyuan.gguf", "row_hunyuan.golden", "row_hunyuan.golden"}),
                          [](const auto& variant) {
                            const std::string& name = variant.param.model;
                            return name.substr(0, name.find('.'));
