@@ -86,7 +86,8 @@ TEST(ModelDims, Cohere2NeedsItsScaleAndItsPattern) {
       w.add_u32("cohere2.attention.sliding_window_pattern", period);
     };
   };
-  for (auto& dims : {cohere2(scale), cohere2(pattern(4))}) {
+  Result<ModelDims> read[] = {cohere2(scale), cohere2(pattern(4))};
+  for (auto& dims : read) {
     ASSERT_TRUE(dims.is_ok()) << dims.status().message();
     EXPECT_EQ(dims->logit_scale, 0.25f);
     for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(dims->window(i) == 0, i == 3) << i;
