@@ -40,6 +40,7 @@ constexpr Arch kArchs[] = {
      .parallel = true,
      .window_period = 4,
      .logit_scale = true,
+     .scales_required = true,
      .no_rope_period = 4},
     {.name = "gpt-oss",
      .bias = true,
@@ -67,6 +68,8 @@ constexpr Arch kArchs[] = {
     {.name = "stablelm", .norm = NormKind::kLayerBias, .qkv_bias_optional = true},
     {.name = "glm4", .rope_style = RopeStyle::kInterleaved, .qkv_bias_optional = true, .fused_up = true, .post_norm = true},
     {.name = "hunyuan-dense", .qk_norm = QkNorm::kHeads, .qk_norm_last = true},
+    // Files without scales are of a time when they were the program's: 12, 1.4 / sqrt(layers), width / 256.
+    {.name = "minicpm", .rope_style = RopeStyle::kInterleaved, .scales = true, .scales_required = true},
 };
 
 }  // namespace

@@ -44,7 +44,7 @@ constexpr NeutralKey kNeutralKeys[] = {
 };
 
 // Of these, what a row with `scales` reads; one with `logit_scale` the first.
-constexpr std::string_view kScaleKeys[] = {"logit_scale", "residual_scale", "embedding_scale"};
+constexpr const char* kScaleKeys[] = {"logit_scale", "residual_scale", "embedding_scale"};
 
 // Frequencies are divided by these; below the least an angle could leave the range of our sine.
 constexpr double kRopeFactorMin = 0.25, kRopeFactorMax = 1e6;
@@ -70,6 +70,7 @@ class DimsReader {
   }
 
  private:
+  std::span<const char* const> scale_keys() const { return std::span(kScaleKeys).first(arch_.scales ? 3 : arch_.logit_scale ? 1 : 0); }
   std::string key(const char* name) const { return std::string(arch_.name) + "." + name; }
 
   Status read_uint(const char* name, uint64_t min, uint64_t max, uint32_t* out) const {
@@ -116,8 +117,7 @@ class DimsReader {
   Status refuse_unknown_arithmetic() const {
     for (const NeutralKey& neutral : kNeutralKeys) {
       const std::string name = key(neutral.key);
-      const auto read = std::span(kScaleKeys).first(arch_.scales ? 3 : arch_.logit_scale ? 1 : 0);
-      if (!file_.has(name) || std::ranges::find(read, neutral.key) != read.end()) continue;
+      if (!file_.has(name) || std::ranges::find(scale_keys(), std::string_view(neutral.key)) != scale_keys().end()) continue;
       std::optional<double> value = file_.get_float(name);
       if (const auto integer = file_.get_uint(name)) value = static_cast<double>(*integer);
       if (const auto flag = file_.get_bool(name)) value = *flag ? 1 : 0;
@@ -241,8 +241,9 @@ class DimsReader {
     dims->final_softcap = arch_.final_softcap;
     KVRT_TRY(read_optional_float("attn_logit_softcapping", 0, 1e6, &dims->attention_softcap));
     float* const scales[] = {&dims->logit_scale, &dims->residual_scale, &dims->embedding_scale};
-    for (size_t i = 0; arch_.scales && i < std::size(scales); ++i) KVRT_TRY(read_scale(kScaleKeys[i].data(), scales[i]));
-    if (arch_.logit_scale) KVRT_TRY(read_float("logit_scale", 1e-6, 1e6, &dims->logit_scale));
+    for (size_t i = 0; i < scale_keys().size(); ++i) {
+      KVRT_TRY(arch_.scales_required ? read_float(kScaleKeys[i], 1e-6, 1e6, scales[i]) : read_scale(kScaleKeys[i], scales[i]));
+    }
     return read_optional_float("final_logit_softcapping", 0, 1e6, &dims->final_softcap);
   }
 

@@ -47,7 +47,8 @@ struct Arch {
   float attention_softcap = 0, final_softcap = 0;  // where the file says nothing
   uint32_t wide_scale_layers = 0;     // with so many layers (no key says it), q·k is scaled for width / heads dimensions, not for head_dim
   bool scales = false;                // embedding_scale, residual_scale and logit_scale (a divisor) are read
-  bool logit_scale = false;           // logit_scale (a factor) is required
+  bool logit_scale = false;           // of these logit_scale alone, a factor
+  bool scales_required = false;       // else they are 1 where the file has none
   uint32_t no_rope_period = 0;        // of so many layers the last does not rotate Q and K; 0: all do, 1: none does
   bool whole_ramp = true;             // yarn's
   bool sinks = false;                 // attn_sinks

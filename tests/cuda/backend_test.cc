@@ -85,7 +85,9 @@ INSTANTIATE_TEST_SUITE_P(Tiny, CudaGolden,
                                          Variant{"row_stablelm.gguf", "row_stablelm.golden", "row_stablelm.golden"},
                                          Variant{"row_stablelm_bias.gguf", "row_stablelm_bias.golden", "row_stablelm_bias.golden"},
                                          Variant{"row_glm4.gguf", "row_glm4.golden", "row_glm4.golden"},
-                                         Variant{"row_hunyuan.gguf", "row_hunyuan.golden", "row_hunyuan.golden"}),
+                                         Variant{"row_hunyuan.gguf", "row_hunyuan.golden", "row_hunyuan.golden"},
+                                         Variant{"row_minicpm.gguf", "row_minicpm.golden", "row_minicpm.golden"},
+                                         Variant{"row_gpt_oss_mxfp4.gguf", "row_gpt_oss_mxfp4.golden8", "row_gpt_oss_mxfp4.golden"}),
                          [](const auto& variant) {
                            const std::string& name = variant.param.model;
                            return name.substr(0, name.find('.'));

@@ -6,6 +6,7 @@
 The weights are drawn here, put into the transformers model and written to GGUF under the names that gguf's own map gives them, changed
 as the format wants it (Gemma's norms have 1 added, Llama's Q and K have the pairs of a rotation side by side, experts are stacked).
 *.golden: K (after RoPE) and V rounded to f16 on their way into the cache, as the runtime stores them. *.golden32: nothing rounded.
+*.golden8, where experts are quantized: their inputs are rounded to 8 bits, too.
 """
 import argparse
 import math
@@ -22,6 +23,7 @@ import reference
 VOCAB, WIDTH, FF, CONTEXT, N_TOKENS, EPS = 304, 32, 64, 1024, 100, 1e-6
 ROWS = [0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 98, 99]  # both sides of a window of 16 and of block edges
 WINDOW = 16
+MXFP4 = gguf.GGMLQuantizationType.MXFP4
 LAYER_EPS = 1e-4  # of LayerNorms
 
 
@@ -98,6 +100,13 @@ def cases():
     yield "glm4", "row_glm4", config(
         hf.Glm4Config, rope_parameters=dict(plain, partial_rotary_factor=0.5), attention_bias=True)
     yield "hunyuan-dense", "row_hunyuan", config(hf.HunYuanDenseV1Config, rope_parameters=plain, tie_word_embeddings=True)
+    yield "gpt-oss", "row_gpt_oss_mxfp4", config(
+        hf.GptOssConfig, layers=2, sliding_window=WINDOW, rope_parameters=dict(YARN, truncate=False), intermediate_size=32,
+        num_local_experts=4, num_experts_per_tok=2, experts_implementation="eager")
+    # A MiniCPM is a granite whose scores have the common scale.
+    yield "minicpm", "row_minicpm", config(
+        hf.GraniteConfig, head_dim=8, rope_parameters=plain, embedding_multiplier=12.0, residual_multiplier=1.4 / math.sqrt(2),
+        attention_multiplier=1 / math.sqrt(8), logits_scaling=4.0)
 
 
 def draw(name, shape, arch, rng):
@@ -113,7 +122,7 @@ def draw(name, shape, arch, rng):
         scale = 2.5 / math.sqrt(WIDTH)
         if arch.startswith("gemma"):
             scale = 1.0 / math.sqrt(WIDTH)  # it is multiplied by sqrt(WIDTH)
-        if arch == "granite" and "embed" in name:
+        if arch in ("granite", "minicpm") and "embed" in name:
             scale /= 12.0  # and this by embedding_multiplier
         return x * np.float32(scale)
     gain = 1.3 if any(part in name for part in ("q_proj", "k_proj", "v_proj", "qkv_proj", "c_attn")) else 1.5
@@ -141,7 +150,7 @@ def gguf_tensors(arch, cfg, weights):
             continue
         if arch.startswith("gemma") and "norm" in name:
             w = w + np.float32(1)
-        if arch in ("llama", "granite", "smollm3") and ("q_proj" in name or "k_proj" in name):
+        if arch in ("llama", "granite", "smollm3", "minicpm") and ("q_proj" in name or "k_proj" in name):
             w = pairs_together(w, cfg.num_attention_heads if "q_proj" in name else cfg.num_key_value_heads)
         if transposed(name, arch):
             w = w.swapaxes(-1, -2)
@@ -229,11 +238,12 @@ def write_model(path, arch, cfg, weights):
     if getattr(cfg, "attn_logit_softcapping", None):
         w.add_attn_logit_softcapping(cfg.attn_logit_softcapping)
         w.add_final_logit_softcapping(cfg.final_logit_softcapping)
-    if arch == "granite":
+    if arch in ("granite", "minicpm"):
         w.add_embedding_scale(cfg.embedding_multiplier)
         w.add_residual_scale(cfg.residual_multiplier)
-        w.add_attention_scale(cfg.attention_multiplier)
         w.add_logit_scale(cfg.logits_scaling)
+    if arch == "granite":
+        w.add_attention_scale(cfg.attention_multiplier)
     if arch == "cohere2":
         w.add_logit_scale(cfg.logit_scale)
     experts = getattr(cfg, "num_local_experts", None) or getattr(cfg, "num_experts", None)
@@ -249,7 +259,10 @@ def write_model(path, arch, cfg, weights):
     w.add_vocab_size(vocab)
     write_rope(w, cfg)
     for name, data in gguf_tensors(arch, cfg, weights):
-        w.add_tensor(name, np.ascontiguousarray(data))
+        if path.stem.endswith("mxfp4") and name.endswith("exps.weight"):
+            w.add_tensor(name, gguf.quants.quantize(np.ascontiguousarray(data), MXFP4), raw_dtype=MXFP4)
+        else:
+            w.add_tensor(name, np.ascontiguousarray(data))
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
@@ -268,6 +281,23 @@ def logits(model, tokens, cache):
         return model(torch.tensor(tokens)[None], past_key_values=cache, use_cache=cache is not None).logits[0].double().numpy()
 
 
+def quantize_experts(model, weights):
+    """The experts' weights become what MXFP4 keeps of them."""
+    for name, parameter in model.named_parameters():
+        if ".experts." in name and not name.endswith("bias"):
+            kept = gguf.quants.quantize(np.ascontiguousarray(weights[name].swapaxes(-1, -2)), MXFP4)
+            parameter.data.copy_(torch.from_numpy(gguf.quants.dequantize(kept, MXFP4).swapaxes(-1, -2).copy()))
+
+
+def round_experts_inputs(model):
+    """To 8 bits, as the runtime multiplies quantized weights."""
+    q8 = lambda x: torch.from_numpy(reference.round_to_q8(x.detach().numpy()))
+    for layer in model.model.layers:
+        experts = layer.mlp.experts
+        experts.register_forward_pre_hook(lambda _, args: (q8(args[0]), *args[1:]))
+        experts._apply_gate = lambda gate_up, inner=experts._apply_gate: q8(inner(gate_up))
+
+
 def make(path, arch, cfg, seed):
     cfg._attn_implementation = "eager"
     model = hf.AutoModelForCausalLM.from_config(cfg).float().eval()
@@ -277,10 +307,15 @@ def make(path, arch, cfg, seed):
         weights[name] = draw(name, tuple(parameter.shape), arch, rng)
         parameter.data.copy_(torch.from_numpy(weights[name]))
     write_model(path, arch, cfg, weights)
+    if path.stem.endswith("mxfp4"):
+        quantize_experts(model, weights)
     tokens = np.random.Generator(np.random.PCG64(seed + 500)).integers(0, VOCAB, N_TOKENS)
     rounded, exact = logits(model, tokens, RoundedCache()), logits(model, tokens, None)
     reference.write_golden(path.with_suffix(".golden"), tokens, ROWS, rounded[ROWS])
     reference.write_golden(path.with_suffix(".golden32"), tokens, ROWS, exact[ROWS])
+    if path.stem.endswith("mxfp4"):
+        round_experts_inputs(model)
+        reference.write_golden(path.with_suffix(".golden8"), tokens, ROWS, logits(model, tokens, RoundedCache())[ROWS])
     far = np.abs(rounded - exact).max(axis=1) / np.abs(exact).max(axis=1)
     print(f"{path.stem:16} {path.stat().st_size:7} bytes, logits std {exact.std():.2f}, f16 K and V move a row's logits by up to "
           f"{far.max():.1e} of the largest")

@@ -261,7 +261,7 @@ TEST(Gguf, AnUnknownArchitectureIsToldThoseThatWork) {
   const Arch* arch = nullptr;
   expect_status(read_dims(**parsed, &arch).take_status(), Code::kUnsupported,
                 {"architecture \"mamba\" is not supported; these are: llama, qwen2, qwen3, qwen3moe, gemma2, gemma3, phi3, olmo2, "
-                 "granite, smollm3, ernie4_5, seed_oss, cohere2, gpt-oss, starcoder2, gpt2, stablelm, glm4, hunyuan-dense"});
+                 "granite, smollm3, ernie4_5, seed_oss, cohere2, gpt-oss, starcoder2, gpt2, stablelm, glm4, hunyuan-dense, minicpm"});
 }
 
 // Every byte of the header in ten damaged forms. Where the layout depends on it, the file is refused or means the same as before.

@@ -86,7 +86,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"row_gpt_oss.gguf", "row_gpt_oss.golden"}, Variant{"row_starcoder2.gguf", "row_starcoder2.golden"},
                     Variant{"row_gpt2.gguf", "row_gpt2.golden"}, Variant{"row_stablelm.gguf", "row_stablelm.golden"},
                     Variant{"row_stablelm_bias.gguf", "row_stablelm_bias.golden"}, Variant{"row_glm4.gguf", "row_glm4.golden"},
-                    Variant{"row_hunyuan.gguf", "row_hunyuan.golden"}),
+                    Variant{"row_hunyuan.gguf", "row_hunyuan.golden"}, Variant{"row_minicpm.gguf", "row_minicpm.golden"},
+                    Variant{"row_gpt_oss_mxfp4.gguf", "row_gpt_oss_mxfp4.golden8"}),
     [](const auto& variant) {
       const std::string name = variant.param.model;
       return name.substr(0, name.find('.'));

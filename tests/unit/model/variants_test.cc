@@ -54,7 +54,10 @@ TEST(Variants, EveryNeededKeyIsAskedForByName) {
                                    {"row_gpt_oss", "gpt-oss.rope.scaling.original_context_length"},
                                    {"row_gpt2", "gpt2.attention.layer_norm_epsilon"},
                                    {"row_stablelm", "stablelm.attention.layer_norm_epsilon"},
-                                   {"row_glm4", "glm4.attention.layer_norm_rms_epsilon"}}) {
+                                   {"row_glm4", "glm4.attention.layer_norm_rms_epsilon"},
+                                   {"row_minicpm", "minicpm.residual_scale"},
+                                   {"row_minicpm", "minicpm.embedding_scale"},
+                                   {"row_minicpm", "minicpm.logit_scale"}}) {
     const Status status = load(renamed(bytes_of(std::string(model) + ".gguf"), key));
     EXPECT_EQ(status.code(), Code::kCorrupt) << key;
     EXPECT_NE(status.message().find(key), std::string::npos) << status.message();
