@@ -241,9 +241,9 @@ def write_model(path, arch, cfg, weights):
     if arch in ("granite", "minicpm"):
         w.add_embedding_scale(cfg.embedding_multiplier)
         w.add_residual_scale(cfg.residual_multiplier)
+        if arch == "granite":
+            w.add_attention_scale(cfg.attention_multiplier)
         w.add_logit_scale(cfg.logits_scaling)
-    if arch == "granite":
-        w.add_attention_scale(cfg.attention_multiplier)
     if arch == "cohere2":
         w.add_logit_scale(cfg.logit_scale)
     experts = getattr(cfg, "num_local_experts", None) or getattr(cfg, "num_experts", None)
