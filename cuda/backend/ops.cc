@@ -10,7 +10,10 @@ namespace kvrt::cuda {
 namespace {
 
 const DeviceWeight& view(const Weight& w) { return static_cast<const CudaWeight&>(w).view(); }
-DeviceActivation device(Activation act) { return act == Activation::kSilu ? DeviceActivation::kSilu : DeviceActivation::kGeluTanh; }
+DeviceActivation device(Activation act) {
+  if (act == Activation::kClampedSwiglu) return DeviceActivation::kClampedSwiglu;
+  return act == Activation::kSilu ? DeviceActivation::kSilu : DeviceActivation::kGeluTanh;
+}
 constexpr size_t kRopeTablesMax = 16;  // kinds of rotations; a model has two at most
 
 // fn(rows of the input, the first's index), kFewRows at a time.
@@ -37,8 +40,16 @@ void CudaBackend::embed(const Weight& table, const Step&, uint32_t first, uint32
   cuda::embed(&stream_, view(table), arrays_.device().tokens + first, n, out);
 }
 
+void CudaBackend::embed_positions(const Weight& table, const Step&, uint32_t first, uint32_t n, float* out) {
+  cuda::embed(&stream_, view(table), arrays_.device().positions + first, n, out);
+}
+
 void CudaBackend::rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) {
   cuda::rmsnorm(&stream_, x, weight, eps, rows, width, out);
+}
+
+void CudaBackend::layernorm(const float* x, const float* weight, const float* bias, float eps, uint32_t rows, uint32_t width, float* out) {
+  cuda::layernorm(&stream_, x, weight, bias, eps, rows, width, out);
 }
 
 void CudaBackend::rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
@@ -49,6 +60,8 @@ void CudaBackend::rmsnorm_heads(const float* weight, float eps, uint32_t rows, u
 void CudaBackend::add(const float* y, uint32_t rows, uint32_t width, float* x) { cuda::add(&stream_, y, uint64_t{rows} * width, x); }
 
 void CudaBackend::scale(float factor, uint32_t rows, uint32_t width, float* x) { cuda::scale(&stream_, factor, uint64_t{rows} * width, x); }
+
+void CudaBackend::gelu(uint32_t rows, uint32_t width, float* x) { cuda::gelu(&stream_, uint64_t{rows} * width, x); }
 
 void CudaBackend::softcap(float cap, uint32_t rows, uint32_t width, float* x) { cuda::softcap(&stream_, cap, uint64_t{rows} * width, x); }
 
@@ -152,6 +165,7 @@ void CudaBackend::matmul_heads(std::span<const std::unique_ptr<Weight>> heads, u
 
 void CudaBackend::matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) {
   const DeviceWeight& weight = view(gate_up);
+  KVRT_CHECK(act != Activation::kClampedSwiglu);
   if (takes_few()) {
     return by_few(weight, in, [&](const MatmulInput& few, uint32_t first) {
       cuda::matvec_act(&stream_, weight, device(act), matvec_input(weight, few), out + uint64_t{first} * (weight.rows / 2));
@@ -160,6 +174,10 @@ void CudaBackend::matmul_act(const Weight& gate_up, Activation act, const Matmul
   float* both = reserve<float>(&gate_up_, uint64_t{in.n} * weight.rows);
   many_rows(weight, nullptr, in, /*accumulate=*/false, both);
   cuda::act_mul(&stream_, both, device(act), in.n, weight.rows / 2, out);
+}
+
+void CudaBackend::act_mul(Activation act, const float* gate_up, uint32_t rows, uint32_t ff, float* out) {
+  cuda::act_mul(&stream_, gate_up, device(act), rows, ff, out);
 }
 
 // ---- rotation
@@ -227,10 +245,12 @@ void CudaBackend::kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, c
   cuda::kv_store(&stream_, kv, pool, place.layer, arrays_.rows_from(first, place), n, k, v, stride);
 }
 
-// With a norm over all heads of a row one block takes all of the row's Q: for many rows a kernel per operation is faster.
+// With a norm over all heads of a row one block takes all of the row's Q: for many rows a kernel per operation is faster. A norm
+// after the rotation has no fused kernel.
 void CudaBackend::rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n,
                              const QkParams& params, uint32_t stride, float* qkv) {
-  if (params.q_norm && params.norm_rows && n > kFewRows) return Backend::rope_store(kv, pool, place, step, first, n, params, stride, qkv);
+  if (params.norm_last || (params.q_norm && params.norm_rows && n > kFewRows))
+    return Backend::rope_store(kv, pool, place, step, first, n, params, stride, qkv);
   DeviceRopeStore device{};
   if (params.rope) {
     const RopeTable* table = rope_table(*params.rope);
@@ -261,7 +281,7 @@ void CudaBackend::decode_rows(const KvGeometry& kv, const uint8_t* pool, KvPlace
 
 void CudaBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace place, const Step& step, const AttentionParams& params,
                             const float* q, uint32_t stride, float* out) {
-  const DeviceAttention p{params.heads, params.scale, params.softcap, params.window};
+  const DeviceAttention p{params.heads, params.scale, params.softcap, params.window, params.sinks};
   const bool by_row = determinism_ == Determinism::kStrict || step.n_rows() <= kFewRows || !prefill_supported(kv);
   if (by_row) return decode_rows(kv, pool, place, 0, step.n_rows(), p, q, stride, out);
   for (const AttentionRun& few : arrays_.few_rows()) decode_rows(kv, pool, place, few.first, few.n, p, q, stride, out);

@@ -275,7 +275,7 @@ __global__ void __launch_bounds__(kPartThreads) attend_part_plain(DecodeArgs a) 
 
 constexpr int32_t kMergeAtOnce = 16;  // parts whose sums over V are loaded at a time
 
-// A block per head (x) and row (y), a thread per dimension. A lane has the maximum and sum of a part, 32 parts at a time, and from them
+// A row of one part, if there is no sink, has its result already. A block per head (x) and row (y), a thread per dimension. A lane has the maximum and sum of a part, 32 parts at a time, and from them
 // the factors of both sides of its merge. Bytes: 4 per element of each part's result, and of the row's.
 __global__ void __launch_bounds__(kHeadDimMax) merge_parts(DecodeArgs a) {
   grid_wait();
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(kHeadDimMax) merge_parts(DecodeArgs a) {
   const uint32_t row = blockIdx.y, dim = min(threadIdx.x, a.kv.v_dim - 1), lane = threadIdx.x % kWarp;
   const Seen seen = seen_from(a.step.positions[row], a.window);
   const int32_t first = seen.first / int32_t{kSplitTokens}, last = seen.last / int32_t{kSplitTokens};
-  if (first == last) return;
+  if (first == last && a.sinks == nullptr) return;
   const uint64_t head = uint64_t{row} * a.heads + blockIdx.x, at = head * a.parts.splits;
   float before = -INFINITY, sum = 0, acc = 0;
   for (int32_t batch = first; batch <= last; batch += int32_t{kWarp}) {
@@ -312,6 +312,11 @@ __global__ void __launch_bounds__(kHeadDimMax) merge_parts(DecodeArgs a) {
         acc = fmaf(acc, x, v[j] * y);
       }
     }
+  }
+  if (a.sinks != nullptr) {  // a last part of one weight, whose value is 0
+    const float sink = a.sinks[blockIdx.x], most = fmaxf(sink, before), keep = exp_of(before - most);
+    sum = fmaf(sum, keep, exp_of(sink - most));
+    acc = fmaf(acc, keep, 0.0f);
   }
   if (threadIdx.x < a.kv.v_dim) a.out[head * a.kv.v_dim + dim] = acc * (1.0f / sum);
 }
@@ -359,9 +364,10 @@ void decode_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool,
   a.window = params.window;
   a.scale = score_scale(kv, params.scale);
   a.softcap = params.softcap;
+  a.sinks = params.sinks;
   const dim3 grid(splits, kv.kv_heads, rows);
   with_formats(kv, [&]<typename Kv>() { start_parts<Kv>(stream, a, grid); });
-  if (splits == 1) return;
+  if (splits == 1 && params.sinks == nullptr) return;
   launch(merge_parts, dim3(params.heads, rows), dim3((kv.v.dim + kWarp - 1) / kWarp * kWarp), 0, stream, a);
 }
 

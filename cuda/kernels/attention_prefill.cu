@@ -63,6 +63,9 @@ struct Warp {
   static __device__ __forceinline__ bool k_bf16(const PrefillArgs& a) { return Kv::k(a.kv) == KvFormat::kBF16; }
   static __device__ __forceinline__ bool v_bf16(const PrefillArgs& a) { return Kv::v(a.kv) == KvFormat::kBF16; }
 
+  // The factor of weights and of their sum: few f16 weights are denormal then.
+  static __device__ __forceinline__ float weights_up(bool bf16) { return bf16 ? 1.0f : 4096.0f; }
+
   __device__ __forceinline__ void begin() {
 #pragma unroll
     for (auto& columns : o) {
@@ -140,7 +143,7 @@ struct Warp {
   // Turns scores into weights, in pairs as the next product reads them; the rows' sums so far are rescaled to the new maximum.
   __device__ __forceinline__ void weigh(const T& tiles, float (&s)[kKeyTiles][4], uint32_t (&p)[kKeyTiles][2]) {
     const bool bf16 = v_bf16(tiles.a), scaled = tiles.bytes(true);
-    const float up = bf16 ? 1.0f : 4096.0f;  // the factor of weights and of their sum: few f16 weights are denormal then
+    const float up = weights_up(bf16);
     float keep_o[2];
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
@@ -231,7 +234,13 @@ struct Warp {
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
       const uint32_t row = warp * kWarpRows + g + 8 * i;
-      const float inverse = (tiles.bytes(true) ? unit[i] : 1.0f) / warp_sum(sum[i], 4);
+      float total = warp_sum(sum[i], 4), keep = tiles.bytes(true) ? unit[i] : 1.0f;
+      if (a.sinks != nullptr) {
+        const float sink = a.sinks[head], most = fmaxf(sink, max[i]), down = exp_of(max[i] - most);
+        total = fmaf(total, down, exp_of(sink - most) * weights_up(v_bf16(a)));
+        keep = keep * down;
+      }
+      const float inverse = keep / total;
       if (row >= tile.n) continue;
       float* to = a.out + (uint64_t{tile.first_row + row} * a.heads + head) * a.kv.v_dim + 2 * t;
 #pragma unroll
@@ -344,6 +353,7 @@ void prefill_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool
   a.window = params.window;
   a.scale = score_scale(kv, params.scale);
   a.softcap = params.softcap;
+  a.sinks = params.sinks;
   with_formats(kv, [&]<typename Kv>() {
     if constexpr (Kv::kElemMax <= 2) start<Kv>(stream, a, n_tiles);
   });

@@ -28,6 +28,7 @@ struct DecodeArgs {
   float* out;
   uint32_t group, heads, stride, window;
   float scale, softcap;
+  const float* sinks;  // [heads], or null
 
   __device__ __forceinline__ float score(float dot) const {
     const float s = dot * scale;
@@ -63,7 +64,7 @@ __device__ __forceinline__ Part part_of(const DecodeArgs& a) {
   part.seen = seen_from(a.step.positions[row], a.window);
   part.first = static_cast<int32_t>(blockIdx.x * kSplitTokens);
   part.none = !part.seen.any(part.first, kSplitTokens);
-  part.only = part.seen.first / int32_t{kSplitTokens} == part.seen.last / int32_t{kSplitTokens};
+  part.only = a.sinks == nullptr && part.seen.first / int32_t{kSplitTokens} == part.seen.last / int32_t{kSplitTokens};
   return part;
 }
 

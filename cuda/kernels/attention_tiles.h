@@ -16,6 +16,7 @@ struct PrefillArgs {
   float* out;
   uint32_t heads, group, stride, window;
   float scale, softcap;
+  const float* sinks;  // [heads], or null
 };
 
 // ---- matrices of 16-bit numbers in shared memory, rows of kChunks pieces of 16 bytes

@@ -117,6 +117,12 @@ __device__ __forceinline__ float gelu_mul_of(float gate, float up) {
   return gate_mul_of(gate, fmaf(gate * gate, 0x1.2444f2p-4f, 0x1.988454p+0f) * gate, up);
 }
 
+__device__ __forceinline__ float clamped_swiglu_of(float gate, float up) {
+  constexpr float kLimit = 7.0f;
+  const float g = kLimit < gate ? kLimit : gate, low = kLimit < up ? kLimit : up;  // a NaN stays
+  return gate_mul_of(g, 1.702f * g, (-kLimit > low ? -kLimit : low) + 1.0f);
+}
+
 // ---- reductions: the same order whatever the launch, so the same bits
 
 // The sum over `width` neighbouring lanes, a power of two; every lane gets the result.

@@ -50,12 +50,16 @@ struct DeviceWeight {  // host memory
 void embed(Stream* stream, const DeviceWeight& table, const int32_t* tokens, uint32_t rows, float* out);
 // out = x / rms(x) * weight; in and out may be the same.
 void rmsnorm(Stream* stream, const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out);
-// Likewise in place, for each of `heads` runs of head_dim at x + row * stride; one weight[head_dim] for all.
+// LayerNorm; bias may be null.
+void layernorm(Stream* stream, const float* x, const float* weight, const float* bias, float eps, uint32_t rows, uint32_t width,
+               float* out);
+// RMSNorm in place, for each of `heads` runs of head_dim at x + row * stride; one weight[head_dim] for all.
 void rmsnorm_heads(Stream* stream, const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
                    float* x);
 void add(Stream* stream, const float* y, uint64_t n, float* x);  // x += y
 void scale(Stream* stream, float factor, uint64_t n, float* x);  // x *= factor
 void softcap(Stream* stream, float cap, uint64_t n, float* x);   // x = cap * tanh(x / cap)
+void gelu(Stream* stream, uint64_t n, float* x);
 // x[i] = x[rows[i]] for i < n, in place or not: rows ascend.
 void gather_rows(Stream* stream, const float* x, const uint32_t* rows, uint32_t n, uint32_t width, float* out);
 // x[rows[i]] += weights[i] * y[i], each one fma; no row twice (experts.cu).
@@ -102,8 +106,8 @@ struct MatvecInput {
 bool matvec_takes_rows(const DeviceWeight& w, uint32_t n);
 // out[n, w.rows] = in · wᵀ (+ bias); accumulate: out += that.
 void matvec(Stream* stream, const DeviceWeight& w, const float* bias, const MatvecInput& in, bool accumulate, float* out);
-enum class DeviceActivation : uint32_t { kSilu, kGeluTanh };
-// out[n, ff] = act(gate) * up, gate_up holding ff rows of gate, then ff of up (two parts, or one of 2 ff rows).
+enum class DeviceActivation : uint32_t { kSilu, kGeluTanh, kClampedSwiglu };
+// Silu and gelu: out[n, ff] = act(gate) * up, gate_up holding ff rows of gate, then ff of up (two parts, or one of 2 ff rows).
 void matvec_act(Stream* stream, const DeviceWeight& gate_up, DeviceActivation act, const MatvecInput& in, float* out);
 // out[n, ff] = act(gate_up[:, :ff]) * gate_up[:, ff:]
 void act_mul(Stream* stream, const float* gate_up, DeviceActivation act, uint32_t n, uint32_t ff, float* out);
@@ -148,8 +152,9 @@ void rope_store(Stream* stream, const KvGeometry& kv, uint8_t* pool, uint32_t la
 
 struct DeviceAttention {
   uint32_t heads;
-  float scale, softcap;  // softcap 0: none
-  uint32_t window;       // 0: all
+  float scale, softcap;          // softcap 0: none
+  uint32_t window;               // 0: all
+  const float* sinks = nullptr;  // [heads], or null
 };
 // The number of floats of `partials` for decode_attention.
 uint64_t decode_partials(const KvGeometry& kv, uint32_t heads, uint32_t rows, uint32_t splits);

@@ -99,6 +99,11 @@ bool matvec_pair(Stream* stream, const DeviceWeight& w, uint32_t ff, MatvecArgs 
   return true;
 }
 
+__device__ __forceinline__ float act_mul_of(DeviceActivation act, float gate, float up) {
+  if (act == DeviceActivation::kClampedSwiglu) return clamped_swiglu_of(gate, up);
+  return act == DeviceActivation::kSilu ? silu_mul_of(gate, up) : gelu_mul_of(gate, up);
+}
+
 // Reads and writes 12 bytes of each output. A thread per element.
 __global__ void act_mul_kernel(const float* gate_up, DeviceActivation act, uint32_t n, uint32_t ff, float* out) {
   grid_wait();
@@ -107,7 +112,7 @@ __global__ void act_mul_kernel(const float* gate_up, DeviceActivation act, uint3
   if (i >= ff) return;
   for (uint64_t row = blockIdx.y; row < n; row += gridDim.y) {
     const float gate = gate_up[row * 2 * ff + i], up = gate_up[row * 2 * ff + ff + i];
-    out[row * ff + i] = act == DeviceActivation::kSilu ? silu_mul_of(gate, up) : gelu_mul_of(gate, up);
+    out[row * ff + i] = act_mul_of(act, gate, up);
   }
 }
 

@@ -19,6 +19,47 @@ __device__ __forceinline__ float norm_scale(float lane, uint32_t width, float ep
   return 1.0f / sqrtf(mean + eps);
 }
 
+// A sum over the whole row by 16 virtual lanes, for every thread: lane = f(lane, element). `chunk` holds kNormChunk elements.
+template <typename Fn>
+__device__ __forceinline__ float lanes_sum(const float* x, uint32_t width, float* chunk, Fn f) {
+  __shared__ float result;
+  float lane = 0;
+  for (uint32_t first = 0; first < width; first += kNormChunk) {
+    const uint32_t n = min(kNormChunk, width - first);
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < n; i += kThreads) chunk[i] = x[first + i];
+    __syncthreads();
+    if (threadIdx.x < kLanes) {
+#pragma unroll 8
+      for (uint32_t i = threadIdx.x; i < n; i += kLanes) lane = f(lane, chunk[i]);
+    }
+  }
+  if (threadIdx.x < kWarp) {
+    const float sum = warp_sum(lane, kLanes);
+    if (threadIdx.x == 0) result = sum;
+  }
+  __syncthreads();
+  return result;
+}
+
+// x, out [rows][width], weight, bias [width]. A block per row. Bytes: 8 per element (further reads of x come from the cache), the weights once.
+__global__ void __launch_bounds__(kThreads)
+    layer_norm_row(const float* x, const float* weight, const float* bias, float eps, uint32_t width, float* out) {
+  __shared__ float chunk[kNormChunk];
+  grid_wait();
+  x += uint64_t{blockIdx.x} * width;
+  out += uint64_t{blockIdx.x} * width;
+  const auto n = static_cast<float>(width);
+  const float mean = lanes_sum(x, width, chunk, [](float lane, float a) { return lane + a; }) / n;
+  const float variance = lanes_sum(x, width, chunk, [mean](float lane, float a) { return fmaf(a - mean, a - mean, lane); }) / n;
+  grid_launch_next();
+  const float scale = 1.0f / sqrtf(variance + eps);
+  for (uint32_t i = threadIdx.x; i < width; i += kThreads) {
+    const float normal = (x[i] - mean) * scale;
+    out[i] = bias != nullptr ? fmaf(normal, weight[i], bias[i]) : normal * weight[i];
+  }
+}
+
 // x, out [rows][width], weight [width]. A block per row: all threads bring it to shared memory, 16 sum its squares, each a virtual lane.
 // Bytes: 8 per element (the second read of x comes from the cache), the weights once.
 __global__ void __launch_bounds__(kThreads) norm_row(const float* x, const float* weight, float eps, uint32_t width, float* out) {
@@ -68,6 +109,9 @@ struct Add {
 struct Scale {
   float factor;
   __device__ __forceinline__ float operator()(float x, float) const { return x * factor; }
+};
+struct Gelu {
+  __device__ __forceinline__ float operator()(float x, float) const { return gelu_mul_of(x, 1.0f); }
 };
 struct Cap {
   float cap;
@@ -150,6 +194,11 @@ void rmsnorm(Stream* stream, const float* x, const float* weight, float eps, uin
   launch(norm_row, dim3(rows), dim3(kThreads), 0, stream, x, weight, eps, width, out);
 }
 
+void layernorm(Stream* stream, const float* x, const float* weight, const float* bias, float eps, uint32_t rows, uint32_t width,
+               float* out) {
+  launch(layer_norm_row, dim3(rows), dim3(kThreads), 0, stream, x, weight, bias, eps, width, out);
+}
+
 void rmsnorm_heads(Stream* stream, const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
                    float* x) {
   const uint32_t total = rows * heads, per_block = kThreads / kLanes;
@@ -158,6 +207,7 @@ void rmsnorm_heads(Stream* stream, const float* weight, float eps, uint32_t rows
 
 void add(Stream* stream, const float* y, uint64_t n, float* x) { start_map<true>(stream, Add{}, y, n, x); }
 void scale(Stream* stream, float factor, uint64_t n, float* x) { start_map<false>(stream, Scale{factor}, nullptr, n, x); }
+void gelu(Stream* stream, uint64_t n, float* x) { start_map<false>(stream, Gelu{}, nullptr, n, x); }
 void softcap(Stream* stream, float cap, uint64_t n, float* x) { start_map<false>(stream, Cap{cap}, nullptr, n, x); }
 
 void gather_rows(Stream* stream, const float* x, const uint32_t* rows, uint32_t n, uint32_t width, float* out) {

@@ -56,13 +56,14 @@ struct WeightLoad {
   const WeightCache* cache = nullptr;  // null: none. Its faults are logged and fail no load
 };
 
-enum class Activation : uint32_t { kSilu, kGeluTanh };
+enum class Activation : uint32_t { kSilu, kGeluTanh, kClampedSwiglu };
 
 struct AttentionParams {
   uint32_t heads = 0;
-  float scale = 0;      // q·k is multiplied by it
-  float softcap = 0;    // then scores become softcap * tanh(score / softcap); 0: they stay
-  uint32_t window = 0;  // a row at position p sees (p - window, p]; 0: [0, p]
+  float scale = 0;               // q·k is multiplied by it
+  float softcap = 0;             // then scores become softcap * tanh(score / softcap); 0: they stay
+  uint32_t window = 0;           // a row at position p sees (p - window, p]; 0: [0, p]
+  const float* sinks = nullptr;  // [heads], on the device: each a score more in the softmax, whose value is 0; null: none
 };
 
 // A step's rows by the experts that they go to: expert e has rows and weights [first[e], first[e + 1]), rows ascending.
@@ -93,8 +94,9 @@ struct RouteParams {
 struct QkParams {
   const RopeParams* rope = nullptr;                  // null: no rotation
   uint32_t heads = 0;                                // Q's; the pool has K's
-  const float *q_norm = nullptr, *k_norm = nullptr;  // RMSNorm before the rotation; null: none
+  const float *q_norm = nullptr, *k_norm = nullptr;  // RMSNorm; null: none
   bool norm_rows = false;                            // over all heads of a row as one, not over each
+  bool norm_last = false;                            // after the rotation, not before
   float eps = 0;
 };
 
@@ -158,8 +160,11 @@ class Backend {
   // Ops.
   // The step's rows [first, first + n).
   virtual void embed(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) = 0;
+  virtual void embed_positions(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) = 0;
   virtual void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) = 0;
-  // The same in place for each of `heads` runs of head_dim at x + row * stride; one weight[head_dim] for all.
+  // LayerNorm, with a bias or, where it is null, without.
+  virtual void layernorm(const float* x, const float* weight, const float* bias, float eps, uint32_t rows, uint32_t width, float* out) = 0;
+  // RMSNorm in place for each of `heads` runs of head_dim at x + row * stride; one weight[head_dim] for all.
   virtual void rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
                              float* x) = 0;
   // out[n, w.rows] = in · wᵀ (+ bias[w.rows]); accumulate: out += that, each sum rounded once after the chain.
@@ -168,8 +173,11 @@ class Backend {
   virtual void matmul_heads(std::span<const std::unique_ptr<Weight>> heads, uint32_t n, const HeadRows& in, const HeadRows& out) = 0;
   // Copies `width` numbers of each head of n rows.
   virtual void copy_heads(uint32_t heads, uint32_t width, uint32_t n, const HeadRows& in, const HeadRows& out) = 0;
-  // out[n, ff] = act(in · gateᵀ) * (in · upᵀ), where gate_up holds ff rows of gate, then ff of up.
+  // out[n, ff] = act(in · gateᵀ) * (in · upᵀ), where gate_up holds ff rows of gate, then ff of up; silu and gelu.
   virtual void matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) = 0;
+  // out[rows, ff] = act(gate) * up, a row of gate_up holding ff of gate, then ff of up: what a matmul with a bias gives.
+  virtual void act_mul(Activation act, const float* gate_up, uint32_t rows, uint32_t ff, float* out) = 0;
+  virtual void gelu(uint32_t rows, uint32_t width, float* x) = 0;  // x = gelu(x), by its tanh form
   // The rotations of a step's positions; the last two params are kept, or more.
   virtual void prepare_rope(const RopeParams& params, const Step& step) = 0;
   // Rotates `heads` heads of head_dim, at x + i * stride, of the rows [first, first + n) of the prepared positions.
@@ -224,9 +232,13 @@ inline void Backend::rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace pla
     const uint32_t runs = params.norm_rows ? 1 : heads;
     if (norm) rmsnorm_heads(norm, params.eps, n, runs, heads / runs * kv.k.dim, stride, x);
   };
+  const auto rotate = [&] {
+    if (params.rope) rope(*params.rope, first, n, params.heads + kv.kv_heads, kv.k.dim, stride, qkv);  // K's heads follow Q's in each row
+  };
+  if (params.norm_last) rotate();
   normalize(params.q_norm, params.heads, qkv);
   normalize(params.k_norm, kv.kv_heads, k);
-  if (params.rope) rope(*params.rope, first, n, params.heads + kv.kv_heads, kv.k.dim, stride, qkv);  // K's heads follow Q's in each row
+  if (!params.norm_last) rotate();
   kv_store(kv, pool, place, step, first, n, k, k + kv.kv_heads * kv.k.dim, stride);
 }
 

@@ -31,8 +31,9 @@ void rope_frequencies(const RopeParams& p, double* inv_freq) {
   const double log_base = rope_log(static_cast<double>(p.freq_base)), factor = static_cast<double>(p.factor);
   double low = 0, high = 0;  // yarn: pairs up to low keep their frequency, from high on it is divided, between them a ramp
   if (p.scaling == RopeScaling::kYarn) {
-    low = std::max(std::floor(pair_of(p, log_base, p.beta_fast)), 0.0);
-    high = std::min(std::ceil(pair_of(p, log_base, p.beta_slow)), static_cast<double>(p.dims) - 1.0);
+    low = pair_of(p, log_base, p.beta_fast), high = pair_of(p, log_base, p.beta_slow);
+    if (p.whole_ramp) low = std::floor(low), high = std::ceil(high);
+    low = std::max(low, 0.0), high = std::min(high, static_cast<double>(p.dims) - 1.0);
     if (low == high) high += 0.001;
   }
   for (uint32_t i = 0; i < p.dims / 2; ++i) {

@@ -26,6 +26,7 @@ struct RopeParams {
   float original_context = 0;              // yarn: the context before
   float beta_fast = 32, beta_slow = 1;     // yarn: rotations over it from which on a frequency stays, below which it is divided
   float attention_factor = 1.0f;           // sines and cosines times this (yarn, longrope)
+  bool whole_ramp = true;                  // yarn: the first and the last pair of the ramp are whole numbers
   std::vector<float> frequency_factors{};  // [dims / 2] divisors of the frequencies (llama3, longrope), or empty
   bool operator==(const RopeParams&) const = default;
 };

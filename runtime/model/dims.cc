@@ -38,12 +38,13 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"rope.scaling.yarn_ext_factor", 1},
     {"rope.scaling.yarn_log_multiplier", 0},
     {"router_logit_softcapping", 0},
+    {"swiglu_clamp_exp", 0},
     {"use_parallel_residual", 0},
     {"pooling_type", 0},
 };
 
-// Of these, what a row with `scales` reads, and one with `latent`.
-constexpr std::string_view kScaleKeys[] = {"logit_scale", "residual_scale", "embedding_scale"};
+// Of these, what a row with `scales` reads, one with `logit_scale` the first; and what one with `latent` reads.
+constexpr const char* kScaleKeys[] = {"logit_scale", "residual_scale", "embedding_scale"};
 constexpr std::string_view kLatentKeys[] = {"expert_gating_func",   "expert_group_count",        "expert_shared_count",
                                             "expert_weights_scale", "leading_dense_block_count", "rope.scaling.yarn_log_multiplier"};
 
@@ -61,6 +62,7 @@ class DimsReader {
     KVRT_TRY(read_shape(&dims));
     KVRT_TRY(read_experts(&dims));
     KVRT_TRY(read_attention(&dims));
+    settle_heads(&dims);
     KVRT_TRY(read_rope(&dims));
     KVRT_TRY(read_windows(&dims));
     if (arch_.window_unscaled && dims.windows.empty()) dims.window_rope = dims.rope;  // its model_id is as it was before there were windows
@@ -70,6 +72,7 @@ class DimsReader {
   }
 
  private:
+  std::span<const char* const> scale_keys() const { return std::span(kScaleKeys).first(arch_.scales ? 3 : arch_.logit_scale ? 1 : 0); }
   std::string key(const char* name) const { return std::string(arch_.name) + "." + name; }
 
   Status read_uint(const char* name, uint64_t min, uint64_t max, uint32_t* out) const {
@@ -116,7 +119,7 @@ class DimsReader {
   Status refuse_unknown_arithmetic() const {
     for (const NeutralKey& neutral : kNeutralKeys) {
       const std::string name = key(neutral.key);
-      const bool read = (arch_.scales && std::ranges::find(kScaleKeys, neutral.key) != std::end(kScaleKeys)) ||
+      const bool read = std::ranges::find(scale_keys(), std::string_view(neutral.key)) != scale_keys().end() ||
                         (arch_.latent && std::ranges::find(kLatentKeys, neutral.key) != std::end(kLatentKeys));
       if (!file_.has(name) || read) continue;
       std::optional<double> value = file_.get_float(name);
@@ -133,7 +136,7 @@ class DimsReader {
     const std::string name = key("hidden_activation");
     if (!file_.has(name)) return Status::ok();
     KVRT_ASSIGN(const std::string_view found, file_.require_string(name));
-    const char* own = arch_.activation == Activation::kSilu ? "silu" : "gelu_pytorch_tanh";
+    const char* own = arch_.activation == Activation::kGeluTanh ? "gelu_pytorch_tanh" : "silu";
     if (found == own) return Status::ok();
     return unsupported(name, ("activation \"" + std::string(found.substr(0, 32)) + "\" is not supported, expected " + own).c_str());
   }
@@ -145,7 +148,9 @@ class DimsReader {
     KVRT_TRY(read_uint("context_length", 1, kContextMax, &dims->context));
     dims->no_rope_period = arch_.no_rope_period;
     if (arch_.scale_embedding) dims->embedding_scale = std::sqrt(static_cast<float>(dims->width));
-    return read_float("attention.layer_norm_rms_epsilon", 0, 1, &dims->rms_eps);
+    dims->gate_up_bias = arch_.bias && arch_.gated;
+    const char* epsilon = arch_.norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+    return read_float(epsilon, 0, 1, &dims->norm_eps);
   }
 
   Status read_experts(ModelDims* dims) const {
@@ -230,7 +235,7 @@ class DimsReader {
   }
 
   // Puts the heads where they belong: all layers' in one place, or each layer's.
-  Status settle_heads(ModelDims* dims) const {
+  static void settle_heads(ModelDims* dims) {
     std::vector<Heads>& layers = dims->layer_heads;
     for (Heads& heads : layers) {
       heads.dim = heads.v_dim = dims->head_dim;
@@ -238,7 +243,6 @@ class DimsReader {
       dims->kv_heads = std::max(dims->kv_heads, heads.kv);
     }
     if (std::ranges::all_of(layers, [&](const Heads& heads) { return heads == layers[0]; })) layers.clear();
-    return Status::ok();
   }
 
   // Latents: key_length and value_length are those of the one row that all heads share, key_length_mla and value_length_mla a head's own.
@@ -289,8 +293,7 @@ class DimsReader {
     if (value_length != dims->head_dim) {
       return unsupported(key("attention.value_length"), "values of another length than keys are not supported");
     }
-    KVRT_TRY(read_scores(dims));
-    return settle_heads(dims);
+    return read_scores(dims);
   }
 
   Status read_scores(ModelDims* dims) const {
@@ -302,10 +305,9 @@ class DimsReader {
     dims->attention_softcap = arch_.attention_softcap;
     dims->final_softcap = arch_.final_softcap;
     KVRT_TRY(read_optional_float("attn_logit_softcapping", 0, 1e6, &dims->attention_softcap));
-    if (arch_.scales) {
-      KVRT_TRY(read_scale("embedding_scale", &dims->embedding_scale));
-      KVRT_TRY(read_scale("residual_scale", &dims->residual_scale));
-      KVRT_TRY(read_scale("logit_scale", &dims->logit_divisor));
+    float* const scales[] = {&dims->logit_scale, &dims->residual_scale, &dims->embedding_scale};
+    for (size_t i = 0; i < scale_keys().size(); ++i) {
+      KVRT_TRY(arch_.scales_required ? read_float(kScaleKeys[i], 1e-6, 1e6, scales[i]) : read_scale(kScaleKeys[i], scales[i]));
     }
     return read_optional_float("final_logit_softcapping", 0, 1e6, &dims->final_softcap);
   }
@@ -353,6 +355,7 @@ class DimsReader {
                    key("rope.scaling.factor").c_str(), shown(kRopeFactorMin).c_str(), shown(kRopeFactorMax).c_str(), shown(factor).c_str());
     }
     rope->factor = factor;
+    rope->whole_ramp = arch_.whole_ramp;
     rope->scaling = type == "yarn" ? RopeScaling::kYarn : RopeScaling::kLinear;
     return type == "yarn" ? read_yarn(rope) : Status::ok();
   }
@@ -415,8 +418,9 @@ class DimsReader {
     if (window == 0 || window >= dims->context) return Status::ok();
     if (period == 0) return unsupported(key("attention.sliding_window"), "windows are not known to this architecture");
     if (file_.has(key("attention.sliding_window_pattern"))) {
-      if (!file_.get_uint(key("attention.sliding_window_pattern")))
-        return unsupported(key("attention.sliding_window_pattern"), "only a number is supported");
+      const auto given = file_.get_uint(key("attention.sliding_window_pattern"));
+      if (!given || (arch_.no_rope_period > 0 && *given != arch_.no_rope_period))
+        return unsupported(key("attention.sliding_window_pattern"), given ? "another period than RoPE's" : "only a number is supported");
       KVRT_TRY(read_uint("attention.sliding_window_pattern", 1, UINT32_MAX, &period));
     }
     for (uint32_t layer = 0; layer < dims->layers; ++layer) dims->windows.push_back(layer % period < period - 1 ? window : 0);

@@ -18,12 +18,13 @@ class Scratch final : public ForwardScratch {
   uint32_t rows_max = 0;
   std::unique_ptr<Buffer> buffer;
   float* x = nullptr;          // [rows, width] the residual stream
-  float* normed = nullptr;     // [rows, width] a block's output, or the experts' input
+  float* normed = nullptr;     // [rows, width] a block's output, or its input after a norm of its own
   float* qkv = nullptr;        // [rows, (heads + 2 kv_heads) * head_dim] of a layer; latents: [rows, heads * (rank + rope)], Q absorbed
   float* attended = nullptr;   // [rows, heads * head_dim] of a layer; latents: [rows, heads * rank]
   float* q_in = nullptr;       // [rows, q_rank]
   float* by_head = nullptr;    // [rows, heads * (nope + rope)] Q before it is absorbed; [rows, heads * v] the heads' outputs
   float* latent = nullptr;     // [rows, rank + rope]
+  float* gate_up = nullptr;    // [rows, 2 ff] where they have biases
   float* activated = nullptr;  // [rows, ff]
   float* router = nullptr;     // [rows, experts]
   float* expert_in = nullptr;  // [rows, width] the rows of one expert, and its output
@@ -40,7 +41,7 @@ struct ScratchArray {
   CheckedSize bytes() const { return (CheckedSize(rows) * width * sizeof(float)).align(64); }  // whole cache lines
 };
 
-std::array<ScratchArray, 13> scratch_arrays(const ModelDims& d, const Backend& backend, uint32_t rows_max) {
+std::array<ScratchArray, 14> scratch_arrays(const ModelDims& d, const Backend& backend, uint32_t rows_max) {
   const LatentDims& l = d.latent;
   const uint32_t expert_width = d.experts > 0 ? d.width : 0, logits_rows = backend.unified() ? 0 : std::min(rows_max, kLogitsRowsMax);
   return {{
@@ -51,6 +52,7 @@ std::array<ScratchArray, 13> scratch_arrays(const ModelDims& d, const Backend& b
       {&Scratch::q_in, rows_max, l.q_rank},
       {&Scratch::by_head, rows_max, l.rank > 0 ? d.heads * std::max(l.q(), l.v) : 0},
       {&Scratch::latent, rows_max, l.rank + l.rope},
+      {&Scratch::gate_up, rows_max, d.gate_up_bias ? uint64_t{2} * d.ff : 0},
       {&Scratch::activated, rows_max, std::max({d.ff, d.dense_ff, d.shared_ff})},
       {&Scratch::router, rows_max, d.experts},
       {&Scratch::expert_in, rows_max, expert_width},
@@ -78,19 +80,35 @@ struct Rows {
   float* of(float* array, uint64_t width) const { return array + first * width; }
 };
 
+// The norm of the residual stream.
+void normalize(const Pass& p, const Vector& norm, const float* x, uint32_t n, float* out) {
+  const float* bias = p.arch.norm == NormKind::kLayerBias ? norm.device + p.d.width : nullptr;
+  if (p.arch.norm == NormKind::kRms) return p.backend->rmsnorm(x, norm.device, p.d.norm_eps, n, p.d.width, out);
+  p.backend->layernorm(x, norm.device, bias, p.d.norm_eps, n, p.d.width, out);
+}
+
+// The input of a matrix: the residual stream after `norm`, an RMSNorm on the way into it.
+MatmulInput normed_input(const Pass& p, Rows rows, const Vector& norm) {
+  const float* x = rows.of(p.s->x, p.d.width);
+  if (p.arch.norm == NormKind::kRms) return {x, rows.n, norm.device, p.d.norm_eps};
+  float* normed = rows.of(p.s->normed, p.d.width);
+  normalize(p, norm, x, rows.n, normed);
+  return {normed, rows.n};
+}
+
 // The input of a block: the residual stream, normalized where the architecture does so.
 MatmulInput block_input(const Pass& p, Rows rows, const Vector& norm) {
-  return {rows.of(p.s->x, p.d.width), rows.n, p.arch.pre_norm ? norm.device : nullptr, p.d.rms_eps};
+  return p.arch.pre_norm ? normed_input(p, rows, norm) : MatmulInput{rows.of(p.s->x, p.d.width), rows.n};
 }
 
 // x += the output of a block, whose last matrix is `w` and whose output norm, if there is one, is post_norm.
-void add_output(const Pass& p, Rows rows, const Weight& w, const Vector& post_norm, const float* in) {
+void add_output(const Pass& p, Rows rows, const Weight& w, const Vector& bias, const Vector& post_norm, const float* in) {
   float* x = rows.of(p.s->x, p.d.width);
   const bool scaled = p.d.residual_scale != 1;
-  if (!p.arch.post_norm && !scaled) return p.backend->matmul(w, nullptr, {in, rows.n}, /*accumulate=*/true, x);
+  if (!p.arch.post_norm && !scaled) return p.backend->matmul(w, bias.device, {in, rows.n}, /*accumulate=*/true, x);
   float* out = rows.of(p.s->normed, p.d.width);
-  p.backend->matmul(w, nullptr, {in, rows.n}, /*accumulate=*/false, out);
-  if (p.arch.post_norm) p.backend->rmsnorm(out, post_norm.device, p.d.rms_eps, rows.n, p.d.width, out);
+  p.backend->matmul(w, bias.device, {in, rows.n}, /*accumulate=*/false, out);
+  if (p.arch.post_norm) normalize(p, post_norm, out, rows.n, out);
   if (scaled) p.backend->scale(p.d.residual_scale, rows.n, p.d.width, out);
   p.backend->add(out, rows.n, p.d.width, x);
 }
@@ -98,6 +116,11 @@ void add_output(const Pass& p, Rows rows, const Weight& w, const Vector& post_no
 void embed(const Pass& p, Rows rows) {
   float* x = rows.of(p.s->x, p.d.width);
   p.backend->embed(*p.model.embedding, p.step, rows.first, rows.n, x);
+  if (p.model.positions) {
+    float* positions = rows.of(p.s->normed, p.d.width);
+    p.backend->embed_positions(*p.model.positions, p.step, rows.first, rows.n, positions);
+    p.backend->add(positions, rows.n, p.d.width, x);
+  }
   if (p.d.embedding_scale != 1) p.backend->scale(p.d.embedding_scale, rows.n, p.d.width, x);
 }
 
@@ -112,12 +135,12 @@ void latent_input(const Pass& p, Rows rows, uint32_t index) {
   if (l.q_rank > 0) {
     float* q_in = rows.of(p.s->q_in, l.q_rank);
     p.backend->matmul(*w.q_in, nullptr, in, /*accumulate=*/false, q_in);
-    p.backend->matmul(*w.q, nullptr, {q_in, rows.n, layer.latent_q_norm.device, p.d.rms_eps}, /*accumulate=*/false, q);
+    p.backend->matmul(*w.q, nullptr, {q_in, rows.n, layer.latent_q_norm.device, p.d.norm_eps}, /*accumulate=*/false, q);
   } else {
     p.backend->matmul(*w.q, nullptr, in, /*accumulate=*/false, q);
   }
   p.backend->matmul(*w.kv, nullptr, in, /*accumulate=*/false, latent);
-  p.backend->rmsnorm_heads(layer.latent_norm.device, p.d.rms_eps, rows.n, 1, l.rank, width, latent);
+  p.backend->rmsnorm_heads(layer.latent_norm.device, p.d.norm_eps, rows.n, 1, l.rank, width, latent);
   p.backend->rope(p.d.rope, rows.first, rows.n, 1, l.rope, width, latent + l.rank);
   p.backend->matmul_heads(w.key, rows.n, {q, q_stride, l.q()}, {absorbed, stride, width});
   p.backend->copy_heads(heads, l.rope, rows.n, {q + l.nope, q_stride, l.q()}, {absorbed + l.rank, stride, width});
@@ -139,7 +162,8 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
     params.q_norm = layer.q_norm.device;
     params.k_norm = layer.k_norm.device;
     params.norm_rows = p.arch.qk_norm == QkNorm::kRow;
-    params.eps = d.rms_eps;
+    params.norm_last = p.arch.qk_norm_last;
+    params.eps = d.norm_eps;
   }
   p.backend->rope_store(p.kv.unit(p.kv.places[index]), p.pool, p.kv.places[index], p.step, rows.first, rows.n, params, stride, qkv);
 }
@@ -154,13 +178,35 @@ void attention_output(const Pass& p, Rows rows, uint32_t index) {
     p.backend->matmul_heads(layer.latent.value, rows.n, {out, p.d.heads * l.rank, l.rank}, {values, stride, l.v});
     out = values;
   }
-  add_output(p, rows, *layer.out, layer.post_attn_norm, out);
+  add_output(p, rows, *layer.out, layer.out_bias, layer.post_attn_norm, out);
 }
 
-void mlp(const Pass& p, Rows rows, const Layer& layer) {
-  float* activated = rows.of(p.s->activated, p.d.experts > 0 ? p.d.dense_ff : p.d.ff);
-  p.backend->matmul_act(*layer.gate_up, p.arch.activation, block_input(p, rows, layer.ffn_norm), activated);
-  add_output(p, rows, *layer.down, layer.post_ffn_norm, activated);
+// The activated rows of an MLP or an expert of width ff, whose bias begins at `bias`, or is null.
+void activate(const Pass& p, const Weight& gate_up, const float* bias, const MatmulInput& in, float* both, uint32_t ff, float* out) {
+  if (p.arch.gated && !bias) return p.backend->matmul_act(gate_up, p.arch.activation, in, out);
+  p.backend->matmul(gate_up, bias, in, /*accumulate=*/false, p.arch.gated ? both : out);
+  if (p.arch.gated) return p.backend->act_mul(p.arch.activation, both, in.n, ff, out);
+  p.backend->gelu(in.n, ff, out);
+}
+
+void mlp(const Pass& p, Rows rows, const Layer& layer, const MatmulInput& in) {
+  const uint32_t ff = p.d.experts > 0 ? p.d.dense_ff : p.d.ff;
+  float* activated = rows.of(p.s->activated, ff);
+  activate(p, *layer.gate_up, layer.gate_up_bias.device, in, rows.of(p.s->gate_up, uint64_t{2} * ff), ff, activated);
+  add_output(p, rows, *layer.down, layer.down_bias, layer.post_ffn_norm, activated);
+}
+
+// The part of a layer after attention, where it has no experts.
+void layer_output(const Pass& p, Rows rows, uint32_t index) {
+  const Layer& layer = p.model.layers[index];
+  if (p.arch.parallel) {
+    float* normed = rows.of(p.s->normed, p.d.width);
+    normalize(p, layer.attn_norm, rows.of(p.s->x, p.d.width), rows.n, normed);  // once more, so that it need not outlive attention
+    attention_output(p, rows, index);
+    return mlp(p, rows, layer, {normed, rows.n});
+  }
+  attention_output(p, rows, index);
+  mlp(p, rows, layer, block_input(p, rows, layer.ffn_norm));
 }
 
 // Each expert's matrices run once, for all rows of the step that chose it; a row adds its experts' outputs in the order of their ids, then
@@ -170,11 +216,11 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
   Scratch* s = p.s;
   const float* in = s->x;
   if (p.arch.pre_norm) {
-    p.backend->rmsnorm(s->x, layer.ffn_norm.device, d.rms_eps, rows, d.width, s->normed);
+    normalize(p, layer.ffn_norm, s->x, rows, s->normed);
     in = s->normed;
   }
-  p.backend->matmul(*layer.router, nullptr, {in, rows}, /*accumulate=*/false, s->router);
-  const float* bias = layer.router_bias.values.empty() ? nullptr : layer.router_bias.values.data();
+  p.backend->matmul(*layer.router, layer.router_bias.device, {in, rows}, /*accumulate=*/false, s->router);
+  const float* bias = layer.choice_bias.values.empty() ? nullptr : layer.choice_bias.values.data();
   const RouteParams params{d.experts,       d.experts_used,  d.experts_sigmoid, d.experts_normalize,
                            d.experts_scale, d.expert_groups, d.groups_used,     bias};
   p.backend->route(s->router, rows, params, &s->routes);
@@ -183,8 +229,10 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
     if (n == 0) continue;
     const std::span<const uint32_t> chosen(s->routes.rows.data() + first, n);
     p.backend->gather_rows(in, chosen, d.width, s->expert_in);
-    p.backend->matmul_act(*layer.experts[e].gate_up, p.arch.activation, {s->expert_in, n}, s->activated);
-    p.backend->matmul(*layer.experts[e].down, nullptr, {s->activated, n}, /*accumulate=*/false, s->expert_out);
+    const float *up_bias = layer.gate_up_bias.device, *down_bias = layer.down_bias.device;
+    if (up_bias) up_bias += uint64_t{2} * d.ff * e, down_bias += uint64_t{d.width} * e;
+    activate(p, *layer.experts[e].gate_up, up_bias, {s->expert_in, n}, s->gate_up, d.ff, s->activated);
+    p.backend->matmul(*layer.experts[e].down, down_bias, {s->activated, n}, /*accumulate=*/false, s->expert_out);
     p.backend->add_rows(s->expert_out, chosen, {s->routes.weights.data() + first, n}, d.width, s->x);
   }
   if (d.shared_ff == 0) return;
@@ -197,8 +245,8 @@ void head(const Pass& p, float* logits, DrawnToken* drawn) {
   const auto n = static_cast<uint32_t>(p.step.logits_rows.size());
   if (n == 0) return;
   float* out = p.backend->unified() ? logits : p.s->logits;
-  p.backend->matmul(p.model.head_weight(), nullptr, {p.s->x, n, p.model.output_norm.device, d.rms_eps}, /*accumulate=*/false, out);
-  if (d.logit_divisor != 1) p.backend->scale(1 / d.logit_divisor, n, d.vocab, out);
+  p.backend->matmul(p.model.head_weight(), nullptr, normed_input(p, {0, n}, p.model.output_norm), /*accumulate=*/false, out);
+  if (d.logit_scale != 1) p.backend->scale(p.arch.logit_scale ? d.logit_scale : 1 / d.logit_scale, n, d.vocab, out);
   if (d.final_softcap > 0) p.backend->softcap(d.final_softcap, n, d.vocab, out);
   if (out == logits) return;
   if (p.step.draws.empty()) return p.backend->fetch(out, uint64_t{n} * d.vocab, logits);
@@ -221,7 +269,7 @@ void layers(const Pass& p) {
     if (last && p.step.logits_rows.empty()) return;
     const Heads heads = d.heads_of(i);
     const KvPlace place = p.kv.places[i];
-    const AttentionParams params{heads.q, d.attention_scale, d.attention_softcap, d.window(i)};
+    const AttentionParams params{heads.q, d.attention_scale, d.attention_softcap, d.window(i), layer.sinks.device};
     p.backend->attention(p.kv.unit(place), p.pool, place, p.step, params, p.s->qkv, heads.qkv_width(), p.s->attended);
     if (last) {
       p.backend->gather_logits_rows(p.step, d.width, p.s->x);
@@ -234,10 +282,7 @@ void layers(const Pass& p) {
       experts(p, rows, layer);
     }
     p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) {
-      if (!routed) {
-        attention_output(p, {first, n}, i);
-        mlp(p, {first, n}, layer);
-      }
+      if (!routed) layer_output(p, {first, n}, i);
       if (!last) attention_input(p, {first, n}, i + 1);
     });
   }
@@ -324,7 +369,7 @@ void forward(const Model& model, Backend* backend, const KvGroups& kv, uint8_t* 
   const Pass pass{model, backend, kv, pool, step, s};
   RunCache* cache = model.dims.experts > 0 ? nullptr : s->cache.get();  // the step itself finds out which experts run
   backend->run({&step, cache, uint64_t{rows} << 32 | n_logits << 1 | !step.draws.empty()}, [&] {
-    backend->prepare_rope(model.dims.rope, step);
+    if (model.dims.no_rope_period != 1) backend->prepare_rope(model.dims.rope, step);
     if (!model.dims.windows.empty()) backend->prepare_rope(model.dims.window_rope, step);
     layers(pass);
     head(pass, logits, drawn);

@@ -16,18 +16,26 @@
 
 namespace kvrt {
 
-enum class QkNorm : uint32_t { kNone, kHeads, kRow };  // an RMSNorm of Q and K: none, of each head, over all heads of a row
+enum class NormKind : uint32_t { kRms, kLayer, kLayerBias };  // of the residual stream: RMSNorm, LayerNorm without a bias, and with one
+enum class QkNorm : uint32_t { kNone, kHeads, kRow };         // an RMSNorm of Q and K: none, of each head, over all heads of a row
 inline constexpr uint32_t kNoFullLayer = UINT32_MAX;
 
 // The differences between architectures, as data (arch.cc holds kArchs[]).
 struct Arch {
   const char* name;  // general.architecture
   RopeStyle rope_style = RopeStyle::kHalves;
-  bool qkv_bias = false;   // attn_{q,k,v}.bias are required
-  bool fused = false;      // attn_qkv holds Q, K and V; ffn_up gate and up
-  bool pre_norm = true;    // a norm of attention's and MLP's input
-  bool post_norm = false;  // a norm of their output, before it is added
+  NormKind norm = NormKind::kRms;
+  bool qkv_bias = false;           // attn_{q,k,v}.bias are required
+  bool qkv_bias_optional = false;  // they are read where the file has them
+  bool bias = false;               // all matrices of a layer have biases, the router's and the experts' too
+  bool fused_qkv = false;          // attn_qkv holds Q, K and V
+  bool fused_up = false;           // ffn_up holds gate and up
+  bool gated = true;               // false: the MLP is gelu(up), without a gate
+  bool parallel = false;           // attention and MLP read the same normalized input; not with post_norm or scales
+  bool pre_norm = true;            // a norm of attention's and MLP's input
+  bool post_norm = false;          // a norm of their output, before it is added
   QkNorm qk_norm = QkNorm::kNone;
+  bool qk_norm_last = false;  // after the rotation
   Activation activation = Activation::kSilu;
   bool scale_embedding = false;  // times sqrt(width)
   bool experts = false;          // may have experts instead of an MLP
@@ -40,7 +48,12 @@ struct Arch {
   float attention_softcap = 0, final_softcap = 0;  // where the file says nothing
   uint32_t wide_scale_layers = 0;     // with so many layers (no key says it), q·k is scaled for width / heads dimensions, not for head_dim
   bool scales = false;                // embedding_scale, residual_scale and logit_scale (a divisor) are read
-  uint32_t no_rope_period = 0;        // of so many layers the last does not rotate Q and K; 0: all do
+  bool logit_scale = false;           // of these logit_scale alone, a factor
+  bool scales_required = false;       // else they are 1 where the file has none
+  uint32_t no_rope_period = 0;        // of so many layers the last does not rotate Q and K; 0: all do, 1: none does
+  bool whole_ramp = true;             // yarn's
+  bool sinks = false;                 // attn_sinks
+  bool positions = false;             // position_embd is added to the embedding
   const char* ffn_norm = "ffn_norm";  // the tensor of the norm of the MLP's input
 };
 const Arch* find_arch(std::string_view name);
@@ -76,12 +89,13 @@ struct ModelDims {
   uint32_t shared_ff = 0;                       // an MLP beside the experts; 0: none
   LatentDims latent;
   std::vector<Heads> layer_heads;  // [layers]; or empty: heads, kv_heads, head_dim are every layer's. Else these are the most of any
-  float rms_eps = 0;
+  float norm_eps = 0;
   RopeParams rope, window_rope;                                         // for layers that see everything, and for the others
   std::vector<uint32_t> windows;                                        // [layers], 0: the layer sees everything; or empty: all do
   float attention_scale = 0, attention_softcap = 0, final_softcap = 0;  // softcap 0: none
-  float embedding_scale = 1, residual_scale = 1, logit_divisor = 1;     // of the embedding's rows, a block's output, the logits
+  float embedding_scale = 1, residual_scale = 1, logit_scale = 1;       // of the embedding's rows, a block's output, the logits
   bool tied_head = false;
+  bool gate_up_bias = false;  // gate and up are whole before the activation
   uint32_t no_rope_period = 0;
   // The rotation of the layer's Q and K; null: none.
   const RopeParams* rope_of(uint32_t layer) const {
@@ -106,13 +120,14 @@ struct Expert {
   std::unique_ptr<Weight> gate_up, down;  // as of a layer
 };
 
-// The matrices of latent attention; q_in, q_norm: where Q has a rank.
+// The matrices of latent attention; q_in: where Q has a rank.
 struct LatentWeights {
   std::unique_ptr<Weight> q_in, q, kv;              // [q_rank, width] [h * (nope + rope), q_rank or width] [rank + rope, width]
   std::vector<std::unique_ptr<Weight>> key, value;  // of each head: [rank, nope] [v, rank]
 };
 
-// A norm's weights or a bias. `device` is where the ops read it, once place_vectors put it there; null of an empty one.
+// A norm's weights, behind which lies its bias if it has one, a matrix' biases, or sinks. `device` is where the ops read it, once
+// place_vectors put it there; null of an empty one.
 struct Vector {
   std::vector<float> values;
   const float* device = nullptr;
@@ -121,12 +136,14 @@ struct Vector {
 // Weights and vectors that an architecture lacks are null or empty.
 struct Layer {
   Vector attn_norm, ffn_norm, post_attn_norm, post_ffn_norm;  // [width]
-  Vector qkv_bias;                                            // [(h + 2 kv) * d] of the layer's heads
-  Vector q_norm, k_norm;                                      // [d], or [h * d] and [kv * d]
-  std::unique_ptr<Weight> qkv, out, gate_up, down;            // [(h + 2kv) * d, width] [width, h * d] [2 ff, width] [width, ff]
-  std::unique_ptr<Weight> router;                             // [experts, width]
+  Vector qkv_bias, out_bias;                                  // [(h + 2 kv) * d] of the layer's heads, [width]
+  Vector gate_up_bias, down_bias, router_bias;      // [2 ff] or, without a gate, [ff], [width], [experts]; of all experts, one by one
+  Vector sinks;                                     // [h]
+  Vector q_norm, k_norm;                            // [d], or [h * d] and [kv * d]
+  std::unique_ptr<Weight> qkv, out, gate_up, down;  // [(h + 2kv) * d, width] [width, h * d] [2 ff, width] [width, ff]
+  std::unique_ptr<Weight> router;                   // [experts, width]
   std::vector<Expert> experts;
-  Vector router_bias;  // [experts], of which the host reads the values
+  Vector choice_bias;  // [experts] experts are chosen by it, too, on the host
   Expert shared;
   LatentWeights latent;
   Vector latent_q_norm, latent_norm;  // [q_rank] [rank]
@@ -141,9 +158,9 @@ struct Model {
   ModelDims dims;
   std::vector<Layer> layers;
   Vector output_norm;
-  std::unique_ptr<Buffer> vectors;          // their memory on the device
-  std::unique_ptr<Weight> embedding, head;  // head is null when tied
-  uint64_t weight_bytes = 0;                // resident
+  std::unique_ptr<Buffer> vectors;                     // their memory on the device
+  std::unique_ptr<Weight> embedding, positions, head;  // head is null when tied
+  uint64_t weight_bytes = 0;                           // resident
 
   const Weight& head_weight() const { return head ? *head : *embedding; }
 };

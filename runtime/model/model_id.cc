@@ -50,7 +50,7 @@ void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
   for (const uint32_t value : {d.layers, d.width, d.ff, d.heads, d.kv_heads, d.head_dim, d.vocab, d.context, d.experts, d.experts_used}) {
     hasher->add_u64(value);
   }
-  for (const float value : {d.rms_eps, d.attention_scale, d.attention_softcap, d.final_softcap, d.embedding_scale}) {
+  for (const float value : {d.norm_eps, d.attention_scale, d.attention_softcap, d.final_softcap, d.embedding_scale}) {
     hasher->add_u64(std::bit_cast<uint32_t>(value));
   }
   hasher->add_u64(d.experts_normalize).add_u64(d.tied_head);
@@ -58,8 +58,8 @@ void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
   add_rope(d.window_rope, hasher);
   for (uint32_t layer = 0; layer < d.layers; ++layer) hasher->add_u64(d.window(layer));
   // What older models lack is added where it is there alone: their ids stay.
-  if (d.residual_scale != 1 || d.logit_divisor != 1 || d.no_rope_period != 0) {
-    hasher->add_string("scales").add_u64(std::bit_cast<uint32_t>(d.residual_scale)).add_u64(std::bit_cast<uint32_t>(d.logit_divisor));
+  if (d.residual_scale != 1 || d.logit_scale != 1 || d.no_rope_period != 0) {
+    hasher->add_string("scales").add_u64(std::bit_cast<uint32_t>(d.residual_scale)).add_u64(std::bit_cast<uint32_t>(d.logit_scale));
     hasher->add_u64(d.no_rope_period);
   }
   if (d.latent.rank > 0) {

@@ -115,7 +115,7 @@ Synthetic::Synthetic(Device* device, const Shape& shape, uint32_t sequences, uin
   make_layers(device);
   ModelDims& d = model_.dims;
   d.layers = shape.layers, d.width = shape.width, d.ff = shape.ff, d.heads = shape.heads, d.kv_heads = shape.kv_heads;
-  d.head_dim = shape.head_dim, d.vocab = shape.vocab, d.context = std::max(tokens, deep), d.rms_eps = 1e-5f, d.tied_head = true;
+  d.head_dim = shape.head_dim, d.vocab = shape.vocab, d.context = std::max(tokens, deep), d.norm_eps = 1e-5f, d.tied_head = true;
   d.experts = shape.experts, d.experts_used = shape.experts_used;
   d.rope = {RopeStyle::kInterleaved, shape.head_dim, 500000.0f};
   d.attention_scale = 0.088f;

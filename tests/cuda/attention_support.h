@@ -15,7 +15,8 @@ struct Shape {
   KvFormats formats{};
   uint32_t block_tokens = 32, window = 0;
   float softcap = 0;
-  uint32_t v_dim = head_dim;  // head_dim is Q's and K's
+  uint32_t v_dim = head_dim;   // head_dim is Q's and K's
+  std::vector<float> sinks{};  // [heads], or none
 
   uint32_t q_width() const { return heads * head_dim; }
   uint32_t out_width() const { return heads * v_dim; }
@@ -24,7 +25,7 @@ struct Shape {
   uint32_t stride() const { return q_width() + k_width() + v_width() + 3; }
   bool alike() const { return formats.k == formats.v; }
   KvGeometry kv() const { return {2, kv_heads, {head_dim, formats.k}, {v_dim, formats.v}, block_tokens}; }
-  cuda::DeviceAttention params() const { return {heads, kScale, softcap, window}; }
+  cuda::DeviceAttention params(const float* sinks_on_device = nullptr) const { return {heads, kScale, softcap, window, sinks_on_device}; }
 };
 inline std::ostream& operator<<(std::ostream& out, const Shape& s) {
   return out << "heads " << s.heads << "/" << s.kv_heads << " of " << s.head_dim << " and " << s.v_dim << ", formats "
@@ -117,8 +118,9 @@ inline std::vector<float> decode(World* world, const Batch& batch, uint32_t more
   const Shape& s = world->shape;
   const uint32_t splits = (on.longest + cuda::kSplitTokens - 1) / cuda::kSplitTokens + more_splits;
   const DeviceArray<float> partials(cuda::decode_partials(s.kv(), s.heads, on.rows, splits)), out(uint64_t{on.rows} * s.out_width());
-  cuda::decode_attention(world->stream, s.kv(), world->pool.get(), kLayer, on.step, on.rows, splits, s.params(), on.x.get(), s.stride(),
-                         partials.get(), out.get());
+  const DeviceArray<float> sinks(s.sinks);
+  cuda::decode_attention(world->stream, s.kv(), world->pool.get(), kLayer, on.step, on.rows, splits,
+                         s.params(s.sinks.empty() ? nullptr : sinks.get()), on.x.get(), s.stride(), partials.get(), out.get());
   return out.to_host();
 }
 
@@ -135,10 +137,10 @@ inline std::vector<float> prefill(World* world, const Batch& batch, uint32_t mos
     row += batch[i].n;
   }
   const DeviceArray<cuda::PrefillTile> on_device(tiles);
-  const DeviceArray<float> out(uint64_t{on.rows} * s.out_width());
+  const DeviceArray<float> out(uint64_t{on.rows} * s.out_width()), sinks(s.sinks);
   EXPECT_TRUE(cuda::prefill_supported(s.kv()));
   cuda::prefill_attention(world->stream, s.kv(), world->pool.get(), kLayer, on.step, on_device.get(), static_cast<uint32_t>(tiles.size()),
-                          s.params(), on.x.get(), s.stride(), out.get());
+                          s.params(s.sinks.empty() ? nullptr : sinks.get()), on.x.get(), s.stride(), out.get());
   return out.to_host();
 }
 
@@ -161,7 +163,8 @@ inline std::vector<float> on_cpu(World* world, const Batch& batch) {
   std::vector<float> out(tokens.size() * s.out_width());
   const auto backend = open_backend("scalar");
   backend->run({}, [&] {
-    backend->attention(s.kv(), bytes.data(), {kLayer}, step, {s.heads, kScale, s.softcap, s.window}, x.data(), s.stride(), out.data());
+    const AttentionParams params{s.heads, kScale, s.softcap, s.window, s.sinks.empty() ? nullptr : s.sinks.data()};
+    backend->attention(s.kv(), bytes.data(), {kLayer}, step, params, x.data(), s.stride(), out.data());
   });
   return out;
 }
@@ -195,7 +198,7 @@ inline StoredHead stored_head(World* world, uint32_t sequence, uint32_t kv_head,
 struct Attended {
   std::vector<double> out, size;
 };
-inline Attended attended(const Shape& s, const StoredHead& head, std::vector<float> q, uint32_t row, Queries queries) {
+inline Attended attended(const Shape& s, const StoredHead& head, std::vector<float> q, uint32_t row, uint32_t h, Queries queries) {
   const uint32_t n = s.head_dim, run = power_of_two_in(n), first = s.window > 0 && row >= s.window ? row - s.window + 1 : 0;
   const bool int8 = s.formats.k == KvFormat::kI8;
   for (uint32_t i = 0; int8 && i < n; i += run) {
@@ -212,6 +215,10 @@ inline Attended attended(const Shape& s, const StoredHead& head, std::vector<flo
     p[j] *= double{kScale} / (int8 ? run : 1);
     if (s.softcap > 0) p[j] = double{s.softcap} * std::tanh(p[j] / double{s.softcap});
     max = std::max(max, p[j]);
+  }
+  if (!s.sinks.empty()) {
+    max = std::max(max, double{s.sinks[h]});
+    sum = std::exp(double{s.sinks[h]} - max);
   }
   for (uint32_t j = first; j <= row; ++j) sum += p[j] = std::exp(p[j] - max);
   Attended result{std::vector<double>(s.v_dim), std::vector<double>(s.v_dim)};
@@ -237,7 +244,7 @@ inline void expect_near(World* world, const Batch& batch, const std::vector<floa
       for (uint32_t i = 0; i < r.n * group; ++i) {
         const uint32_t row = i / group, h = head + i % group;
         const float* q = world->q(r.sequence, r.first + row, h);
-        const Attended want = attended(s, stored, {q, q + s.head_dim}, r.first + row, queries);
+        const Attended want = attended(s, stored, {q, q + s.head_dim}, r.first + row, h, queries);
         for (uint32_t d = 0; d < s.v_dim; ++d) {
           const double is = got[(uint64_t{first} + row) * s.out_width() + h * s.v_dim + d];
           ASSERT_NEAR(is, want.out[d], absolute + relative * want.size[d])

@@ -102,6 +102,26 @@ TEST(Decode, SplitsCompanyAndBlocksDoNotShow) {
   }
 }
 
+// Sinks below, among and above the scores, with one part and with many; where kernels keep the CPU's order, one part has its bits.
+TEST(Decode, Sinks) {
+  for (const auto& [format, head_dim] :
+       {std::pair{KvFormat::kF16, 64u}, {KvFormat::kI8, 32u}, {KvFormat::kF32, 24u}, {KvFormat::kF16, 20u}}) {
+    for (const uint32_t window : {0u, 300u}) {
+      Shape shape{6, 2, head_dim, format, 32, window};
+      shape.sinks = {-30, -1, 0, 0.5f, 2, 40};
+      World world(shape, {700, 41}, head_dim);
+      fill(&world);
+      for (const Batch& batch : {Batch{{0, 0, 2}, {1, 40, 1}, {0, 254, 3}, {0, 699, 1}}, Batch{{1, 40, 1}, {0, 0, 2}}}) {
+        const std::vector<float> got = decode(&world, batch), cpu = on_cpu(&world, batch);
+        expect_decode_near(&world, batch, got);
+        const bool plain = format == KvFormat::kF32 || head_dim == 20;
+        if (!plain) continue;
+        EXPECT_SAME_BITS(rows_of(world, cpu, 0, 2), rows_of(world, got, 0, 2)) << shape;
+      }
+    }
+  }
+}
+
 // A row has more parts than a warp takes at a time when it merges them.
 TEST(Decode, LongContext) {
   World world({2, 1, 16, KvFormat::kF16, 256}, {8700}, 9);
@@ -202,6 +222,20 @@ TEST(Prefill, TilesChunksAndBlocksDoNotShow) {
         const std::vector<float> later = prefill(&world, {{1, 3, 9}, {0, 77, 60}});
         EXPECT_SAME_BITS(rows_of(world, whole, 77, 60), rows_of(world, later, 9, 60)) << world.shape;
       }
+    }
+  }
+}
+
+TEST(Prefill, Sinks) {
+  for (const KvFormats formats : {KvFormats(KvFormat::kF16), {KvFormat::kBF16}, {KvFormat::kI8}, {KvFormat::kF8, KvFormat::kBF16}}) {
+    for (const uint32_t window : {0u, 30u}) {
+      Shape shape{6, 2, 64, formats, 32, window};
+      shape.sinks = {-30, -1, 0, 0.5f, 2, 40};
+      World world(shape, {150}, 5);
+      fill(&world);
+      const std::vector<float> whole = prefill(&world, {{0, 0, 150}});
+      expect_prefill_near(&world, {{0, 0, 150}}, whole);
+      EXPECT_SAME_BITS(whole, prefill(&world, {{0, 0, 150}}, 7)) << shape;
     }
   }
 }

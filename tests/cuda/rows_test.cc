@@ -22,6 +22,24 @@ TEST(RmsNorm, HasTheCpusBits) {
   }
 }
 
+TEST(LayerNorm, HasTheCpusBits) {
+  TestStream stream;
+  Random random(7);
+  for (const uint32_t width : {1u, 7u, 16u, 17u, 576u, 4096u, 4097u, 9000u}) {
+    constexpr uint32_t kRows = 3;
+    const std::vector<float> x = random.extremes(kRows * width), w = random.floats(width), b = random.floats(width);
+    const DeviceArray<float> on_device(x), weight(w), bias(b), out(x.size());
+    for (const bool biased : {false, true}) {
+      std::vector<float> want(x.size());
+      for (uint32_t r = 0; r < kRows; ++r) {
+        scalar::layernorm_row(x.data() + r * width, w.data(), biased ? b.data() : nullptr, 1e-5f, width, want.data() + r * width);
+      }
+      cuda::layernorm(stream, on_device.get(), weight.get(), biased ? bias.get() : nullptr, 1e-5f, kRows, width, out.get());
+      EXPECT_SAME_BITS(want, out.to_host()) << width;
+    }
+  }
+}
+
 TEST(RmsNormHeads, HasTheCpusBitsAndLeavesTheRest) {
   TestStream stream;
   Random random(2);
@@ -46,16 +64,19 @@ TEST(Elementwise, HasTheCpusBits) {
   for (const uint32_t n : {1u, 3u, 4u, 1024u, 1027u, 5000u}) {
     for (const uint32_t shift : {0u, 1u}) {  // 1: no whole fours
       const std::vector<float> x = random.extremes(n + shift), y = random.extremes(n + shift);
-      std::vector<float> sum = x, product = x, capped = x;
+      std::vector<float> sum = x, product = x, capped = x, bent = x;
       for (uint32_t i = shift; i < n + shift; ++i) sum[i] = x[i] + y[i], product[i] = x[i] * 0.3f;
       scalar::softcap_row(30.0f, n, capped.data() + shift);
-      const DeviceArray<float> a(x), b(x), c(x), more(y);
+      scalar::gelu_row(n, bent.data() + shift);
+      const DeviceArray<float> a(x), b(x), c(x), d(x), more(y);
       cuda::add(stream, more.get() + shift, n, a.get() + shift);
       cuda::scale(stream, 0.3f, n, b.get() + shift);
       cuda::softcap(stream, 30.0f, n, c.get() + shift);
+      cuda::gelu(stream, n, d.get() + shift);
       EXPECT_SAME_BITS(sum, a.to_host()) << n;
       EXPECT_SAME_BITS(product, b.to_host()) << n;
       EXPECT_SAME_BITS(capped, c.to_host()) << n;
+      EXPECT_SAME_BITS(bent, d.to_host()) << n;
     }
   }
 }

@@ -6,6 +6,7 @@
 The weights are drawn here, put into the transformers model and written to GGUF under the names that gguf's own map gives them, changed
 as the format wants it (Gemma's norms have 1 added, Llama's Q and K have the pairs of a rotation side by side, experts are stacked).
 *.golden: K (after RoPE) and V rounded to f16 on their way into the cache, as the runtime stores them. *.golden32: nothing rounded.
+*.golden8, where experts are quantized: their inputs are rounded to 8 bits, too.
 """
 import argparse
 import math
@@ -23,6 +24,8 @@ import reference
 VOCAB, WIDTH, FF, CONTEXT, N_TOKENS, EPS = 304, 32, 64, 1024, 100, 1e-6
 ROWS = [0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 98, 99]  # both sides of a window of 16 and of block edges
 WINDOW = 16
+MXFP4 = gguf.GGMLQuantizationType.MXFP4
+LAYER_EPS = 1e-4  # of LayerNorms
 
 
 def config(cls, layers=2, heads=4, kv_heads=2, head_dim=16, **more):
@@ -81,6 +84,30 @@ def cases():
     yield "smollm3", "row_smollm3", config(hf.SmolLM3Config, layers=5, head_dim=8, rope_parameters=plain, tie_word_embeddings=True)
     yield "ernie4_5", "row_ernie4_5", config(hf.Ernie4_5Config, rope_parameters=default_rope(500000.0), tie_word_embeddings=True)
     yield "seed_oss", "row_seed_oss", config(hf.SeedOssConfig, rope_parameters=default_rope(1e6), attention_bias=True, attention_out_bias=False)
+    yield "cohere2", "row_cohere2", config(
+        hf.Cohere2Config, layers=5, head_dim=8, sliding_window=WINDOW, rope_parameters=plain, layer_norm_eps=LAYER_EPS, logit_scale=0.3,
+        tie_word_embeddings=True)
+    yield "gpt-oss", "row_gpt_oss", config(
+        hf.GptOssConfig, layers=3, sliding_window=WINDOW, rope_parameters=dict(YARN, truncate=False), intermediate_size=24,
+        num_local_experts=6, num_experts_per_tok=2)
+    yield "starcoder2", "row_starcoder2", config(
+        hf.Starcoder2Config, head_dim=8, sliding_window=48, rope_parameters=plain, norm_epsilon=LAYER_EPS, tie_word_embeddings=True)
+    yield "gpt2", "row_gpt2", hf.GPT2Config(
+        vocab_size=VOCAB, n_embd=WIDTH, n_inner=FF, n_layer=2, n_head=4, n_positions=CONTEXT, layer_norm_epsilon=LAYER_EPS, bos_token_id=1,
+        eos_token_id=2)
+    for bias in (False, True):
+        yield "stablelm", "row_stablelm_bias" if bias else "row_stablelm", config(
+            hf.StableLmConfig, head_dim=8, rope_parameters=dict(plain, partial_rotary_factor=0.5), layer_norm_eps=LAYER_EPS, use_qkv_bias=bias)
+    yield "glm4", "row_glm4", config(
+        hf.Glm4Config, rope_parameters=dict(plain, partial_rotary_factor=0.5), attention_bias=True)
+    yield "hunyuan-dense", "row_hunyuan", config(hf.HunYuanDenseV1Config, rope_parameters=plain, tie_word_embeddings=True)
+    yield "gpt-oss", "row_gpt_oss_mxfp4", config(
+        hf.GptOssConfig, layers=2, sliding_window=WINDOW, rope_parameters=dict(YARN, truncate=False), intermediate_size=32,
+        num_local_experts=4, num_experts_per_tok=2, experts_implementation="eager")
+    # A MiniCPM is a granite whose scores have the common scale.
+    yield "minicpm", "row_minicpm", config(
+        hf.GraniteConfig, head_dim=8, rope_parameters=plain, embedding_multiplier=12.0, residual_multiplier=1.4 / math.sqrt(2),
+        attention_multiplier=1 / math.sqrt(8), logits_scaling=4.0)
     mla = dict(kv_heads=4, head_dim=8, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=24, moe_intermediate_size=16,
                n_routed_experts=8, num_experts_per_tok=3, first_k_dense_replace=1)
     yield "deepseek2", "row_deepseek2", config(
@@ -94,19 +121,28 @@ def cases():
 def draw(name, shape, arch, rng):
     """The scales make layers outweigh the embedding, so that logits depend on the context."""
     x = rng.standard_normal(shape, dtype=np.float32)
-    if "norm" in name:
-        return np.float32(0.1) * x + np.float32(0 if arch.startswith("gemma") else 1)
     if name.endswith("bias"):
         return np.float32(0.3) * x
-    if "embed" in name or "lm_head" in name:
+    if "norm" in name or ".ln_" in name:
+        return np.float32(0.1) * x + np.float32(0 if arch.startswith("gemma") else 1)
+    if name.endswith("sinks"):
+        return x
+    if any(part in name for part in ("embed", "lm_head", "wte", "wpe")):
         scale = 2.5 / math.sqrt(WIDTH)
         if arch.startswith("gemma"):
             scale = 1.0 / math.sqrt(WIDTH)  # it is multiplied by sqrt(WIDTH)
-        if arch == "granite" and "embed" in name:
+        if arch in ("granite", "minicpm") and "embed" in name:
             scale /= 12.0  # and this by embedding_multiplier
         return x * np.float32(scale)
-    gain = 1.3 if any(part in name for part in ("q_proj", "k_proj", "v_proj", "qkv_proj")) else 1.5
-    return x * np.float32(gain / math.sqrt(shape[-1]))
+    gain = 1.3 if any(part in name for part in ("q_proj", "k_proj", "v_proj", "qkv_proj", "c_attn")) else 1.5
+    if arch == "gpt-oss" and ".experts." in name:  # many a gate and up is beyond the limit of 7
+        gain = 6.0 if "gate_up" in name else 0.3
+    return x * np.float32(gain / math.sqrt(shape[-2 if transposed(name, arch) else -1]))
+
+
+def transposed(name, arch):
+    """[inputs, outputs], where GGUF has [outputs, inputs]."""
+    return (arch == "gpt2" and ".c_" in name or arch == "gpt-oss" and ".experts." in name) and not name.endswith("bias")
 
 
 def pairs_together(w, heads):
@@ -123,7 +159,7 @@ def gguf_tensors(arch, cfg, weights):
             continue
         if arch.startswith("gemma") and "norm" in name:
             w = w + np.float32(1)
-        if arch in ("llama", "granite", "smollm3") and ("q_proj" in name or "k_proj" in name):
+        if arch in ("llama", "granite", "smollm3", "minicpm") and ("q_proj" in name or "k_proj" in name):
             w = pairs_together(w, cfg.num_attention_heads if "q_proj" in name else cfg.num_key_value_heads)
         if name.endswith("kv_b_proj.weight"):
             block, w = f"blk.{name.split('.')[2]}.", w.reshape(cfg.num_attention_heads, -1, cfg.kv_lora_rank)
@@ -133,8 +169,15 @@ def gguf_tensors(arch, cfg, weights):
         if name.endswith("e_score_correction_bias"):
             yield f"blk.{name.split('.')[2]}.exp_probs_b.bias", w
             continue
+        if transposed(name, arch):
+            w = w.swapaxes(-1, -2)
         if ".experts." in name:
             block = f"blk.{name.split('.')[2]}."
+            if arch == "gpt-oss":  # gate's rows and up's take turns
+                kind = "bias" if name.endswith("bias") else "weight"
+                parts = {"gate": w[:, ::2], "up": w[:, 1::2]} if "gate_up" in name else {"down": w}
+                yield from ((f"{block}ffn_{part}_exps.{kind}", x) for part, x in parts.items())
+                continue
             if name.endswith("gate_up_proj"):
                 half = w.shape[1] // 2
                 yield block + "ffn_gate_exps.weight", w[:, :half]
@@ -142,14 +185,18 @@ def gguf_tensors(arch, cfg, weights):
             else:
                 yield block + "ffn_down_exps.weight", w
             continue
+        if name.endswith("sinks"):
+            name += ".weight"
         found = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert found, f"{arch}: gguf has no name for {name}"
         yield found, w
 
 
 def write_rope(w, cfg):
+    if not hasattr(cfg, "rope_parameters"):
+        return
     rope = cfg.rope_parameters.get("full_attention", cfg.rope_parameters)
-    dims = int(getattr(cfg, "qk_rope_head_dim", cfg.head_dim) * rope.get("partial_rotary_factor", 1.0))
+    dims = int(getattr(cfg, "qk_rope_head_dim", None) or head_dim(cfg) * rope.get("partial_rotary_factor", 1.0))
     w.add_rope_dimension_count(dims)
     w.add_rope_freq_base(rope["rope_theta"])
     kind = rope["rope_type"]
@@ -191,6 +238,10 @@ def write_latent(w, cfg):
     w.add_expert_group_used_count(cfg.topk_group)
 
 
+def head_dim(cfg):
+    return getattr(cfg, "head_dim", None) or cfg.hidden_size // cfg.num_attention_heads
+
+
 def llama3_factors(rope, dims):
     factors = []
     for i in range(dims // 2):
@@ -207,14 +258,18 @@ def write_model(path, arch, cfg, weights):
     w.add_block_count(cfg.num_hidden_layers)
     w.add_context_length(cfg.max_position_embeddings)
     w.add_embedding_length(cfg.hidden_size)
-    w.add_feed_forward_length(cfg.intermediate_size)
+    w.add_feed_forward_length(cfg.n_inner if arch == "gpt2" else cfg.intermediate_size)
     w.add_head_count(cfg.num_attention_heads)
     latent = hasattr(cfg, "kv_lora_rank")
-    w.add_head_count_kv(1 if latent else cfg.num_key_value_heads)
-    w.add_layer_norm_rms_eps(cfg.rms_norm_eps)
+    if arch != "gpt2":
+        w.add_head_count_kv(1 if latent else cfg.num_key_value_heads)
+    if arch in ("cohere2", "starcoder2", "gpt2", "stablelm"):
+        w.add_layer_norm_eps(LAYER_EPS)
+    else:
+        w.add_layer_norm_rms_eps(cfg.rms_norm_eps)
     if latent:
         write_latent(w, cfg)
-    elif cfg.head_dim * cfg.num_attention_heads != cfg.hidden_size or arch.startswith("gemma"):
+    elif head_dim(cfg) * cfg.num_attention_heads != cfg.hidden_size or arch.startswith("gemma"):
         w.add_key_length(cfg.head_dim)
         w.add_value_length(cfg.head_dim)
     if getattr(cfg, "sliding_window", None):
@@ -222,23 +277,31 @@ def write_model(path, arch, cfg, weights):
     if getattr(cfg, "attn_logit_softcapping", None):
         w.add_attn_logit_softcapping(cfg.attn_logit_softcapping)
         w.add_final_logit_softcapping(cfg.final_logit_softcapping)
-    if arch == "granite":
+    if arch in ("granite", "minicpm"):
         w.add_embedding_scale(cfg.embedding_multiplier)
         w.add_residual_scale(cfg.residual_multiplier)
-        w.add_attention_scale(cfg.attention_multiplier)
+        if arch == "granite":
+            w.add_attention_scale(cfg.attention_multiplier)
         w.add_logit_scale(cfg.logits_scaling)
+    if arch == "cohere2":
+        w.add_logit_scale(cfg.logit_scale)
     experts = getattr(cfg, "num_local_experts", None) or getattr(cfg, "num_experts", None)
     if experts:
         w.add_expert_count(experts)
         w.add_expert_used_count(cfg.num_experts_per_tok)
         if arch in ("qwen3moe", "deepseek2"):
             w.add_expert_feed_forward_length(cfg.moe_intermediate_size)
+        if arch == "gpt-oss":
+            w.add_expert_feed_forward_length(cfg.intermediate_size)
     vocab = make_tiny.write_vocabulary(w)
     assert vocab == VOCAB
     w.add_vocab_size(vocab)
     write_rope(w, cfg)
     for name, data in gguf_tensors(arch, cfg, weights):
-        w.add_tensor(name, np.ascontiguousarray(data))
+        if path.stem.endswith("mxfp4") and name.endswith("exps.weight"):
+            w.add_tensor(name, gguf.quants.quantize(np.ascontiguousarray(data), MXFP4), raw_dtype=MXFP4)
+        else:
+            w.add_tensor(name, np.ascontiguousarray(data))
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
@@ -268,6 +331,23 @@ def round_latents(model, cfg):
     setattr(module, name, lambda q, k, *args: (lambda q, k: (q, half(k)))(*rotate(q, k, *args)))
 
 
+def quantize_experts(model, weights):
+    """The experts' weights become what MXFP4 keeps of them."""
+    for name, parameter in model.named_parameters():
+        if ".experts." in name and not name.endswith("bias"):
+            kept = gguf.quants.quantize(np.ascontiguousarray(weights[name].swapaxes(-1, -2)), MXFP4)
+            parameter.data.copy_(torch.from_numpy(gguf.quants.dequantize(kept, MXFP4).swapaxes(-1, -2).copy()))
+
+
+def round_experts_inputs(model):
+    """To 8 bits, as the runtime multiplies quantized weights."""
+    q8 = lambda x: torch.from_numpy(reference.round_to_q8(x.detach().numpy()))
+    for layer in model.model.layers:
+        experts = layer.mlp.experts
+        experts.register_forward_pre_hook(lambda _, args: (q8(args[0]), *args[1:]))
+        experts._apply_gate = lambda gate_up, inner=experts._apply_gate: q8(inner(gate_up))
+
+
 def make(path, arch, cfg, seed):
     cfg._attn_implementation = "eager"
     model = hf.AutoModelForCausalLM.from_config(cfg).float().eval()
@@ -278,6 +358,8 @@ def make(path, arch, cfg, seed):
         weights[name] = draw(name, tuple(parameter.shape), arch, rng)
         parameter.data.copy_(torch.from_numpy(weights[name]))
     write_model(path, arch, cfg, weights)
+    if path.stem.endswith("mxfp4"):
+        quantize_experts(model, weights)
     tokens = np.random.Generator(np.random.PCG64(seed + 500)).integers(0, VOCAB, N_TOKENS)
     exact = logits(model, tokens, None)
     if hasattr(cfg, "kv_lora_rank"):
@@ -287,6 +369,9 @@ def make(path, arch, cfg, seed):
         rounded = logits(model, tokens, RoundedCache())
     reference.write_golden(path.with_suffix(".golden"), tokens, ROWS, rounded[ROWS])
     reference.write_golden(path.with_suffix(".golden32"), tokens, ROWS, exact[ROWS])
+    if path.stem.endswith("mxfp4"):
+        round_experts_inputs(model)
+        reference.write_golden(path.with_suffix(".golden8"), tokens, ROWS, logits(model, tokens, RoundedCache())[ROWS])
     far = np.abs(rounded - exact).max(axis=1) / np.abs(exact).max(axis=1)
     print(f"{path.stem:16} {path.stat().st_size:7} bytes, logits std {exact.std():.2f}, f16 K and V move a row's logits by up to "
           f"{far.max():.1e} of the largest")

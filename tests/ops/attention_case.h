@@ -11,6 +11,7 @@ struct Case {
   std::vector<float> q, k, v;
   float softcap = 0;
   uint32_t window = 0;
+  std::vector<float> sinks{};  // [heads], or none
   KvFormats formats{};
   bool latent = false;  // then v is not read: a row's V are the first v_dim elements of its k
 
@@ -69,7 +70,8 @@ inline std::vector<float> step(Backend* backend, Pool* pool, const Case& c, uint
   backend->run({}, [&] {
     const float* k = qkv.data() + c.q_width();
     backend->kv_store(pool->kv, pool->bytes.data(), {kLayer}, s, 0, n, k, k + c.k_width(), stride);
-    backend->attention(pool->kv, pool->bytes.data(), {kLayer}, s, {c.heads, 0.125f, c.softcap, c.window}, qkv.data(), stride, out.data());
+    const AttentionParams params{c.heads, 0.125f, c.softcap, c.window, c.sinks.empty() ? nullptr : c.sinks.data()};
+    backend->attention(pool->kv, pool->bytes.data(), {kLayer}, s, params, qkv.data(), stride, out.data());
   });
   return out;
 }

@@ -19,6 +19,10 @@ void expect_row_near(const Case& c, const std::vector<float>& out, uint32_t row)
       if (c.softcap > 0) p[j] = double{c.softcap} * std::tanh(p[j] / double{c.softcap});
       max = std::max(max, p[j]);
     }
+    if (!c.sinks.empty()) {
+      max = std::max(max, double{c.sinks[h]});
+      sum = std::exp(double{c.sinks[h]} - max);
+    }
     for (uint32_t j = first; j <= row; ++j) {
       p[j] = std::exp(p[j] - max);
       sum += p[j];
@@ -143,6 +147,25 @@ TEST(Attention, ChunksAndBlocksDoNotShowInAnyFormat) {
       for (const auto& [block_tokens, chunk] : {std::pair{16u, 1u}, {64u, 7u}, {256u, 64u}}) {
         EXPECT_SAME_BITS(want, in_chunks(backend.get(), c, block_tokens, chunk))
             << isa << " " << c << " block " << block_tokens << " chunk " << chunk;
+      }
+    }
+  }
+}
+
+// Sinks below, among and above the scores: near float64, and no chunk, thread or instruction set shows.
+TEST(Attention, Sinks) {
+  Random random(14);
+  for (const uint32_t v_dim : {16u, 20u}) {
+    Case c(6, 2, 16, v_dim, 1100, &random);  // three spans
+    c.sinks = {-30, -1, 0, 0.5f, 2, 40};
+    c.window = v_dim == 16 ? 0 : 600;
+    const std::vector<float> want = in_chunks(open_backend("scalar", 2).get(), c, 32, 1100);
+    for (const uint32_t row : {0u, 1u, 40u, 511u, 512u, 1099u}) expect_row_near(c, want, row);
+    for (const std::string& isa : all_isas()) {
+      for (const auto& [threads, chunk] : {std::pair{1u, 1100u}, {2u, 64u}, {2u, 1u}}) {
+        const auto backend = open_backend(isa, threads);
+        if (backend == nullptr || (isa == "scalar" && chunk == 1)) continue;
+        EXPECT_SAME_BITS(want, in_chunks(backend.get(), c, 64, chunk)) << isa << " threads " << threads << " chunk " << chunk;
       }
     }
   }

@@ -32,7 +32,7 @@ TEST(OpenCpu, ChoosesAndRefuses) {
 TEST(SelfCheck, FindsEveryWrongKernel) {
   std::string mismatch;
   EXPECT_TRUE(check_kernels(*scalar_kernels(), &mismatch));
-  CpuKernels wrong[11];
+  CpuKernels wrong[14];
   std::fill_n(wrong, std::size(wrong), *scalar_kernels());
   wrong[0].quantize_row = [](const float* x, uint32_t k, const QuantRow& out) {
     scalar::quantize_row(x, k, out);
@@ -67,6 +67,11 @@ TEST(SelfCheck, FindsEveryWrongKernel) {
     all.window = INT64_MAX / 2;
     scalar::attend_span(all);
   };
+  wrong[11].layernorm_row = [](const float* x, const float* w, const float*, float eps, uint32_t width, float* out) {
+    scalar::layernorm_row(x, w, nullptr, eps, width, out);
+  };
+  wrong[12].clamped_swiglu_row = wrong[3].silu_mul_row;
+  wrong[13].gelu_row = [](uint32_t n, float* x) { scalar::gelu_row(n - 1, x); };
   for (size_t i = 0; i < std::size(wrong); ++i) {
     EXPECT_FALSE(check_kernels(wrong[i], &mismatch)) << i;
     EXPECT_FALSE(mismatch.empty());

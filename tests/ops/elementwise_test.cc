@@ -319,6 +319,14 @@ TEST(Rope, ScalingOfFrequencies) {
     EXPECT_LE(by_yarn[i], base[i]);
     EXPECT_GE(by_yarn[i], base[i] / 4);
   }
+  // A ramp that is not rounded begins and ends where a pair turns 32 times and once, whole or not: the published formula.
+  yarn.whole_ramp = false;
+  rope_frequencies(yarn, by_yarn.data());
+  const auto pair = [](double turns) { return 32 * std::log(4096 / (turns * 2 * std::acos(-1.0))) / std::log(10000.0); };
+  for (uint32_t i = 0; i < 32; ++i) {
+    const double ramp = std::clamp((i - pair(32)) / (pair(1) - pair(32)), 0.0, 1.0);
+    EXPECT_NEAR(by_yarn[i] / (base[i] / 4 * ramp + base[i] * (1 - ramp)), 1.0, 1e-13) << i;
+  }
   EXPECT_DOUBLE_EQ(rope_amplitude(plain), 1.0);
   EXPECT_DOUBLE_EQ(rope_amplitude(linear), 1.0);
   EXPECT_DOUBLE_EQ(rope_amplitude(yarn), 0.1 * std::log(4.0) + 1);

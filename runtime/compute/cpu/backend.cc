@@ -48,16 +48,28 @@ void CpuBackend::copy(std::span<const BlockPair> pairs, uint64_t bytes) {
 }
 
 void CpuBackend::embed(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) {
+  dequantize_rows(table, step.tokens.subspan(first, n), out);
+}
+
+void CpuBackend::embed_positions(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) {
+  dequantize_rows(table, step.positions.subspan(first, n), out);
+}
+
+void CpuBackend::dequantize_rows(const Weight& table, std::span<const int32_t> rows, float* out) {
   const auto& weight = static_cast<const PanelWeight&>(table);
-  const std::span<const int32_t> tokens = step.tokens.subspan(first, n);
-  for_rows(static_cast<uint32_t>(tokens.size()), [&](uint32_t row) {
-    KVRT_CHECK(tokens[row] >= 0 && static_cast<uint32_t>(tokens[row]) < weight.rows());
-    weight.dequantize(static_cast<uint32_t>(tokens[row]), out + uint64_t{row} * weight.cols());
+  for_rows(static_cast<uint32_t>(rows.size()), [&](uint32_t i) {
+    KVRT_CHECK(rows[i] >= 0 && static_cast<uint32_t>(rows[i]) < weight.rows());
+    weight.dequantize(static_cast<uint32_t>(rows[i]), out + uint64_t{i} * weight.cols());
   });
 }
 
 void CpuBackend::rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) {
   for_rows(rows, [&](uint32_t row) { kernels_.rmsnorm_row(x + uint64_t{row} * width, weight, eps, width, out + uint64_t{row} * width); });
+}
+
+void CpuBackend::layernorm(const float* x, const float* weight, const float* bias, float eps, uint32_t rows, uint32_t width, float* out) {
+  for_rows(rows,
+           [&](uint32_t row) { kernels_.layernorm_row(x + uint64_t{row} * width, weight, bias, eps, width, out + uint64_t{row} * width); });
 }
 
 void CpuBackend::rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
@@ -117,6 +129,10 @@ void CpuBackend::scale(float factor, uint32_t rows, uint32_t width, float* x) {
   for_rows(rows, [&](uint32_t row) {
     for (uint64_t i = uint64_t{row} * width, end = i + width; i < end; ++i) x[i] = x[i] * factor;
   });
+}
+
+void CpuBackend::gelu(uint32_t rows, uint32_t width, float* x) {
+  pool_.parallel_for(rows, [&](uint32_t row, uint32_t) { kernels_.gelu_row(width, x + uint64_t{row} * width); });
 }
 
 void CpuBackend::softcap(float cap, uint32_t rows, uint32_t width, float* x) {

@@ -39,12 +39,16 @@ class CpuBackend final : public Backend {
   Result<uint64_t> weight_bytes(std::span<const TensorView> tensors) const override;
 
   void embed(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) override;
+  void embed_positions(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) override;
   void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) override;
+  void layernorm(const float* x, const float* weight, const float* bias, float eps, uint32_t rows, uint32_t width, float* out) override;
   void rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
   void matmul(const Weight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) override;
   void matmul_heads(std::span<const std::unique_ptr<Weight>> heads, uint32_t n, const HeadRows& in, const HeadRows& out) override;
   void copy_heads(uint32_t heads, uint32_t width, uint32_t n, const HeadRows& in, const HeadRows& out) override;
   void matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) override;
+  void act_mul(Activation act, const float* gate_up, uint32_t rows, uint32_t ff, float* out) override;
+  void gelu(uint32_t rows, uint32_t width, float* x) override;
   void prepare_rope(const RopeParams& params, const Step& step) override;
   void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
   void kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n, const float* k,
@@ -116,6 +120,7 @@ class CpuBackend final : public Backend {
   struct AttentionPartial;
   const float* rotate_queries(uint32_t k_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale);
   void plan_attention(const Step& step, uint32_t parts, int64_t window, uint32_t tile_tokens);
+  void dequantize_rows(const Weight& table, std::span<const int32_t> rows, float* out);
   // fn(row) for rows [0, n), little work each.
   template <typename F>
   void for_rows(uint32_t n, const F& fn);

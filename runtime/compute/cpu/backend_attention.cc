@@ -17,6 +17,7 @@ constexpr uint32_t kTilesPerThread = 4;                // so that the last ones 
 constexpr uint32_t kLatentHeads = 32;                  // two vectors of them
 constexpr uint32_t kNoSlot = UINT32_MAX;
 constexpr int64_t kNoWindow = INT64_MAX / 2;
+alignas(64) constexpr float kNoValue[kHeadDimMax] = {};
 
 // The first span of which a row at this position sees something.
 uint32_t first_span(int64_t position, int64_t window) {
@@ -143,6 +144,10 @@ struct CpuBackend::AttentionPartial {
     sum[i] = from.sum[i];
     std::copy_n(from.row(i), dim, row(i));
   }
+  // A sink is a last span of one weight, whose value is 0.
+  void add_sink(const CpuKernels& kernels, uint32_t i, float sink) const {
+    kernels.merge_span(dim, max + i, sum + i, row(i), sink, 1, kNoValue);
+  }
   float *max, *sum, *acc;
   uint32_t dim;
 };
@@ -206,15 +211,15 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
   const int64_t window = params.window > 0 ? params.window : kNoWindow;
   plan_attention(step, parts, window, tile_tokens);
   const uint64_t partial = AttentionPartial::floats(rows, v_dim), scratch_floats = attention_scratch(rows, k_dim);
-  const uint64_t per_worker = scratch_floats + 2 * partial;
-  const uint64_t floats = per_worker * pool_.size() + partial * slots_;
+  const uint64_t per_worker = scratch_floats + 2 * partial, floats = per_worker * pool_.size() + partial * slots_;
   if (attention_scratch_.size() < floats) attention_scratch_.resize(floats);
   float* partials = attention_scratch_.data() + per_worker * pool_.size();
 
   const auto finish = [&](const AttentionShare& share, const AttentionPartial& result) {
     for (uint32_t i = 0; i < share.tokens * group; ++i) {
-      const uint64_t row = uint64_t{share.seq->first_row} + share.first + i / group;
-      kernels.finish_row(v_dim, result.sum[i], result.row(i), out + (row * heads + share.part * group + i % group) * v_dim);
+      const uint64_t row = uint64_t{share.seq->first_row} + share.first + i / group, head = share.part * group + i % group;
+      if (params.sinks) result.add_sink(kernels, i, params.sinks[head]);
+      kernels.finish_row(v_dim, result.sum[i], result.row(i), out + (row * heads + head) * v_dim);
     }
   };
   // Rows that see nothing of the span keep their bits; a row's first span is taken as it is.

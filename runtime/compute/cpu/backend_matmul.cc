@@ -24,6 +24,11 @@ QuantRows rows_from(const QuantRows& rows, uint64_t first, uint32_t k) {
   return {rows.q + first * k, rows.d + blocks, rows.s + blocks, rows.sums + 2 * blocks};
 }
 
+auto act_row_of(const CpuKernels& kernels, Activation act) {
+  if (act == Activation::kClampedSwiglu) return kernels.clamped_swiglu_row;
+  return act == Activation::kSilu ? kernels.silu_mul_row : kernels.gelu_mul_row;
+}
+
 }  // namespace
 
 CpuBackend::Activations CpuBackend::prepare_input(const PanelWeight& w, const MatmulInput& in) {
@@ -134,7 +139,7 @@ void CpuBackend::matmul_act(const Weight& gate_up, Activation act, const MatmulI
   const auto& weight = static_cast<const PanelWeight&>(gate_up);
   if (in.n == 0) return;
   const Activations x = prepare_input(weight, in);
-  const auto act_row = act == Activation::kSilu ? kernels_.silu_mul_row : kernels_.gelu_mul_row;
+  const auto act_row = act_row_of(kernels_, act);
   const uint32_t ff = weight.rows() / 2, at_a_time = std::max<uint32_t>(kProductFloats / in.n / kPanelRows, 2);
   const uint32_t stride = (at_a_time + 1) * kPanelRows;
   // Rows [first, first + n) of the weight, all of one tensor; returns where the first one's results begin.
@@ -166,6 +171,14 @@ void CpuBackend::matmul_act(const Weight& gate_up, Activation act, const MatmulI
         act_row(gate + uint64_t{c} * stride, up + uint64_t{c} * stride, n, out + uint64_t{c} * ff + first);
       }
     }
+  });
+}
+
+void CpuBackend::act_mul(Activation act, const float* gate_up, uint32_t rows, uint32_t ff, float* out) {
+  const auto act_row = act_row_of(kernels_, act);
+  pool_.parallel_for(rows, [&](uint32_t row, uint32_t) {
+    const float* gate = gate_up + uint64_t{row} * 2 * ff;
+    act_row(gate, gate + ff, ff, out + uint64_t{row} * ff);
   });
 }
 

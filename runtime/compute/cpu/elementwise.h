@@ -64,6 +64,40 @@ void rmsnorm_row(const float* x, const float* weight, float eps, uint32_t width,
   if (i < n) S::store_n(out + i, n - i, S::mul(S::mul(S::load_n(x + i, n - i), scale), S::load_n(weight + i, n - i)));
 }
 
+// A sum over a row by 16 virtual lanes: lane = f(elements, how many of them there are, lane); absent ones are zeros.
+template <typename S, typename Fn>
+KVRT_INLINE float sum_row(const float* x, uint32_t width, Fn f) {
+  typename S::Lanes16 lanes = S::zero16();
+  const int n = static_cast<int>(width);
+  for (int i = 0; i < n; i += 16) {
+    KVRT_UNROLL for (int v = 0; v < int{16 / S::kLanes}; ++v) {
+      const int at = i + int{S::kLanes} * v;
+      lanes.v[v] = f(S::load_n(x + at, n - at), n - at, lanes.v[v]);
+    }
+  }
+  return S::sum16(lanes);
+}
+
+// The distance of an absent element from the mean is made zero too: it leaves its lane as it is.
+template <typename S>
+void layernorm_row(const float* x, const float* weight, const float* bias, float eps, uint32_t width, float* out) {
+  using F = typename S::F;
+  const float sum = sum_row<S>(
+      x, width, [](F a, int, F lane) __attribute__((always_inline)) { return S::add(lane, a); });
+  const F mean = S::set1(sum / static_cast<float>(width));
+  const float squares = sum_row<S>(
+      x, width, [mean](F a, int n, F lane) __attribute__((always_inline)) {
+        const F d = S::keep(S::first_lanes(n), S::sub(a, mean));
+        return S::fma(d, d, lane);
+      });
+  const F scale = S::div(S::set1(1.0f), S::sqrt(S::set1(squares / static_cast<float>(width) + eps)));
+  const int n = static_cast<int>(width);
+  for (int i = 0; i < n; i += S::kLanes) {
+    const F normal = S::mul(S::sub(S::load_n(x + i, n - i), mean), scale), w = S::load_n(weight + i, n - i);
+    S::store_n(out + i, n - i, bias ? S::fma(normal, w, S::load_n(bias + i, n - i)) : S::mul(normal, w));
+  }
+}
+
 // x / (1 + exp(-t)) * up; exp(-|t|) is 0 where exp stops falling, for an x of any size
 template <typename S>
 KVRT_INLINE typename S::F gate_mul(typename S::F x, typename S::F t, typename S::F up) {
@@ -102,6 +136,24 @@ void gelu_mul_row(const float* gate, const float* up, uint32_t width, float* out
   using F = typename S::F;
   map_rows<S>(
       gate, up, width, out, [](F g, F u) __attribute__((always_inline)) { return gelu_mul<S>(g, u); });
+}
+
+template <typename S>
+void clamped_swiglu_row(const float* gate, const float* up, uint32_t width, float* out) {
+  using F = typename S::F;
+  const F top = S::set1(kSwigluLimit), bottom = S::set1(-kSwigluLimit), slope = S::set1(kSwigluSlope), one = S::set1(1.0f);
+  map_rows<S>(
+      gate, up, width, out, [=](F g, F u) __attribute__((always_inline)) {
+        const F x = S::min(top, g);  // a NaN stays: it is the second operand
+        return gate_mul<S>(x, S::mul(slope, x), S::add(S::max(bottom, S::min(top, u)), one));
+      });
+}
+
+template <typename S>
+void gelu_row(uint32_t n, float* x) {
+  using F = typename S::F;
+  map_rows<S>(
+      x, x, n, x, [](F a, F) __attribute__((always_inline)) { return gelu_mul<S>(a, S::set1(1.0f)); });
 }
 
 template <typename S>

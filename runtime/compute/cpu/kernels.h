@@ -12,6 +12,8 @@ namespace kvrt {
 
 inline constexpr uint32_t kSpanTokens = 512;  // positions of one softmax span, anchored at position 0
 
+inline constexpr float kSwigluLimit = 7.0f, kSwigluSlope = 1.702f;  // of clamped_swiglu
+
 // Quantized activations of n rows of k. Rows lie in groups of `column_group` (of the table; the last group may be smaller) side by side,
 // so that a kernel that works on a group reads all of it in order. In a group of g rows: q [k / 4][g][4] int8 in [-127, 127];
 // d, s: [k / 32][g]; sums: [k / 32][g][2].
@@ -90,8 +92,11 @@ struct CpuKernels {
   uint32_t column_group;
   void (*quantize_row)(const float* x, uint32_t k, const QuantRow& out);
   void (*rmsnorm_row)(const float* x, const float* weight, float eps, uint32_t width, float* out);
+  void (*layernorm_row)(const float* x, const float* weight, const float* bias, float eps, uint32_t width, float* out);  // bias: or null
   void (*silu_mul_row)(const float* gate, const float* up, uint32_t width, float* out);
   void (*gelu_mul_row)(const float* gate, const float* up, uint32_t width, float* out);
+  void (*clamped_swiglu_row)(const float* gate, const float* up, uint32_t width, float* out);
+  void (*gelu_row)(uint32_t n, float* x);                                      // x = gelu(x)
   void (*softcap_row)(float cap, uint32_t n, float* x);                        // x = cap * tanh(x / cap)
   void (*add_scaled_row)(float factor, const float* y, uint32_t n, float* x);  // x = fma(factor, y, x)
   // Pair i of a head: interleaved (2i, 2i + 1), else (i, i + pairs).

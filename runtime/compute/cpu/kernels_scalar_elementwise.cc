@@ -1,4 +1,4 @@
-// Scalar exp, tanh, norm, activations, rotation: the definition (NUMERICS.md §1, §4 to §6).
+// Scalar exp, tanh, norms, activations, rotation: the definition (NUMERICS.md §1, §4 to §6).
 #include <bit>
 #include <cmath>
 
@@ -51,6 +51,19 @@ void rmsnorm_row(const float* x, const float* weight, float eps, uint32_t width,
   for (uint32_t i = 0; i < width; ++i) out[i] = (x[i] * scale) * weight[i];
 }
 
+void layernorm_row(const float* x, const float* weight, const float* bias, float eps, uint32_t width, float* out) {
+  float lanes[16] = {}, squares[16] = {};
+  for (uint32_t i = 0; i < width; ++i) lanes[i % 16] = lanes[i % 16] + x[i];
+  const float mean = sum_lanes(lanes) / static_cast<float>(width);
+  for (uint32_t i = 0; i < width; ++i) squares[i % 16] = std::fmaf(x[i] - mean, x[i] - mean, squares[i % 16]);
+  const float variance = sum_lanes(squares) / static_cast<float>(width);
+  const float scale = 1.0f / std::sqrt(variance + eps);
+  for (uint32_t i = 0; i < width; ++i) {
+    const float normal = (x[i] - mean) * scale;
+    out[i] = bias ? std::fmaf(normal, weight[i], bias[i]) : normal * weight[i];
+  }
+}
+
 // x / (1 + exp(-t)) * up: the exponent is never positive, so that nothing overflows.
 static float gate_mul(float x, float t, float up) {
   const float fall = -std::fabs(t), e = -64.0f < fall ? exp(fall) : 0.0f;
@@ -65,6 +78,18 @@ void gelu_mul_row(const float* gate, const float* up, uint32_t width, float* out
   for (uint32_t i = 0; i < width; ++i) {
     const float x = gate[i];
     out[i] = gate_mul(x, std::fmaf(x * x, 0x1.2444f2p-4f, 0x1.988454p+0f) * x, up[i]);
+  }
+}
+
+void gelu_row(uint32_t n, float* x) {
+  for (uint32_t i = 0; i < n; ++i) x[i] = gate_mul(x[i], std::fmaf(x[i] * x[i], 0x1.2444f2p-4f, 0x1.988454p+0f) * x[i], 1.0f);
+}
+
+// Comparisons that are false let a NaN through.
+void clamped_swiglu_row(const float* gate, const float* up, uint32_t width, float* out) {
+  for (uint32_t i = 0; i < width; ++i) {
+    const float g = kSwigluLimit < gate[i] ? kSwigluLimit : gate[i], low = kSwigluLimit < up[i] ? kSwigluLimit : up[i];
+    out[i] = gate_mul(g, kSwigluSlope * g, (-kSwigluLimit > low ? -kSwigluLimit : low) + 1.0f);
   }
 }
 

@@ -111,11 +111,22 @@ bool check_rows(const CpuKernels& kernels, Values* values) {
   scalar.rmsnorm_row(x.data(), y.data(), 1e-5f, kWidth, want.data());
   kernels.rmsnorm_row(x.data(), y.data(), 1e-5f, kWidth, got.data());
   if (!same(want, got)) return false;
+  for (const float* bias : {static_cast<const float*>(nullptr), x.data()}) {
+    scalar.layernorm_row(x.data(), y.data(), bias, 1e-5f, kWidth, want.data());
+    kernels.layernorm_row(x.data(), y.data(), bias, 1e-5f, kWidth, got.data());
+    if (!same(want, got)) return false;
+  }
   scalar.silu_mul_row(x.data(), y.data(), kWidth, want.data());
   kernels.silu_mul_row(x.data(), y.data(), kWidth, got.data());
   if (!same(want, got)) return false;
   scalar.gelu_mul_row(x.data(), y.data(), kWidth, want.data());
   kernels.gelu_mul_row(x.data(), y.data(), kWidth, got.data());
+  if (!same(want, got)) return false;
+  scalar.clamped_swiglu_row(x.data(), y.data(), kWidth, want.data());
+  kernels.clamped_swiglu_row(x.data(), y.data(), kWidth, got.data());
+  if (!same(want, got)) return false;
+  scalar.gelu_row(kWidth, want.data());
+  kernels.gelu_row(kWidth, got.data());
   if (!same(want, got)) return false;
   scalar.softcap_row(2.5f, kWidth, want.data());
   kernels.softcap_row(2.5f, kWidth, got.data());

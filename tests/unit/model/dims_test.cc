@@ -67,6 +67,58 @@ TEST(ModelDims, HeadsMayDifferByLayerAndAWrongListIsNamed) {
   EXPECT_EQ(same->kv_heads, 3u);
 }
 
+// cohere2's logits are multiplied by a number that its file must have; its layers without RoPE are those without a window.
+TEST(ModelDims, Cohere2NeedsItsScaleAndItsPattern) {
+  const auto cohere2 = [](auto add) {
+    GgufModel spec;
+    spec.arch = "cohere2";
+    spec.layers = 5;
+    return dims_with(spec, [&](GgufWriter& w) {
+      w.add_f32("cohere2.attention.layer_norm_epsilon", 1e-5f);
+      w.add_u32("cohere2.attention.sliding_window", 8);
+      add(w);
+    });
+  };
+  const auto scale = [](GgufWriter& w) { w.add_f32("cohere2.logit_scale", 0.25f); };
+  const auto pattern = [&](uint32_t period) {
+    return [=](GgufWriter& w) {
+      scale(w);
+      w.add_u32("cohere2.attention.sliding_window_pattern", period);
+    };
+  };
+  Result<ModelDims> read[] = {cohere2(scale), cohere2(pattern(4))};
+  for (auto& dims : read) {
+    ASSERT_TRUE(dims.is_ok()) << dims.status().message();
+    EXPECT_EQ(dims->logit_scale, 0.25f);
+    for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(dims->window(i) == 0, i == 3) << i;
+    for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(dims->rope_of(i) == nullptr, i == 3) << i;
+  }
+  const Status other = cohere2(pattern(2)).take_status(), none = cohere2([](GgufWriter&) {}).take_status();
+  EXPECT_EQ(other.code(), Code::kUnsupported);
+  EXPECT_NE(other.message().find("cohere2.attention.sliding_window_pattern"), std::string::npos) << other.message();
+  EXPECT_EQ(none.code(), Code::kCorrupt);
+  EXPECT_NE(none.message().find("cohere2.logit_scale"), std::string::npos) << none.message();
+  const Status wrong = cohere2([&](GgufWriter& w) {
+                         scale(w);
+                         w.add_f32("cohere2.residual_scale", 0.5f);
+                       }).take_status();
+  EXPECT_EQ(wrong.code(), Code::kUnsupported) << wrong.message();
+}
+
+// A norm's epsilon has a name of its own in each kind of norm.
+TEST(ModelDims, TheEpsilonOfAnotherNormIsNotTaken) {
+  for (const auto& [arch, key] : {std::pair<const char*, const char*>{"gpt2", "attention.layer_norm_epsilon"},
+                                  {"stablelm", "attention.layer_norm_epsilon"},
+                                  {"starcoder2", "attention.layer_norm_epsilon"},
+                                  {"gpt-oss", ""}}) {
+    GgufModel spec;
+    spec.arch = arch;
+    const Status status = dims_with(spec, [](GgufWriter&) {}).take_status();
+    EXPECT_EQ(status.is_ok(), key[0] == 0) << status.message();
+    EXPECT_NE(status.message().find(key), std::string::npos) << status.message();
+  }
+}
+
 // Only granite knows the scales; in others they are refused by name. 0 is as good as absent.
 TEST(ModelDims, ScalesAreReadWhereTheArchitectureHasThem) {
   for (const char* name : {"embedding_scale", "residual_scale", "logit_scale"}) {
@@ -75,7 +127,7 @@ TEST(ModelDims, ScalesAreReadWhereTheArchitectureHasThem) {
       spec.arch = arch;
       return dims_with(spec, [&](GgufWriter& w) { w.add_f32(std::string(arch) + "." + name, scale); });
     };
-    const auto product = [](const ModelDims& d) { return d.embedding_scale * d.residual_scale * d.logit_divisor; };
+    const auto product = [](const ModelDims& d) { return d.embedding_scale * d.residual_scale * d.logit_scale; };
     auto read = scaled("granite", 6), zero = scaled("granite", 0);
     ASSERT_TRUE(read.is_ok() && zero.is_ok()) << read.status().message() << zero.status().message();
     EXPECT_EQ(product(*read), 6) << name;

@@ -26,7 +26,7 @@ class MadeUp {
     model_.arch = find_arch(arch);
     ModelDims& d = model_.dims;
     d.layers = kLayers, d.width = kWidth, d.ff = kFf, d.heads = kHeads, d.kv_heads = kKvHeads, d.head_dim = kHeadDim, d.vocab = kVocab;
-    d.context = kContext, d.rms_eps = 1e-5f, d.attention_scale = 0.125f, d.tied_head = true;
+    d.context = kContext, d.norm_eps = 1e-5f, d.attention_scale = 0.125f, d.tied_head = true;
     d.rope = {model_.arch->rope_style, kHeadDim, 10000.0f};
     for (uint32_t i = 0; i < kLayers; ++i) {
       Layer& layer = model_.layers.emplace_back();

@@ -38,8 +38,9 @@ uint64_t bytes_by_directory(const GgufFile& file) {
   for (const GgufTensor& t : file.tensors()) {
     const uint64_t cols = t.view.ne[0], rows = t.view.ne[1], matrices = t.view.ne[2];
     if (t.name.find("rope_f") == 0) continue;  // RoPE's factors are a hyper-parameter
-    const bool vector = t.name.find("norm") != std::string::npos || t.name.find("bias") != std::string::npos;
-    sum += vector ? 4 * cols : matrices * (((rows + 15) / 16 * 16 * (t.view.data.size() / (matrices * rows)) + 63) / 64 * 64);
+    const auto named = [&](const char* word) { return t.name.find(word) != std::string::npos; };
+    const bool vector = named("norm") || named("bias") || named("sinks");
+    sum += vector ? 4 * cols * rows : matrices * (((rows + 15) / 16 * 16 * (t.view.data.size() / (matrices * rows)) + 63) / 64 * 64);
   }
   return sum;
 }

@@ -1,0 +1,68 @@
+// Models of fewer architectures: each tensor and key that one needs is asked for by its name, and a tensor too many is refused by its own.
+#include <gtest/gtest.h>
+
+#include "tests/support/golden_rig.h"
+
+namespace kvrt::test {
+namespace {
+
+std::vector<uint8_t> bytes_of(const std::string& model) {
+  std::ifstream in(tiny(model), std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The file with the last letter of a name changed, where it is written as GGUF writes it: after its length.
+std::vector<uint8_t> renamed(std::vector<uint8_t> bytes, const std::string& name) {
+  std::string written(sizeof(uint64_t), 0);
+  written[0] = static_cast<char>(name.size());
+  written += name;
+  const auto at = std::search(bytes.begin(), bytes.end(), written.begin(), written.end());
+  EXPECT_NE(at, bytes.end()) << name;
+  if (at != bytes.end()) *(at + static_cast<ptrdiff_t>(written.size()) - 1) = '_';
+  return bytes;
+}
+
+Status load(const std::vector<uint8_t>& bytes) {
+  static const std::unique_ptr<Backend> backend = std::move(open_cpu({1, "scalar"}, nullptr)).value();
+  KVRT_ASSIGN(auto file, GgufFile::parse(bytes, "test.gguf"));
+  return load_model(*file, backend.get(), nullptr).take_status();
+}
+
+constexpr const char* kModels[] = {"row_cohere2",       "row_gpt_oss", "row_starcoder2", "row_gpt2",
+                                   "row_stablelm_bias", "row_glm4",    "row_hunyuan"};
+
+TEST(Variants, EveryTensorOfTheFileIsAskedForByName) {
+  for (const std::string model : kModels) {
+    const std::vector<uint8_t> bytes = bytes_of(model + ".gguf");
+    ASSERT_TRUE(load(bytes).is_ok()) << model;
+    auto file = GgufFile::parse(bytes, "test.gguf");
+    ASSERT_TRUE(file.is_ok());
+    for (const GgufTensor& tensor : (*file)->tensors()) {
+      const Status status = load(renamed(bytes, tensor.name));
+      // Without it: missing, or, where a file may lack it, unknown under its new name.
+      EXPECT_TRUE(status.code() == Code::kCorrupt || status.code() == Code::kUnsupported) << model << " " << tensor.name;
+      EXPECT_NE(status.message().find(tensor.name.substr(0, tensor.name.size() - 1)), std::string::npos)
+          << model << " " << tensor.name << ": " << status.message();
+    }
+  }
+}
+
+TEST(Variants, EveryNeededKeyIsAskedForByName) {
+  for (const auto& [model, key] : {std::pair{"row_cohere2", "cohere2.logit_scale"},
+                                   {"row_cohere2", "cohere2.attention.layer_norm_epsilon"},
+                                   {"row_gpt_oss", "gpt-oss.expert_used_count"},
+                                   {"row_gpt_oss", "gpt-oss.rope.scaling.original_context_length"},
+                                   {"row_gpt2", "gpt2.attention.layer_norm_epsilon"},
+                                   {"row_stablelm", "stablelm.attention.layer_norm_epsilon"},
+                                   {"row_glm4", "glm4.attention.layer_norm_rms_epsilon"},
+                                   {"row_minicpm", "minicpm.residual_scale"},
+                                   {"row_minicpm", "minicpm.embedding_scale"},
+                                   {"row_minicpm", "minicpm.logit_scale"}}) {
+    const Status status = load(renamed(bytes_of(std::string(model) + ".gguf"), key));
+    EXPECT_EQ(status.code(), Code::kCorrupt) << key;
+    EXPECT_NE(status.message().find(key), std::string::npos) << status.message();
+  }
+}
+
+}  // namespace
+}  // namespace kvrt::test
