@@ -79,6 +79,33 @@ TEST(Plan, FewerKvHeadsCostInProportion) {
   EXPECT_EQ(model_kv(geometry(4, 1, 64).dims, 0).block_tokens(), 32u);
 }
 
+// By the models' cards: the layers that see everything cost bytes in every token, those with a window a sum at most.
+TEST(Plan, PublishedWindows) {
+  const struct {
+    const char* name;
+    uint32_t layers, period, window, kv_heads, head_dim, context;
+    uint64_t lasting;  // bytes a token
+  } published[] = {{"Llama 3 8B", 32, 0, 0, 8, 128, 8192, 131'072},
+                   {"Gemma 3 27B", 62, 6, 1024, 16, 128, 131'072, 81'920},
+                   {"gpt-oss 20B", 24, 2, 128, 8, 64, 131'072, 24'576}};
+  for (const auto& c : published) {
+    ModelCost cost = geometry(c.layers, c.kv_heads, c.head_dim);
+    cost.dims.context = c.context;
+    uint64_t windowed = 0;
+    for (uint32_t i = 0; c.period > 0 && i < c.layers; ++i) {
+      cost.dims.windows.push_back(i % c.period < c.period - 1 ? c.window : 0);
+      windowed += cost.dims.windows[i] > 0;
+    }
+    const uint64_t layer = uint64_t{2} * c.kv_heads * c.head_dim * 2, lasting = (c.layers - windowed) * layer;
+    EXPECT_EQ(lasting, c.lasting) << c.name;
+    // A session keeps two windows, the rows of a step, and a block or two that a window begins and ends in.
+    const uint64_t all = c.context * lasting, kept = windowed > 0 ? c.window + std::max(c.window, kStepRowsMax) : 0;
+    const uint64_t bytes = plan(cost, 32, {1, c.context, 0, kGiB}, Windows::kFreed).session_bytes;
+    EXPECT_GE(bytes, all + windowed * kept * layer) << c.name;
+    EXPECT_LE(bytes, all + windowed * (kept + 2 * 32) * layer * 11 / 10 + (all / 50) * (windowed > 0)) << c.name;
+  }
+}
+
 // DeepSeek-V3's card: 61 layers, 128 heads of 128 + 64 and 128 dimensions, latents of 512 + 64 numbers.
 TEST(Plan, PublishedLatents) {
   ModelDims v3;
