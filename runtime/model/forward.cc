@@ -141,18 +141,25 @@ void attention_output(const Pass& p, Rows rows, uint32_t index) {
   add_output(p, rows, *layer.out, layer.out_bias, layer.post_attn_norm, rows.of(p.s->attended, p.d.heads_of(index).q_width()));
 }
 
-// The activated rows of an MLP or an expert, whose bias begins at `bias`, or is null.
-void activate(const Pass& p, const Weight& gate_up, const float* bias, const MatmulInput& in, float* both, float* out) {
+// The activated rows of an MLP or of an expert, whose biases begin at `bias`, or which has none.
+const float* activate(const Pass& p, Rows rows, const Weight& gate_up, const float* bias, const MatmulInput& in) {
   const uint32_t ff = p.d.ff;
-  if (p.arch.gated && !bias) return p.backend->matmul_act(gate_up, p.arch.activation, in, out);
-  p.backend->matmul(gate_up, bias, in, /*accumulate=*/false, p.arch.gated ? both : out);
-  if (p.arch.gated) return p.backend->act_mul(p.arch.activation, both, in.n, ff, out);
-  p.backend->gelu(in.n, ff, out);
+  float* out = rows.of(p.s->activated, ff);
+  if (!p.arch.gated) {
+    p.backend->matmul(gate_up, bias, in, /*accumulate=*/false, out);
+    p.backend->gelu(rows.n, ff, out);
+  } else if (bias) {
+    float* both = rows.of(p.s->gate_up, uint64_t{2} * ff);
+    p.backend->matmul(gate_up, bias, in, /*accumulate=*/false, both);
+    p.backend->act_mul(p.arch.activation, both, rows.n, ff, out);
+  } else {
+    p.backend->matmul_act(gate_up, p.arch.activation, in, out);
+  }
+  return out;
 }
 
 void mlp(const Pass& p, Rows rows, const Layer& layer, const MatmulInput& in) {
-  float* activated = rows.of(p.s->activated, p.d.ff);
-  activate(p, *layer.gate_up, layer.gate_up_bias.device, in, rows.of(p.s->gate_up, uint64_t{2} * p.d.ff), activated);
+  const float* activated = activate(p, rows, *layer.gate_up, layer.gate_up_bias.device, in);
   add_output(p, rows, *layer.down, layer.down_bias, layer.post_ffn_norm, activated);
 }
 
@@ -187,8 +194,8 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
     p.backend->gather_rows(in, chosen, d.width, s->expert_in);
     const float *up_bias = layer.gate_up_bias.device, *down_bias = layer.down_bias.device;
     if (up_bias) up_bias += uint64_t{2} * d.ff * e, down_bias += uint64_t{d.width} * e;
-    activate(p, *layer.experts[e].gate_up, up_bias, {s->expert_in, n}, s->gate_up, s->activated);
-    p.backend->matmul(*layer.experts[e].down, down_bias, {s->activated, n}, /*accumulate=*/false, s->expert_out);
+    const float* activated = activate(p, {0, n}, *layer.experts[e].gate_up, up_bias, {s->expert_in, n});
+    p.backend->matmul(*layer.experts[e].down, down_bias, {activated, n}, /*accumulate=*/false, s->expert_out);
     p.backend->add_rows(s->expert_out, chosen, {s->routes.weights.data() + first, n}, d.width, s->x);
   }
 }
