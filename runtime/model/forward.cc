@@ -181,18 +181,25 @@ void attention_output(const Pass& p, Rows rows, uint32_t index) {
   add_output(p, rows, *layer.out, layer.out_bias, layer.post_attn_norm, out);
 }
 
-// The activated rows of an MLP or an expert of width ff, whose bias begins at `bias`, or is null.
-void activate(const Pass& p, const Weight& gate_up, const float* bias, const MatmulInput& in, float* both, uint32_t ff, float* out) {
-  if (p.arch.gated && !bias) return p.backend->matmul_act(gate_up, p.arch.activation, in, out);
-  p.backend->matmul(gate_up, bias, in, /*accumulate=*/false, p.arch.gated ? both : out);
-  if (p.arch.gated) return p.backend->act_mul(p.arch.activation, both, in.n, ff, out);
-  p.backend->gelu(in.n, ff, out);
+// The activated rows of an MLP or of an expert of width ff, whose biases begin at `bias`, or which has none.
+const float* activate(const Pass& p, Rows rows, uint32_t ff, const Weight& gate_up, const float* bias, const MatmulInput& in) {
+  float* out = rows.of(p.s->activated, ff);
+  if (!p.arch.gated) {
+    p.backend->matmul(gate_up, bias, in, /*accumulate=*/false, out);
+    p.backend->gelu(rows.n, ff, out);
+  } else if (bias) {
+    float* both = rows.of(p.s->gate_up, uint64_t{2} * ff);
+    p.backend->matmul(gate_up, bias, in, /*accumulate=*/false, both);
+    p.backend->act_mul(p.arch.activation, both, rows.n, ff, out);
+  } else {
+    p.backend->matmul_act(gate_up, p.arch.activation, in, out);
+  }
+  return out;
 }
 
 void mlp(const Pass& p, Rows rows, const Layer& layer, const MatmulInput& in) {
   const uint32_t ff = p.d.experts > 0 ? p.d.dense_ff : p.d.ff;
-  float* activated = rows.of(p.s->activated, ff);
-  activate(p, *layer.gate_up, layer.gate_up_bias.device, in, rows.of(p.s->gate_up, uint64_t{2} * ff), ff, activated);
+  const float* activated = activate(p, rows, ff, *layer.gate_up, layer.gate_up_bias.device, in);
   add_output(p, rows, *layer.down, layer.down_bias, layer.post_ffn_norm, activated);
 }
 
@@ -231,13 +238,13 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
     p.backend->gather_rows(in, chosen, d.width, s->expert_in);
     const float *up_bias = layer.gate_up_bias.device, *down_bias = layer.down_bias.device;
     if (up_bias) up_bias += uint64_t{2} * d.ff * e, down_bias += uint64_t{d.width} * e;
-    activate(p, *layer.experts[e].gate_up, up_bias, {s->expert_in, n}, s->gate_up, d.ff, s->activated);
-    p.backend->matmul(*layer.experts[e].down, down_bias, {s->activated, n}, /*accumulate=*/false, s->expert_out);
+    const float* activated = activate(p, {0, n}, d.ff, *layer.experts[e].gate_up, up_bias, {s->expert_in, n});
+    p.backend->matmul(*layer.experts[e].down, down_bias, {activated, n}, /*accumulate=*/false, s->expert_out);
     p.backend->add_rows(s->expert_out, chosen, {s->routes.weights.data() + first, n}, d.width, s->x);
   }
   if (d.shared_ff == 0) return;
-  p.backend->matmul_act(*layer.shared.gate_up, p.arch.activation, {in, rows}, s->activated);
-  p.backend->matmul(*layer.shared.down, nullptr, {s->activated, rows}, /*accumulate=*/true, s->x);
+  const float* activated = activate(p, {0, rows}, d.shared_ff, *layer.shared.gate_up, nullptr, {in, rows});
+  p.backend->matmul(*layer.shared.down, nullptr, {activated, rows}, /*accumulate=*/true, s->x);
 }
 
 void head(const Pass& p, float* logits, DrawnToken* drawn) {

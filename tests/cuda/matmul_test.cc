@@ -241,9 +241,11 @@ TEST(CudaElementwise, HasTheCpusBits) {
   Random random(6);
   constexpr uint32_t kN = 3, kFf = 300;
   const std::vector<float> both = random.extremes(2 * kN * kFf), bias = random.floats(kFf);
-  for (const DeviceActivation act : {DeviceActivation::kSilu, DeviceActivation::kGeluTanh}) {
+  const CpuKernels& cpu = *scalar_kernels();
+  for (const auto& [act, row_fn] : {std::pair{DeviceActivation::kSilu, cpu.silu_mul_row},
+                                    {DeviceActivation::kGeluTanh, cpu.gelu_mul_row},
+                                    {DeviceActivation::kClampedSwiglu, cpu.clamped_swiglu_row}}) {
     std::vector<float> want(kN * kFf);
-    const auto row_fn = act == DeviceActivation::kSilu ? scalar_kernels()->silu_mul_row : scalar_kernels()->gelu_mul_row;
     for (uint32_t row = 0; row < kN; ++row) row_fn(&both[2 * row * kFf], &both[(2 * row + 1) * kFf], kFf, &want[row * kFf]);
     const DeviceArray<float> device_both(both), out(want.size()), device_bias(bias);
     TestStream stream;

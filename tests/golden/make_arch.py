@@ -6,7 +6,7 @@
 The weights are drawn here, put into the transformers model and written to GGUF under the names that gguf's own map gives them, changed
 as the format wants it (Gemma's norms have 1 added, Llama's Q and K have the pairs of a rotation side by side, experts are stacked).
 *.golden: K (after RoPE) and V rounded to f16 on their way into the cache, as the runtime stores them. *.golden32: nothing rounded.
-*.golden8, where experts are quantized: their inputs are rounded to 8 bits, too.
+*.golden8, in *.golden32's place where experts are quantized: their inputs are rounded to 8 bits, too.
 """
 import argparse
 import math
@@ -101,9 +101,10 @@ def cases():
     yield "glm4", "row_glm4", config(
         hf.Glm4Config, rope_parameters=dict(plain, partial_rotary_factor=0.5), attention_bias=True)
     yield "hunyuan-dense", "row_hunyuan", config(hf.HunYuanDenseV1Config, rope_parameters=plain, tie_word_embeddings=True)
+    # All experts are chosen: rounded inputs then do not change which.
     yield "gpt-oss", "row_gpt_oss_mxfp4", config(
         hf.GptOssConfig, layers=2, sliding_window=WINDOW, rope_parameters=dict(YARN, truncate=False), intermediate_size=32,
-        num_local_experts=4, num_experts_per_tok=2, experts_implementation="eager")
+        num_local_experts=4, num_experts_per_tok=4, experts_implementation="eager")
     # A MiniCPM is a granite whose scores have the common scale.
     yield "minicpm", "row_minicpm", config(
         hf.GraniteConfig, head_dim=8, rope_parameters=plain, embedding_multiplier=12.0, residual_multiplier=1.4 / math.sqrt(2),
@@ -368,10 +369,11 @@ def make(path, arch, cfg, seed):
     else:
         rounded = logits(model, tokens, RoundedCache())
     reference.write_golden(path.with_suffix(".golden"), tokens, ROWS, rounded[ROWS])
-    reference.write_golden(path.with_suffix(".golden32"), tokens, ROWS, exact[ROWS])
     if path.stem.endswith("mxfp4"):
         round_experts_inputs(model)
         reference.write_golden(path.with_suffix(".golden8"), tokens, ROWS, logits(model, tokens, RoundedCache())[ROWS])
+    else:
+        reference.write_golden(path.with_suffix(".golden32"), tokens, ROWS, exact[ROWS])
     far = np.abs(rounded - exact).max(axis=1) / np.abs(exact).max(axis=1)
     print(f"{path.stem:16} {path.stat().st_size:7} bytes, logits std {exact.std():.2f}, f16 K and V move a row's logits by up to "
           f"{far.max():.1e} of the largest")
