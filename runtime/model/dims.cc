@@ -6,8 +6,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/base/numbers.h"
-#include "runtime/compute/quant/quants.h"
-#include "runtime/model/model.h"
+#include "runtime/model/arch_keys.h"
 
 namespace kvrt {
 namespace {
@@ -48,13 +47,9 @@ constexpr const char* kScaleKeys[] = {"logit_scale", "residual_scale", "embeddin
 constexpr std::string_view kLatentKeys[] = {"expert_gating_func",   "expert_group_count",        "expert_shared_count",
                                             "expert_weights_scale", "leading_dense_block_count", "rope.scaling.yarn_log_multiplier"};
 
-// Frequencies are divided by these; below the least an angle could leave the range of our sine.
-constexpr double kRopeFactorMin = 0.25, kRopeFactorMax = 1e6;
-
-// Reads keys below the architecture's prefix.
-class DimsReader {
+class DimsReader : public ArchKeys {
  public:
-  DimsReader(const GgufFile& file, const Arch& arch) : file_(file), arch_(arch) {}
+  using ArchKeys::ArchKeys;
 
   Result<ModelDims> read() {
     ModelDims dims;
@@ -63,7 +58,7 @@ class DimsReader {
     KVRT_TRY(read_experts(&dims));
     KVRT_TRY(read_attention(&dims));
     settle_heads(&dims);
-    KVRT_TRY(read_rope(&dims));
+    KVRT_TRY(read_rope(*this, &dims));
     KVRT_TRY(read_windows(&dims));
     if (arch_.window_unscaled && dims.windows.empty()) dims.window_rope = dims.rope;  // its model_id is as it was before there were windows
     KVRT_TRY(limit_groups(dims));
@@ -73,49 +68,6 @@ class DimsReader {
 
  private:
   std::span<const char* const> scale_keys() const { return std::span(kScaleKeys).first(arch_.scales ? 3 : arch_.logit_scale ? 1 : 0); }
-  std::string key(const char* name) const { return std::string(arch_.name) + "." + name; }
-
-  Status read_uint(const char* name, uint64_t min, uint64_t max, uint32_t* out) const {
-    KVRT_ASSIGN(const uint64_t value, file_.require_uint(key(name), min, max));
-    *out = static_cast<uint32_t>(value);
-    return Status::ok();
-  }
-  // An absent key leaves *out as it is; a present one must be right.
-  Status read_optional_uint(const char* name, uint64_t min, uint64_t max, uint32_t* out) const {
-    return file_.has(key(name)) ? read_uint(name, min, max, out) : Status::ok();
-  }
-
-  // A value outside [min, max], NaN included, is damage.
-  Status read_float(const char* name, double min, double max, float* out) const {
-    const auto value = file_.get_float(key(name));
-    if (!value) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a float, found %s", file_.name().c_str(),
-                   key(name).c_str(), file_.has(key(name)) ? "another type" : "no such key");
-    }
-    if (!(*value >= min && *value <= max)) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected %s to %s, found %s", file_.name().c_str(),
-                   key(name).c_str(), shown(min).c_str(), shown(max).c_str(), shown(*value).c_str());
-    }
-    *out = static_cast<float>(*value);
-    return Status::ok();
-  }
-
-  Status read_optional_float(const char* name, double min, double max, float* out) const {
-    return file_.has(key(name)) ? read_float(name, min, max, out) : Status::ok();
-  }
-
-  // 0 is as good as absent.
-  Status read_scale(const char* name, float* out) const {
-    float scale = 0;
-    KVRT_TRY(read_optional_float(name, 0, 1e6, &scale));
-    if (scale > 0) *out = scale;
-    return Status::ok();
-  }
-
-  Status unsupported(const std::string& name, const char* why) const {
-    return error(Code::kUnsupported, Detail::kNone, "%s: metadata key %s: %s", file_.name().c_str(), name.c_str(), why);
-  }
-
   Status refuse_unknown_arithmetic() const {
     for (const NeutralKey& neutral : kNeutralKeys) {
       const std::string name = key(neutral.key);
@@ -312,105 +264,6 @@ class DimsReader {
     return read_optional_float("final_logit_softcapping", 0, 1e6, &dims->final_softcap);
   }
 
-  Status read_rope(ModelDims* dims) const {
-    dims->rope.style = arch_.rope_style;
-    dims->rope.dims = dims->latent.rank > 0 ? dims->latent.rope : dims->head_dim;
-    KVRT_TRY(read_optional_uint("rope.dimension_count", 2, kHeadDimMax, &dims->rope.dims));
-    if (dims->rope.dims % 2 != 0 || dims->rope.dims > dims->head_dim) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected an even number up to the %u of a head, found %u",
-                   file_.name().c_str(), key("rope.dimension_count").c_str(), dims->head_dim, dims->rope.dims);
-    }
-    KVRT_TRY(read_optional_float("rope.freq_base", 1, 1e12, &dims->rope.freq_base));
-    dims->window_rope = dims->rope;
-    KVRT_TRY(read_rope_scaling(&dims->rope));
-    KVRT_TRY(read_log_multiplier(dims));
-    KVRT_TRY(read_rope_factors(dims));
-    if (arch_.window_freq_base == 0 && !arch_.window_unscaled) dims->window_rope = dims->rope;
-    if (arch_.window_freq_base == 0) return Status::ok();
-    dims->window_rope.freq_base = arch_.window_freq_base;
-    return read_optional_float("rope.freq_base_swa", 1, 1e12, &dims->window_rope.freq_base);
-  }
-
-  // A factor without a type is linear.
-  Status read_rope_scaling(RopeParams* rope) const {
-    const std::string name = key("rope.scaling.type");
-    std::string_view type = "linear";
-    if (file_.has(name)) {
-      KVRT_ASSIGN(type, file_.require_string(name));
-    }
-    float factor = 1;
-    KVRT_TRY(read_optional_float("rope.scale_linear", 0, kRopeFactorMax, &factor));
-    KVRT_TRY(read_optional_float("rope.scaling.factor", 0, kRopeFactorMax, &factor));
-    KVRT_TRY(read_optional_float("rope.scaling.attn_factor", 1e-3, 1e3, &rope->attention_factor));
-    if (factor == 0) factor = 1;  // as good as absent
-    if (type == "none" || (type == "linear" && factor == 1)) return Status::ok();
-    if (type == "longrope") {  // the tensors of the factors have it all
-      if (factor == 1 && file_.find("rope_factors_long.weight")) return Status::ok();
-      return unsupported(name, "\"longrope\" is supported with the tensors rope_factors_long and rope_factors_short and no factor");
-    }
-    if (type != "linear" && type != "yarn")
-      return unsupported(name, ("RoPE scaling \"" + std::string(type.substr(0, 32)) + "\" is not supported").c_str());
-    if (factor < kRopeFactorMin) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected %s to %s, found %s", file_.name().c_str(),
-                   key("rope.scaling.factor").c_str(), shown(kRopeFactorMin).c_str(), shown(kRopeFactorMax).c_str(), shown(factor).c_str());
-    }
-    rope->factor = factor;
-    rope->whole_ramp = arch_.whole_ramp;
-    rope->scaling = type == "yarn" ? RopeScaling::kYarn : RopeScaling::kLinear;
-    return type == "yarn" ? read_yarn(rope) : Status::ok();
-  }
-
-  // DeepSeek's YaRN: scores are multiplied by (1 + m log(factor))^2, and the rotation is not.
-  Status read_log_multiplier(ModelDims* dims) const {
-    float multiplier = 0;
-    if (!arch_.latent || dims->rope.scaling != RopeScaling::kYarn) return Status::ok();
-    KVRT_TRY(read_optional_float("rope.scaling.yarn_log_multiplier", 0, 1, &multiplier));
-    const double by = 1 + static_cast<double>(multiplier) * std::log(static_cast<double>(dims->rope.factor));
-    dims->attention_scale = static_cast<float>(static_cast<double>(dims->attention_scale) * by * by);
-    dims->rope.attention_factor = static_cast<float>(1 / rope_amplitude(dims->rope));
-    return Status::ok();
-  }
-
-  Status read_yarn(RopeParams* rope) const {
-    uint32_t original = 0;
-    KVRT_TRY(read_uint("rope.scaling.original_context_length", 1, kContextMax, &original));
-    rope->original_context = static_cast<float>(original);
-    KVRT_TRY(read_optional_float("rope.scaling.yarn_beta_fast", 1e-3, 1e6, &rope->beta_fast));
-    KVRT_TRY(read_optional_float("rope.scaling.yarn_beta_slow", 1e-3, 1e6, &rope->beta_slow));
-    if (rope->freq_base > 1) return Status::ok();
-    return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected more than 1 with RoPE scaling \"yarn\", found %s",
-                 file_.name().c_str(), key("rope.freq_base").c_str(), shown(rope->freq_base).c_str());
-  }
-
-  // Divisors of the frequencies: one set (llama3), or two (longrope), of which the model's context picks one, not the length that a
-  // sequence happens to have: else the KV of a position would depend on the tokens after it.
-  Status read_rope_factors(ModelDims* dims) const {
-    const GgufTensor* tensor = file_.find("rope_freqs.weight");
-    if (file_.find("rope_factors_long.weight") || file_.find("rope_factors_short.weight")) {
-      uint32_t original = dims->context;
-      KVRT_TRY(read_optional_uint("rope.scaling.original_context_length", 1, kContextMax, &original));
-      const char* name = dims->context > original ? "rope_factors_long.weight" : "rope_factors_short.weight";
-      tensor = file_.find(name);
-      if (!tensor) return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s is missing", file_.name().c_str(), name);
-    }
-    if (!tensor) return Status::ok();
-    const TensorView& view = tensor->view;
-    if (view.type != DType::kF32 || view.rows() != 1 || view.cols() != dims->rope.dims / 2) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected %u values of type F32, found %llu x %llu of type %u",
-                   file_.name().c_str(), tensor->name.c_str(), dims->rope.dims / 2, Ull{view.cols()}, Ull{view.rows()},
-                   static_cast<unsigned>(view.type));
-    }
-    std::vector<float>& factors = dims->rope.frequency_factors;
-    factors.resize(view.cols());
-    dequantize_row(view.type, view.data.data(), view.cols(), factors.data());
-    for (const float f : factors) {
-      if (f >= kRopeFactorMin && f <= kRopeFactorMax) continue;
-      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected values of %s to %s, found %s", file_.name().c_str(),
-                   tensor->name.c_str(), shown(kRopeFactorMin).c_str(), shown(kRopeFactorMax).c_str(), shown(f).c_str());
-    }
-    return Status::ok();
-  }
-
   // A window as long as the context is none.
   Status read_windows(ModelDims* dims) const {
     uint32_t window = arch_.window, period = arch_.window_period;
@@ -454,9 +307,6 @@ class DimsReader {
     }
     return Status::ok();
   }
-
-  const GgufFile& file_;
-  const Arch& arch_;
 };
 
 }  // namespace

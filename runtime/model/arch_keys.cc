@@ -1,0 +1,46 @@
+#include "runtime/model/arch_keys.h"
+
+#include "runtime/base/numbers.h"
+
+namespace kvrt {
+
+Status ArchKeys::read_uint(const char* name, uint64_t min, uint64_t max, uint32_t* out) const {
+  KVRT_ASSIGN(const uint64_t value, file_.require_uint(key(name), min, max));
+  *out = static_cast<uint32_t>(value);
+  return Status::ok();
+}
+
+Status ArchKeys::read_optional_uint(const char* name, uint64_t min, uint64_t max, uint32_t* out) const {
+  return file_.has(key(name)) ? read_uint(name, min, max, out) : Status::ok();
+}
+
+Status ArchKeys::read_float(const char* name, double min, double max, float* out) const {
+  const auto value = file_.get_float(key(name));
+  if (!value) {
+    return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a float, found %s", file_.name().c_str(),
+                 key(name).c_str(), file_.has(key(name)) ? "another type" : "no such key");
+  }
+  if (!(*value >= min && *value <= max)) {
+    return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected %s to %s, found %s", file_.name().c_str(),
+                 key(name).c_str(), shown(min).c_str(), shown(max).c_str(), shown(*value).c_str());
+  }
+  *out = static_cast<float>(*value);
+  return Status::ok();
+}
+
+Status ArchKeys::read_optional_float(const char* name, double min, double max, float* out) const {
+  return file_.has(key(name)) ? read_float(name, min, max, out) : Status::ok();
+}
+
+Status ArchKeys::read_scale(const char* name, float* out) const {
+  float scale = 0;
+  KVRT_TRY(read_optional_float(name, 0, 1e6, &scale));
+  if (scale > 0) *out = scale;
+  return Status::ok();
+}
+
+Status ArchKeys::unsupported(const std::string& name, const char* why) const {
+  return error(Code::kUnsupported, Detail::kNone, "%s: metadata key %s: %s", file_.name().c_str(), name.c_str(), why);
+}
+
+}  // namespace kvrt

@@ -1,0 +1,33 @@
+// ArchKeys: reads the metadata of a file below its architecture's prefix, and the rotation.
+#pragma once
+
+#include <string>
+
+#include "runtime/model/model.h"
+
+namespace kvrt {
+
+// Borrows both. A wrong value is named with the file, the key, what was expected and what was found.
+class ArchKeys {
+ public:
+  ArchKeys(const GgufFile& file, const Arch& arch) : file_(file), arch_(arch) {}
+
+  std::string key(const char* name) const { return std::string(arch_.name) + "." + name; }
+  Status read_uint(const char* name, uint64_t min, uint64_t max, uint32_t* out) const;
+  // An absent key leaves *out as it is; a present one must be right.
+  Status read_optional_uint(const char* name, uint64_t min, uint64_t max, uint32_t* out) const;
+  // A value outside [min, max], NaN included, is damage.
+  Status read_float(const char* name, double min, double max, float* out) const;
+  Status read_optional_float(const char* name, double min, double max, float* out) const;
+  Status read_scale(const char* name, float* out) const;  // optional; 0 is as good as absent
+  Status unsupported(const std::string& name, const char* why) const;
+
+ protected:
+  const GgufFile& file_;
+  const Arch& arch_;
+};
+
+// The rotations of dims, whose heads are known, and what the scaling of RoPE does to the scores.
+Status read_rope(const ArchKeys& keys, ModelDims* dims);
+
+}  // namespace kvrt
