@@ -11,7 +11,8 @@ struct LatentKeyPass : Attention<S> {
   using Base = Attention<S>;
   using Base::blocks, Base::packed, Base::rows, Base::seen, Base::tile;
   using F = typename S::F;
-  static constexpr uint32_t kLanes = S::kLanes, kPieceKeys = kTileAccumulators<S>;  // the piece copied at a time
+  // The piece copied at a time. Its rows are a constant apart: the tile has no register for each.
+  static constexpr uint32_t kLanes = S::kLanes, kPieceKeys = kTileAccumulators<S>, kPieceRow = kHeadDimMax;
   uint32_t blocks_ahead;
   alignas(64) float scales[T::kScaled ? kSpanTokens : 1];
 
@@ -30,9 +31,9 @@ struct LatentKeyPass : Attention<S> {
     }
   }
 
-  // `n` keys from position j on, as f32 [n][k_dim].
+  // `n` keys from position j on, as f32 [n][kPieceRow].
   KVRT_INLINE_MEMBER void copy(uint32_t j, uint32_t n, float* piece) const {
-    for (const uint32_t end = j + n; j < end; ++j, piece += tile.k_dim) {
+    for (const uint32_t end = j + n; j < end; ++j, piece += kPieceRow) {
       const uint64_t at = uint64_t{j % tile.block_tokens} * tile.k_dim * T::kBytes;
       const uint32_t far = min_u32(j / tile.block_tokens + blocks_ahead, blocks - 1);
       const uint8_t *row = block_at(tile, tile.k, j / tile.block_tokens) + at, *later = block_at(tile, tile.k, far) + at;
@@ -61,7 +62,7 @@ struct LatentKeyPass : Attention<S> {
       F held[V];
       KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) held[v] = S::load(q + uint64_t{v} * kLanes * tile.k_dim);
       KVRT_UNROLL for (uint32_t k = 0; k < kKeys; ++k) {
-        const F key = S::broadcast(keys + uint64_t{k} * tile.k_dim);
+        const F key = S::broadcast(keys + k * kPieceRow);
         KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) acc[k][v] = S::fma(held[v], key, acc[k][v]);
       }
     }
@@ -82,12 +83,12 @@ struct LatentKeyPass : Attention<S> {
   template <uint32_t V>
   KVRT_INLINE_MEMBER void score_piece(uint32_t row, const float* piece, uint32_t j, uint32_t n) const {
     for (uint32_t k = 0; k < n; k += kPieceKeys / V) {
-      score<V>(row, piece + uint64_t{k} * tile.k_dim, j + k, min_u32(kPieceKeys / V, n - k));
+      score<V>(row, piece + k * kPieceRow, j + k, min_u32(kPieceKeys / V, n - k));
     }
   }
 
   void many() const {
-    alignas(64) float piece[kPieceKeys * kHeadDimMax] = {};
+    alignas(64) float piece[kPieceKeys * kPieceRow] = {};
     for (uint32_t j = seen.first; j < seen.end; j += kPieceKeys) {
       const uint32_t n = min_u32(kPieceKeys, seen.end - j);
       copy(j, n, piece);
