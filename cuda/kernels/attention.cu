@@ -183,8 +183,8 @@ __device__ __forceinline__ void plain_scores(const DecodeArgs& a, const Part& pa
     const uint8_t* k = a.pool + a.kv.key_at(part.table, kv_head, position);
     float dot[kPlainHeads] = {};
 #pragma unroll(kPlainRows <Kv>)
-    for (uint32_t d = 0; d < a.kv.k_dim; ++d) {
-      const float x = kv_element(Kv::k(a.kv), k + uint64_t{d} * a.kv.k_row_bytes());
+    for (uint32_t d = 0; d < a.kv.k_dim; ++d, k += a.kv.k_row_bytes()) {
+      const float x = kv_element(Kv::k(a.kv), k);
 #pragma unroll
       for (uint32_t h = 0; h < kPlainHeads; ++h) dot[h] = fmaf(q[h * a.kv.k_dim + d], x, dot[h]);
     }
@@ -248,7 +248,7 @@ __device__ __forceinline__ void plain_values(const DecodeArgs& a, const Part& pa
 
 // Like attend_part; K and V are read once for each kPlainHeads heads of a group.
 template <typename Kv>
-__global__ void __launch_bounds__(kPartThreads) attend_part_plain(DecodeArgs a) {
+__global__ void __launch_bounds__(kPartThreads, 8) attend_part_plain(DecodeArgs a) {
   KVRT_DYNAMIC_SHARED(memory);
   __shared__ float maxima[kPlainHeads], sums[kPlainHeads];
   grid_wait();
@@ -275,8 +275,8 @@ __global__ void __launch_bounds__(kPartThreads) attend_part_plain(DecodeArgs a) 
 
 constexpr int32_t kMergeAtOnce = 16;  // parts whose sums over V are loaded at a time
 
-// A row of one part, if there is no sink, has its result already. A block per head (x) and row (y), a thread per dimension. A lane has the maximum and sum of a part, 32 parts at a time, and from them
-// the factors of both sides of its merge. Bytes: 4 per element of each part's result, and of the row's.
+// A row of one part, if there is no sink, has its result already. A block per head (x) and row (y), a thread per dimension. A lane has the
+// maximum and sum of a part, 32 parts at a time, and from them the factors of both sides of its merge. Bytes: 4 per element of each part's result, and of the row's.
 __global__ void __launch_bounds__(kHeadDimMax) merge_parts(DecodeArgs a) {
   grid_wait();
   grid_launch_next();

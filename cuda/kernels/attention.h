@@ -13,6 +13,7 @@ inline constexpr uint32_t kHeadDimMax = 576;
 struct KvLayer {
   uint64_t layer_at, block_bytes, v_at, k_scales_at, v_scales_at;
   uint32_t k_dim, v_dim, k_elem, v_elem, token_shift;  // block_tokens = 1 << token_shift
+  uint32_t k_slot, k_row, v_row;                       // bytes from a position's K to the next one's, from a dimension of K, a position's V
   KvFormat k_format, v_format;
   bool latent;
 
@@ -22,14 +23,14 @@ struct KvLayer {
   }
   // The first element of a position's K; the next one is k_row_bytes() further.
   __device__ __forceinline__ uint64_t key_at(const int32_t* table, uint32_t head, int32_t position) const {
-    return block_at(table, position) + (uint64_t{head} * k_dim << token_shift) * k_elem + slot(position) * (latent ? k_dim : 1) * k_elem;
+    return block_at(table, position) + (uint64_t{head} * k_dim << token_shift) * k_elem + slot(position) * k_slot;
   }
-  __device__ __forceinline__ uint32_t k_row_bytes() const { return latent ? k_elem : k_elem << token_shift; }
+  __device__ __forceinline__ uint32_t k_row_bytes() const { return k_row; }
   // The first element of a position's V; the block's next position is v_row_bytes() further.
   __device__ __forceinline__ uint64_t value_at(const int32_t* table, uint32_t head, int32_t position) const {
     return block_at(table, position) + v_at + (uint64_t{head} * v_dim << token_shift) * v_elem + slot(position) * v_row_bytes();
   }
-  __host__ __device__ __forceinline__ uint32_t v_row_bytes() const { return (latent ? k_dim : v_dim) * v_elem; }
+  __host__ __device__ __forceinline__ uint32_t v_row_bytes() const { return v_row; }
   // A position's scale of K (k_scales_at) or V (v_scales_at).
   __device__ __forceinline__ uint64_t scale_at(uint64_t scales_at, const int32_t* table, uint32_t head, int32_t position) const {
     return block_at(table, position) + scales_at + ((head << token_shift) + slot(position)) * kKvScaleBytes;
@@ -51,6 +52,9 @@ inline KvLayer kv_layer(const KvGeometry& kv, uint32_t layer) {
   out.v_format = kv.v.format;
   out.latent = kv.latent;
   while (1u << out.token_shift < kv.block_tokens) ++out.token_shift;
+  out.k_slot = kv.latent ? kv.k.dim * out.k_elem : out.k_elem;
+  out.k_row = kv.latent ? out.k_elem : out.k_elem << out.token_shift;
+  out.v_row = (kv.latent ? kv.k.dim : kv.v.dim) * out.v_elem;
   return out;
 }
 
