@@ -29,6 +29,7 @@ bool is_ascii(std::string_view s) {
 size_t find_text(std::string_view s, std::string_view needle, size_t from) {
   if (from > s.size()) return std::string_view::npos;
   if (needle.empty()) return from;
+  if (needle.size() > s.size() - from) return std::string_view::npos;  // also an empty text, which may be nowhere
   const char* begin = s.data() + from;
   const size_t size = s.size() - from;
   const void* found = needle.size() == 1 ? memchr(begin, needle[0], size) : memmem(begin, size, needle.data(), needle.size());
