@@ -168,7 +168,8 @@ class CudaBackend final : public Backend {
   uint32_t class_rows_ = 0;
   std::unique_ptr<GemmLibrary> gemm_;  // null: kvrt's own kernels
   std::list<RopeTable> rope_tables_;   // for all models; the last prepared is first
-  Scratch q_, d_, s_, sums_, normed_, halves_, partials_, gate_up_, rows_, weights_, dequantized_, scales_, products_, heads_in_, heads_out_;
+  Scratch q_, d_, s_, sums_, normed_, halves_, partials_, gate_up_, rows_, weights_, dequantized_, scales_, products_, heads_in_,
+      heads_out_;
 };
 
 }  // namespace kvrt::cuda

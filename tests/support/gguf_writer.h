@@ -145,8 +145,8 @@ struct GgufModel {
   uint32_t version = 3, layers = 1, width = 32, ff = 64, heads = 4, kv_heads = 2, vocab = 40;
   uint32_t matrix_type = 8;  // Q8_0
   bool tied = true, qkv_bias = false;
-  bool holes = false;       // F16 matrices and F32 vectors whose bytes are left out
-  std::string skip_key;     // below the prefix: not written
+  bool holes = false;                        // F16 matrices and F32 vectors whose bytes are left out
+  std::string skip_key;                      // below the prefix: not written
   std::string skip_tensor, skip_tensor_too;  // not written
 
   // `add` is called after the usual pairs and tensors, with the writer.
