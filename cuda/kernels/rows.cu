@@ -64,28 +64,12 @@ __global__ void __launch_bounds__(kThreads)
 // Bytes: 8 per element (the second read of x comes from the cache), the weights once.
 __global__ void __launch_bounds__(kThreads) norm_row(const float* x, const float* weight, float eps, uint32_t width, float* out) {
   __shared__ float chunk[kNormChunk];
-  __shared__ float row_scale;
   grid_wait();
   x += uint64_t{blockIdx.x} * width;
   out += uint64_t{blockIdx.x} * width;
-  float lane = 0;
-  for (uint32_t first = 0; first < width; first += kNormChunk) {
-    const uint32_t n = min(kNormChunk, width - first);
-    __syncthreads();
-    for (uint32_t i = threadIdx.x; i < n; i += kThreads) chunk[i] = x[first + i];
-    __syncthreads();
-    if (threadIdx.x < kLanes) {
-#pragma unroll 8
-      for (uint32_t i = threadIdx.x; i < n; i += kLanes) lane = fmaf(chunk[i], chunk[i], lane);
-    }
-  }
+  const float mean = lanes_sum(x, width, chunk, [](float lane, float a) { return fmaf(a, a, lane); }) / static_cast<float>(width);
   grid_launch_next();
-  if (threadIdx.x < kWarp) {
-    const float scale = norm_scale(lane, width, eps);
-    if (threadIdx.x == 0) row_scale = scale;
-  }
-  __syncthreads();
-  const float scale = row_scale;
+  const float scale = 1.0f / sqrtf(mean + eps);
   for (uint32_t i = threadIdx.x; i < width; i += kThreads) out[i] = (x[i] * scale) * weight[i];
 }
 

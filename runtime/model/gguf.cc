@@ -53,33 +53,6 @@ class Mapping {
   size_t size_ = 0;  // the mapping's
 };
 
-// An integer of any GGUF integer type, if int64 can hold it.
-std::optional<int64_t> load_int(GgufType type, const uint8_t* p) {
-  switch (type) {
-    case GgufType::kU8:
-      return load<uint8_t>(p);
-    case GgufType::kI8:
-      return load<int8_t>(p);
-    case GgufType::kU16:
-      return load<uint16_t>(p);
-    case GgufType::kI16:
-      return load<int16_t>(p);
-    case GgufType::kU32:
-      return load<uint32_t>(p);
-    case GgufType::kI32:
-      return load<int32_t>(p);
-    case GgufType::kI64:
-      return load<int64_t>(p);
-    case GgufType::kU64: {
-      const auto value = load<uint64_t>(p);
-      if (value > INT64_MAX) return std::nullopt;
-      return static_cast<int64_t>(value);
-    }
-    default:
-      return std::nullopt;
-  }
-}
-
 std::optional<double> load_float(GgufType type, const uint8_t* p) {
   if (type == GgufType::kF32) return load<float>(p);
   if (type == GgufType::kF64) return load<double>(p);
@@ -105,11 +78,7 @@ class GgufFileImpl final : public GgufFile {
 
   std::optional<uint64_t> get_uint(std::string_view key) const override {
     const GgufPair* pair = find_pair(directory_, key);
-    if (!pair) return std::nullopt;
-    if (pair->type == GgufType::kU64) return load<uint64_t>(pair->value.data());
-    const auto value = load_int(pair->type, pair->value.data());
-    if (!value || *value < 0) return std::nullopt;
-    return static_cast<uint64_t>(*value);
+    return pair ? gguf_uint(*pair) : std::nullopt;
   }
 
   std::optional<double> get_float(std::string_view key) const override {
@@ -152,7 +121,7 @@ class GgufFileImpl final : public GgufFile {
     if (bytes == 0) return std::nullopt;
     out.reserve(pair->count);
     for (uint64_t i = 0; i < pair->count; ++i) {
-      const auto value = load_int(pair->elem_type, pair->value.data() + i * bytes);
+      const auto value = gguf_int(pair->elem_type, pair->value.data() + i * bytes);
       if (!value) return std::nullopt;
       out.push_back(*value);
     }

@@ -1,4 +1,5 @@
-// GgufFile: a GGUF v2 / v3 file, or all files of a split model, mmapped read-only; metadata and a tensor directory whose every extent lies within the file.
+// GgufFile: a GGUF v2 / v3 file, or all files of a split model, mmapped read-only; metadata and a tensor directory whose every extent lies
+// within its file.
 // Format: github.com/ggml-org/ggml/blob/master/docs/gguf.md. Immutable after open: any thread.
 #pragma once
 

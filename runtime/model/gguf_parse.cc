@@ -346,4 +346,36 @@ uint32_t gguf_scalar_bytes(GgufType type) {
   return kBytes[static_cast<uint32_t>(type)];
 }
 
+std::optional<int64_t> gguf_int(GgufType type, const uint8_t* p) {
+  switch (type) {
+    case GgufType::kU8:
+      return load<uint8_t>(p);
+    case GgufType::kI8:
+      return load<int8_t>(p);
+    case GgufType::kU16:
+      return load<uint16_t>(p);
+    case GgufType::kI16:
+      return load<int16_t>(p);
+    case GgufType::kU32:
+      return load<uint32_t>(p);
+    case GgufType::kI32:
+      return load<int32_t>(p);
+    case GgufType::kI64:
+      return load<int64_t>(p);
+    case GgufType::kU64: {
+      const auto value = load<uint64_t>(p);
+      if (value > INT64_MAX) return std::nullopt;
+      return static_cast<int64_t>(value);
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<uint64_t> gguf_uint(const GgufPair& pair) {
+  if (pair.type == GgufType::kU64) return load<uint64_t>(pair.value.data());
+  const auto value = gguf_int(pair.type, pair.value.data());
+  return value && *value >= 0 ? std::optional<uint64_t>(*value) : std::nullopt;
+}
+
 }  // namespace kvrt

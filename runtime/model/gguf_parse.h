@@ -33,5 +33,8 @@ Result<GgufDirectory> parse_gguf(std::span<const uint8_t> bytes, const std::stri
 const GgufPair* find_pair(const GgufDirectory& directory, std::string_view key);
 const char* gguf_type_name(GgufType type);
 uint32_t gguf_scalar_bytes(GgufType type);  // 0 for strings and arrays
+// An integer of any GGUF integer type, if int64 can hold it.
+std::optional<int64_t> gguf_int(GgufType type, const uint8_t* value);
+std::optional<uint64_t> gguf_uint(const GgufPair& pair);  // if it is one and not negative
 
 }  // namespace kvrt

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "runtime/base/bytes.h"
 #include "runtime/base/limits.h"
 
 namespace kvrt {
@@ -11,26 +10,11 @@ namespace {
 
 using Ull = unsigned long long;
 
-// An integer of the metadata, or `missing`. The writers use u16 for counters and i32 for the tensors.
+// An integer of the metadata, or `missing`.
 Result<uint64_t> counter(const GgufDirectory& directory, const char* key, uint64_t missing, const std::string& name) {
   const GgufPair* pair = find_pair(directory, key);
   if (!pair) return missing;
-  const uint8_t* at = pair->value.data();
-  switch (pair->type) {
-    case GgufType::kU8:
-      return load<uint8_t>(at);
-    case GgufType::kU16:
-      return load<uint16_t>(at);
-    case GgufType::kU32:
-      return load<uint32_t>(at);
-    case GgufType::kU64:
-      return load<uint64_t>(at);
-    case GgufType::kI32:
-      if (load<int32_t>(at) >= 0) return static_cast<uint64_t>(load<int32_t>(at));
-      break;
-    default:
-      break;
-  }
+  if (const auto value = gguf_uint(*pair)) return *value;
   return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a non-negative integer", name.c_str(), key);
 }
 

@@ -87,6 +87,20 @@ static void resumed(kvrt_runtime* rt, const char* path, const char* dir, uint32_
   kvrt_model_release(model);
 }
 
+// A latent is K and V in one row: one format for both, or INVALID.
+static void latents(kvrt_runtime* rt) {
+  char path[kPathMax];
+  snprintf(path, sizeof path, "%s/row_deepseek3.gguf", tiny_dir());
+  const kvrt_model_options unlike = {.struct_size = sizeof unlike, .kv_format = KVRT_KV_INT8, .kv_format_v = KVRT_KV_F16};
+  const kvrt_plan_options planned = {.struct_size = sizeof planned, .kv_format = KVRT_KV_INT8, .kv_format_v = KVRT_KV_F16};
+  kvrt_model* model = NULL;
+  EXPECT_STATUS(kvrt_model_open(rt, path, strlen(path), &unlike, NULL, NULL, &model, NULL), KVRT_INVALID);
+  EXPECT(model == NULL && strstr(last_message(), "expected one format") != NULL, "%s", last_message());
+  kvrt_plan plan = {.struct_size = sizeof plan};
+  EXPECT_STATUS(kvrt_model_plan(rt, path, strlen(path), &planned, &plan, NULL), KVRT_INVALID);
+  EXPECT(strstr(last_message(), "expected one format") != NULL, "%s", last_message());
+}
+
 int main(void) {
   static struct run whole[kFormats];
   char path[kPathMax], dir[kPathMax];
@@ -102,6 +116,7 @@ int main(void) {
       if (related || (f <= KVRT_KV_FP8 && now <= KVRT_KV_FP8)) resumed(rt, path, dir, f, now, &whole[f]);
     }
   }
+  latents(rt);
   kvrt_runtime_release(rt);
   remove_tree(dir);
   return finish();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <set>
@@ -98,6 +99,33 @@ TEST(KvLayouts, NumbersAndNames) {
   EXPECT_EQ(block_layout(of(KvFormat::kI8, KvFormat::kF16)), 16u * 4 + 1);
   EXPECT_EQ(kv_formats_name({KvFormat::kI8, KvFormat::kF16}), "int8/f16");
   EXPECT_EQ(kv_formats_name(KvFormat::kF8), "fp8");
+}
+
+// Latents: per layer rows [token][k.dim], then where scaled a scale of each; as they are, but for the slots that have no token.
+TEST(KvLayoutLatent, RowsAsTheyAre) {
+  const uint32_t numbers[] = {257, 258, 259, 260, 261};
+  for (size_t f = 0; f < std::size(kKvFormats); ++f) {
+    const KvFormat format = kKvFormats[f];
+    const uint32_t T = 16, row = 40 * width_of(format), scale = width_of(format) == 1 ? 2 : 0, filled = 11;
+    KvGeometry kv(3, 1, {40, format}, {32, format}, T);
+    kv.latent = true;
+    EXPECT_EQ(block_layout(kv), numbers[f]);
+    ASSERT_EQ(kv.block_bytes(), 3u * T * (row + scale));
+    std::mt19937 random(9);
+    std::vector<uint8_t> block(kv.block_bytes());
+    for (uint8_t& byte : block) byte = static_cast<uint8_t>(random());
+    std::vector<uint8_t> want = block;
+    for (uint32_t layer = 0; layer < 3; ++layer) {
+      const auto at = want.begin() + layer * T * (row + scale);
+      std::fill(at + filled * row, at + T * row, 0);
+      std::fill(at + T * row + filled * scale, at + T * (row + scale), 0);
+    }
+    to_payload(kv, block, filled);
+    EXPECT_EQ(block, want) << "format " << f;
+    EXPECT_EQ(payload_scratch_bytes(kv), 0u);
+    from_payload(kv, block, {});
+    EXPECT_EQ(block, want) << "format " << f;
+  }
 }
 
 }  // namespace
