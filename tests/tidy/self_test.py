@@ -65,6 +65,7 @@ PLANTED = [
     ({"runtime/base/c.cc": "int x;\n" * 401}, "file of 401 lines"),
     ({"runtime/base/c.cc": "void longer(int x) {\n" + LONG_BODY + "}\n"}, "function longer of 82 lines"),
     ({"runtime/base/c.cc": "class C {\n  void in_class(\n      int x) {\n  " + LONG_BODY + "  }\n};\n"}, "function in_class of 83 lines"),
+    ({"cuda/kernels/c.cu": "__global__ void __launch_bounds__(kThreads)\n    kernel(int x) {\n" + LONG_BODY + "}\nvoid next() {\n}\n"}, "function kernel of 83 lines"),
     ({"tests/tidy/long.txt": "runtime/base/gone.cc: it was one idea\n"}, "runtime/base/gone.cc is not long, or gone"),
     ({"tests/tidy/long.txt": "runtime/base/c.cc:g: one idea\n", "runtime/base/c.cc": "int x;\n" * 401}, "file of 401 lines"),
     ({"tests/tidy/long.txt": "runtime/base/c.cc: \n", "runtime/base/c.cc": "int x;\n" * 401}, "runtime/base/c.cc has no reason"),

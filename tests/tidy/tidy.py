@@ -171,6 +171,9 @@ def functions(text):
         while opens and head.count(")") > head.count("(") and start > 0:  # the head of a function may take several lines
             start -= 1
             head = lines[start] + head
+        if opens and start > 0 and lines[start - 1].startswith("__global__") and not lines[start - 1].rstrip().endswith(("{", ";", ",")):
+            start -= 1  # a kernel's attributes have a line of their own
+            head = lines[start] + head
         if opens and re.match(r"\s*:", head) and start > 0 and "(" in lines[start - 1]:  # the initializers of a constructor
             start -= 1
             head = lines[start] + head
@@ -178,7 +181,7 @@ def functions(text):
         word, column = first.group(2), len(first.group(1))
         if opens and "(" in head and word not in ("namespace", "class", "struct", "enum", "union", "extern", None) and column <= 4:
             end = next((j for j in range(i + 1, len(lines)) if re.match(r" {%d}}" % column, lines[j])), len(lines) - 1)
-            named = re.findall(r"([\w~:]+)\s*\(", head)
+            named = re.findall(r"([\w~:]+)\s*\(", re.sub(r"__launch_bounds__\(\w+\)", "", head))
             found.append((named[0] if named else "?", start + 1, end - start + 1))
             i = end + 1
         else:
