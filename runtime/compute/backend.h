@@ -15,6 +15,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/compute/head_rows.h"
 #include "runtime/compute/rope.h"
+#include "runtime/compute/states.h"
 #include "runtime/compute/step.h"
 #include "runtime/compute/tensor.h"
 
@@ -193,6 +194,21 @@ class Backend {
   // q at q + row * stride: heads * k.dim. Causal; reads K and V only from the pool. out [rows, heads * v.dim].
   virtual void attention(const KvGeometry& kv, const uint8_t* pool, KvPlace place, const Step& step, const AttentionParams& params,
                          const float* q, uint32_t stride, float* out) = 0;
+  // Recurrent layers: ops over all rows of a step. Each sequence goes on from its state_from, token after token, and leaves its state_to;
+  // `layer` counts the layers with states. Rows are `stride` apart.
+  // In place, of `channels` numbers of each row.
+  virtual void conv(const StateLayout& states, uint8_t* pool, uint32_t layer, const Step& step, const ConvParams& params, uint32_t stride,
+                    float* x) = 0;
+  // A row: x [heads * head_dim], B [groups * state], C [groups * state]; dt [heads]. out [rows, heads * head_dim].
+  virtual void scan(const StateLayout& states, uint8_t* pool, uint32_t layer, const Step& step, const ScanParams& params, uint32_t stride,
+                    const float* x, const float* dt, float* out) = 0;
+  // A row: q [key_heads * key_dim], k likewise, v [heads * value_dim]; beta, alpha [heads], a row's `gate_stride` apart.
+  // out [rows, heads * value_dim].
+  virtual void delta(const StateLayout& states, uint8_t* pool, uint32_t layer, const Step& step, const DeltaParams& params, uint32_t stride,
+                     const float* qkv, uint32_t gate_stride, const float* beta, const float* alpha, float* out) = 0;
+  // out = x * y, or x * silu(y): `width` numbers of n rows; rows of x, y and out are their strides apart. In place where out is x.
+  virtual void multiply(bool silu, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride,
+                        float* out, uint32_t out_stride) = 0;
   virtual void add(const float* y, uint32_t rows, uint32_t width, float* x) = 0;  // x += y
   virtual void scale(float factor, uint32_t rows, uint32_t width, float* x) = 0;  // x *= factor
   virtual void softcap(float cap, uint32_t rows, uint32_t width, float* x) = 0;   // x = cap * tanh(x / cap)

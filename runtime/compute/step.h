@@ -15,6 +15,9 @@ struct StepSeq {
   const int32_t* blocks = nullptr;
   uint32_t n_blocks = 0;  // covers first_position + n_rows positions
   uint32_t stores = ~0u;  // bit g: the rows' KV in group g is stored. 0: every position of these rows has it already
+  // The units of the blocks with the state before the first row, and for the state after the last one; they may be the same. Null: the
+  // sequence begins, and its state is 0. Both are null where the model has no states.
+  const int32_t *state_from = nullptr, *state_to = nullptr;
   const int32_t* table(uint32_t i) const { return blocks + uint64_t{i} * n_blocks; }
 };
 
