@@ -9,13 +9,18 @@ namespace kvrt {
 namespace {
 
 constexpr uint64_t kPaddingPart = 10;
+constexpr uint32_t kItemChannelsMax = 64;
 
-bool takes(const KvGroup& group, const KvLayer& layer) { return group.window == layer.window && group.unit.same_layers(layer.kv); }
+bool takes(const KvGroup& group, const KvLayer& layer) {
+  if (group.state || layer.state.any()) return group.state && layer.state.any();
+  return group.window == layer.window && group.unit.same_layers(layer.kv);
+}
 
-// The groups, without their units' sizes.
+// The groups of layers with KV, without their units' sizes.
 std::vector<KvGroup> groups_of(std::span<const KvLayer> layers) {
   std::vector<KvGroup> groups;
   for (const KvLayer& layer : layers) {
+    if (layer.state.any()) continue;
     auto at = std::ranges::find_if(groups, [&](const KvGroup& group) { return takes(group, layer); });
     if (at == groups.end()) {
       at = groups.insert(std::ranges::upper_bound(groups, layer.window, {}, &KvGroup::window), {layer.window, 0, layer.kv, 0, 0});
@@ -51,10 +56,9 @@ Cut cut(uint64_t unit_bytes, std::vector<KvGroup>* groups) {
   return result;
 }
 
-// Few tables are few copies and look-ups; of sizes that give as many, the least.
-uint64_t unit_bytes_of(std::vector<KvGroup>* groups) {
-  std::set<uint64_t> sizes;
-  uint64_t least = 0;
+// Few tables are few copies and look-ups; of sizes that give as many, the least. None is below `least`.
+uint64_t unit_bytes_of(std::vector<KvGroup>* groups, uint64_t least) {
+  std::set<uint64_t> sizes{least};
   for (const KvGroup& group : *groups) {
     least = std::max(least, group.unit.layer_bytes());
     for (uint32_t n = 1; n <= group.layers; ++n) sizes.insert(n * group.unit.layer_bytes());
@@ -69,18 +73,55 @@ uint64_t unit_bytes_of(std::vector<KvGroup>* groups) {
   return best;
 }
 
+// Lays items of all layers into units of their own from first_unit on, and returns the unit after them.
+uint32_t place_items(StateItems* kind, const StateLayout& states, uint32_t first_unit) {
+  kind->first_unit = first_unit;
+  if (kind->items == 0) return first_unit;
+  kind->per_unit = static_cast<uint32_t>(states.unit_bytes / kind->bytes);
+  return first_unit + (states.layers * kind->items + kind->per_unit - 1) / kind->per_unit;
+}
+
+// The group of the layers with a state, and the layout of a block.
+void add_states(std::span<const KvLayer> layers, const KvLayer& first, uint64_t unit_bytes, KvGroups* kv) {
+  StateLayout& states = kv->states;
+  states.layers = static_cast<uint32_t>(std::ranges::count_if(layers, [](const KvLayer& layer) { return layer.state.any(); }));
+  states.unit_bytes = unit_bytes;
+  states.inputs = first.state.inputs();
+  states.heads = first.state.recurrences();
+  states.units = place_items(&states.heads, states, place_items(&states.inputs, states, 0));
+  KvGroup group{1, states.layers, {}, kv->tables(), 0, true};
+  group.unit.block_tokens = first.kv.block_tokens;
+  group.unit.padding = unit_bytes;
+  kv->groups.push_back(group);
+}
+
 }  // namespace
+
+StateItems StateNeed::inputs() const {
+  if (channels == 0) return {};
+  const uint32_t of_item = std::min(channels & -channels, kItemChannelsMax);
+  return {channels / of_item, (taps - 1) * of_item * static_cast<uint32_t>(sizeof(float))};
+}
+
+StateItems StateNeed::recurrences() const { return {heads, heads > 0 ? head_bytes : 0}; }
 
 KvGroups deal_layers(std::span<const KvLayer> layers) {
   KvGroups kv;
+  const auto recurrent = std::ranges::find_if(layers, [](const KvLayer& layer) { return layer.state.any(); });
+  const StateNeed state = recurrent == layers.end() ? StateNeed{} : recurrent->state;
   kv.groups = groups_of(layers);
-  cut(unit_bytes_of(&kv.groups), &kv.groups);
+  const uint64_t unit_bytes = unit_bytes_of(&kv.groups, std::max(state.inputs().bytes, state.recurrences().bytes));
+  cut(unit_bytes, &kv.groups);
+  if (state.any()) add_states(layers, *recurrent, unit_bytes, &kv);
   std::vector<uint32_t> dealt(kv.groups.size());
   for (const KvLayer& layer : layers) {
     const auto at = std::ranges::find_if(kv.groups, [&](const KvGroup& group) { return takes(group, layer); });
     const auto group = static_cast<uint32_t>(at - kv.groups.begin());
     const uint32_t index = dealt[group]++;
-    kv.places.push_back({index % at->unit.layers, at->first_table + index / at->unit.layers, group});
+    if (at->state)
+      kv.places.push_back({index, 0, group});
+    else
+      kv.places.push_back({index % at->unit.layers, at->first_table + index / at->unit.layers, group});
   }
   return kv;
 }

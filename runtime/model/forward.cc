@@ -312,6 +312,10 @@ uint32_t ModelDims::qkv_width_max() const {
 std::vector<KvLayer> kv_layers(const ModelDims& dims, uint32_t block_tokens, KvFormats formats) {
   std::vector<KvLayer> layers;
   for (uint32_t i = 0; i < dims.layers; ++i) {
+    if (dims.mixer(i) != Mixer::kAttention) {
+      layers.push_back({0, {0, 0, 0, block_tokens}, dims.state});
+      continue;
+    }
     const Heads heads = dims.heads_of(i);
     KvGeometry kv(1, heads.kv, {heads.dim, formats.k}, {heads.v_dim, formats.v}, block_tokens);
     kv.latent = heads.latent;

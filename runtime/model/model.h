@@ -69,6 +69,14 @@ struct Heads {
   bool operator==(const Heads&) const = default;
 };
 
+// What mixes the rows of a sequence: attention, or a recurrence over a state of fixed size (runtime/compute/states.h).
+enum class Mixer : uint32_t {
+  kAttention,
+  kConv,   // a short convolution between two gates
+  kScan,   // Mamba-2
+  kDelta,  // the gated delta rule
+};
+
 // Multi-head latent attention. A token leaves behind a row of `rank` numbers, from which every head's K and V are made, and `rope` rotated
 // ones, which are a part of every head's K. In the absorbed form the matrix that makes K of them goes to Q, that of V to the output.
 struct LatentDims {
@@ -88,6 +96,8 @@ struct ModelDims {
   uint32_t dense_layers = 0, dense_ff = 0;      // so many first layers have an MLP
   uint32_t shared_ff = 0;                       // an MLP beside the experts; 0: none
   LatentDims latent;
+  std::vector<Mixer> mixers;       // [layers]; or empty: all layers have attention
+  StateNeed state;                 // of each layer without attention
   std::vector<Heads> layer_heads;  // [layers]; or empty: heads, kv_heads, head_dim are every layer's. Else these are the most of any
   float norm_eps = 0;
   RopeParams rope, window_rope;                                         // for layers that see everything, and for the others
@@ -102,6 +112,7 @@ struct ModelDims {
     if (no_rope_period > 0 && layer % no_rope_period == no_rope_period - 1) return nullptr;
     return window(layer) > 0 ? &window_rope : &rope;
   }
+  Mixer mixer(uint32_t layer) const { return mixers.empty() ? Mixer::kAttention : mixers[layer]; }
   uint32_t window(uint32_t layer) const { return windows.empty() ? 0 : windows[layer]; }
   bool has_experts(uint32_t layer) const { return experts > 0 && layer >= dense_layers; }
   Heads heads_of(uint32_t layer) const {
