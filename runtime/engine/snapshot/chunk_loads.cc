@@ -210,7 +210,7 @@ Status ChunkLoads::read_one(Load* load, Backend* backend, uint8_t* pool, Store* 
   const uint64_t unit_bytes = kv_.unit_bytes();
   std::vector<uint8_t> scratch(payload_scratch_bytes(chunk.geometry));
   const auto decode = [&](std::span<uint8_t> to) {
-    load->state = store->read(load->node, load->number, block_layout(chunk.geometry), to, &load->damage);
+    load->state = store->read(load->node, load->number, chunk.layout(), to, &load->damage);
     if (load->state == ChunkState::kOk) from_payload(chunk.geometry, to, scratch);
   };
   const auto unit_data = [&](BlockId unit) { return pool + static_cast<uint64_t>(unit) * unit_bytes; };
