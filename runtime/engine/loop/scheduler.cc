@@ -246,7 +246,7 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   run.end = stop_at_boundary(s, {run.begin, run.begin + rows, run.stores});
   const size_t copies = plan->copies.size();
   for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
-    if (run.stores >> group & 1) run.end = make_writable(s, group, run, plan);
+    if ((run.stores >> group & 1) && run.end > run.begin) run.end = make_writable(s, group, run, plan);
   }
   if (run.end == run.begin) {
     take_back_copies(plan, copies);
