@@ -162,6 +162,9 @@ void World::before_step(const Step& step) {
   setting_.note("holes", probe_->holes());
   setting_.note("steps of several sessions", step.seqs.size() > 1);
   setting_.note("steps", 1);
+  for (const StepSeq& seq : step.seqs) {
+    if (seq.state_to) setting_.note(!seq.state_from ? "states begun" : *seq.state_from == *seq.state_to ? "states in place" : "states moved");
+  }
 }
 
 void World::check(bool deep) {
