@@ -266,7 +266,8 @@ __global__ void __launch_bounds__(kThreads) draw_row(const float* logits, uint32
   if (finite && draws && draws[blockIdx.x].scale > 0) token = drawn_token(row, vocab, top.max, draws[blockIdx.x], &shared);
   grid_launch_next();
   if (threadIdx.x != 0) return;
-  out[blockIdx.x] = finite ? DrawnToken{static_cast<int32_t>(token), row[token] - top.max - static_cast<float>(rope_log(top.sum)), 1} : DrawnToken{};
+  out[blockIdx.x] =
+      finite ? DrawnToken{static_cast<int32_t>(token), row[token] - top.max - static_cast<float>(plain_log(top.sum)), 1} : DrawnToken{};
 }
 
 }  // namespace

@@ -22,13 +22,13 @@ constexpr double kTwoPi = 6.283185307179586;
 // The pair (not a whole number) that turns `rotations` times over the original context.
 double pair_of(const RopeParams& p, double log_base, float rotations) {
   const double turns = static_cast<double>(p.original_context) / (static_cast<double>(rotations) * kTwoPi);
-  return static_cast<double>(p.dims) * rope_log(turns) / (2.0 * log_base);
+  return static_cast<double>(p.dims) * plain_log(turns) / (2.0 * log_base);
 }
 
 }  // namespace
 
 void rope_frequencies(const RopeParams& p, double* inv_freq) {
-  const double log_base = rope_log(static_cast<double>(p.freq_base)), factor = static_cast<double>(p.factor);
+  const double log_base = plain_log(static_cast<double>(p.freq_base)), factor = static_cast<double>(p.factor);
   double low = 0, high = 0;  // yarn: pairs up to low keep their frequency, from high on it is divided, between them a ramp
   if (p.scaling == RopeScaling::kYarn) {
     low = pair_of(p, log_base, p.beta_fast), high = pair_of(p, log_base, p.beta_slow);
@@ -50,7 +50,7 @@ void rope_frequencies(const RopeParams& p, double* inv_freq) {
 
 double rope_amplitude(const RopeParams& p) {
   const double given = static_cast<double>(p.attention_factor);
-  return p.scaling == RopeScaling::kYarn && p.factor > 1 ? given * (1.0 + 0.1 * rope_log(static_cast<double>(p.factor))) : given;
+  return p.scaling == RopeScaling::kYarn && p.factor > 1 ? given * (1.0 + 0.1 * plain_log(static_cast<double>(p.factor))) : given;
 }
 
 }  // namespace kvrt

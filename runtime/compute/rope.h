@@ -6,11 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#ifdef __CUDACC__
-#define KVRT_HOST_DEVICE __host__ __device__
-#else
-#define KVRT_HOST_DEVICE
-#endif
+#include "runtime/compute/log.h"
 
 namespace kvrt {
 
@@ -35,23 +31,6 @@ double rope_exp(double x);  // |x| ≤ 700
 
 // 1.5 * 2^52: adding and subtracting it rounds |x| < 2^51 to an integer, to nearest even.
 inline constexpr double kRopeRoundMagic = 6755399441055744.0;
-inline constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;  // the high part has 32 bits
-
-// x positive and normal. x = m * 2^e with m in [sqrt(1/2), sqrt(2)); log m = 2 atanh(z), z = (m - 1) / (m + 1), |z| < 0.172.
-[[gnu::always_inline]] KVRT_HOST_DEVICE inline double rope_log(double x) {
-  const uint64_t bits = std::bit_cast<uint64_t>(x);
-  int64_t e = static_cast<int64_t>(bits >> 52) - 1023;
-  double m = std::bit_cast<double>((bits & 0xfffffffffffffu) | 0x3ff0000000000000u);
-  if (m > 1.4142135623730951) {
-    m = m * 0.5;
-    e += 1;
-  }
-  const double z = (m - 1.0) / (m + 1.0), z2 = z * z;
-  double p = 1.0 / 21.0;
-  for (int n = 19; n >= 3; n -= 2) p = p * z2 + 1.0 / n;
-  const double log_m = 2.0 * (z + z * (z2 * p));
-  return static_cast<double>(e) * kLn2High + (static_cast<double>(e) * kLn2Low + log_m);
-}
 
 // |x| ≤ 2^26
 [[gnu::always_inline]] KVRT_HOST_DEVICE inline void rope_sincos(double x, double* sin, double* cos) {

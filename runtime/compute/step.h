@@ -51,6 +51,7 @@ struct Step {
   std::span<const uint32_t> logits_rows;  // rows whose logits are wanted, ascending
   std::span<const Draw> draws = {};       // a draw for each of them, where the device draws tokens and the host gets no logits; else empty
   uint32_t n_tables = 1, n_groups = 1;    // block tables of each sequence; groups of layers
+  uint32_t state_units = 0;               // of each state_from and state_to; 0: the model has no states
   uint32_t n_rows() const { return static_cast<uint32_t>(tokens.size()); }
 };
 

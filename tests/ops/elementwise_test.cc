@@ -33,7 +33,7 @@ TEST(Exp, WithinItsBoundAndLevelBelow64) {
 
 TEST(Rope, FunctionsAgreeWithLibm) {
   for (double x : {1e-30, 0.1, 0.7071, 1.0, 1.4142, 1.5, 10000.0, 100000.0, 500000.0, 1e7, 1e30}) {
-    EXPECT_NEAR(rope_log(x), std::log(x), 4e-16 * std::fabs(std::log(x)) + 1e-17) << x;
+    EXPECT_NEAR(plain_log(x), std::log(x), 4e-16 * std::fabs(std::log(x)) + 1e-17) << x;
   }
   for (double x = -40; x < 40; x += 0.0371) EXPECT_NEAR(rope_exp(x) / std::exp(x), 1.0, 2e-15) << x;
   double worst = 0;
@@ -54,7 +54,7 @@ TEST(Rope, KnownValues) {
   rope_sincos(1000.0, &s, &c);
   EXPECT_DOUBLE_EQ(s, 0.82687954053200256026);
   EXPECT_DOUBLE_EQ(c, 0.56237907629070299111);
-  EXPECT_DOUBLE_EQ(rope_log(10.0), 2.30258509299404568402);
+  EXPECT_DOUBLE_EQ(plain_log(10.0), 2.30258509299404568402);
   EXPECT_DOUBLE_EQ(rope_exp(1.0), 2.71828182845904523536);
 }
 

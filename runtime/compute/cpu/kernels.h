@@ -86,6 +86,47 @@ struct AttentionTile {
   return rows * kSpanTokens + (rows + 15) / 16 * 16 * k_dim;
 }
 
+// A run of rows of one sequence through `channels` channels of a convolution, in place, without an activation. The states, which may be
+// the same: [taps - 1][channels], a tap's `from_stride` or `to_stride` apart.
+struct ConvArgs {
+  float* x;
+  uint64_t stride;
+  uint32_t rows, channels, taps;
+  const float *weight, *bias;  // [taps], weight_stride apart; bias: or null
+  uint64_t weight_stride;
+  const float* from;
+  uint64_t from_stride;
+  float* to;
+  uint64_t to_stride;
+};
+
+// A run of rows of one sequence through one head. The states may be the same: [state][head_dim].
+struct ScanArgs {
+  const float *x, *b, *c;
+  uint64_t stride;
+  const float *step, *decay;  // of each row, gate_stride apart
+  uint64_t gate_stride;
+  float skip;
+  uint32_t rows, head_dim, state;
+  const float* from;
+  float *to, *out;
+  uint64_t out_stride;
+};
+
+// Likewise [key_dim][value_dim]; q and k are divided by their lengths.
+struct DeltaArgs {
+  const float *q, *k;
+  uint64_t key_stride;
+  const float* v;
+  uint64_t stride;
+  const float *decay, *rate;
+  uint64_t gate_stride;
+  uint32_t rows, key_dim, value_dim;
+  const float* from;
+  float *to, *out;
+  uint64_t out_stride;
+};
+
 struct CpuKernels {
   const char* isa;
   const MatmulTable* matmul;
@@ -107,6 +148,14 @@ struct CpuKernels {
   // Merges the next span (max2, sum2, acc2) into (max, sum, acc), in place.
   void (*merge_span)(uint32_t v_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2);
   void (*finish_row)(uint32_t v_dim, float sum, const float* acc, float* out);  // out = acc * (1 / sum)
+  // step = softplus(x + bias), decay = exp(step * a)
+  void (*decay_row)(const float* x, const float* bias, const float* a, uint32_t n, float* step, float* decay);
+  void (*sigmoid_row)(const float* x, uint32_t n, float* out);
+  void (*silu_row)(uint32_t n, float* x);
+  void (*unit_row)(const float* x, float eps, float divisor, uint32_t n, float* out);  // out = x / (its length * divisor)
+  void (*conv_rows)(const ConvArgs& args);
+  void (*scan_head)(const ScanArgs& args);
+  void (*delta_head)(const DeltaArgs& args);
 };
 
 const CpuKernels* scalar_kernels();

@@ -23,6 +23,13 @@ void kv_row(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out
 void attend_span(const AttentionTile& tile);
 void merge_span(uint32_t v_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2);
 void finish_row(uint32_t v_dim, float sum, const float* acc, float* out);
+void decay_row(const float* x, const float* bias, const float* a, uint32_t n, float* step, float* decay);
+void sigmoid_row(const float* x, uint32_t n, float* out);
+void silu_row(uint32_t n, float* x);
+void unit_row(const float* x, float eps, float divisor, uint32_t n, float* out);
+void conv_rows(const ConvArgs& args);
+void scan_head(const ScanArgs& args);
+void delta_head(const DeltaArgs& args);
 float exp(float x);  // x ≤ 88; 0 below -64
 float tanh(float x);
 float sum_lanes(const float lanes[16]);  // the fixed tree

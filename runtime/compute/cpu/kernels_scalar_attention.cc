@@ -181,7 +181,14 @@ const CpuKernels* scalar_kernels() {
                                    scalar::kv_row,
                                    scalar::attend_span,
                                    scalar::merge_span,
-                                   scalar::finish_row};
+                                   scalar::finish_row,
+                                   scalar::decay_row,
+                                   scalar::sigmoid_row,
+                                   scalar::silu_row,
+                                   scalar::unit_row,
+                                   scalar::conv_rows,
+                                   scalar::scan_head,
+                                   scalar::delta_head};
   return &table;
 }
 

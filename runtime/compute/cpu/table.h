@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/compute/cpu/elementwise.h"
+#include "runtime/compute/cpu/kernels_scalar.h"
 
 namespace kvrt::simd {
 
@@ -24,7 +25,14 @@ constexpr CpuKernels kernel_table(const char* isa, const MatmulTable* matmul, ui
           kv_row<S>,
           attend_span,
           merge_span<S>,
-          finish_row<S>};
+          finish_row<S>,
+          scalar::decay_row,
+          scalar::sigmoid_row,
+          scalar::silu_row,
+          scalar::unit_row,
+          scalar::conv_rows,
+          scalar::scan_head,
+          scalar::delta_head};
 }
 
 }  // namespace kvrt::simd
