@@ -38,6 +38,25 @@ Status for_latent(const LayerTensors& from, uint32_t heads, Layer* layer, To* to
   return Status::ok();
 }
 
+// [channels][taps] becomes [taps][channels].
+void transpose(uint32_t taps, std::vector<float>* values) {
+  const std::vector<float> was = *values;
+  const size_t channels = was.size() / taps;
+  for (size_t i = 0; i < was.size(); ++i) (*values)[i % taps * channels + i / taps] = was[i];
+}
+
+// Hands recurrent layers' vectors to `to`.
+template <typename To>
+Status for_recurrent(const LayerTensors& from, uint32_t taps, Layer* layer, To* to) {
+  KVRT_TRY(to->vectors(from.conv, &layer->conv));
+  transpose(taps, &layer->conv.values);
+  KVRT_TRY(to->vectors(from.conv_bias, &layer->conv_bias));
+  KVRT_TRY(to->vectors(from.dt_bias, &layer->dt_bias));
+  KVRT_TRY(to->vectors(from.a, &layer->a));
+  KVRT_TRY(to->vectors(from.skip, &layer->skip));
+  return to->vectors(from.state_norm, &layer->state_norm);
+}
+
 template <typename To>
 Status for_experts(const LayerTensors& from, uint32_t experts, Layer* layer, To* to) {
   KVRT_TRY(to->matrix(from.router, 0, &layer->router));
@@ -67,6 +86,7 @@ Status for_each_weight(const Plan& plan, const ModelDims& dims, Model* model, To
     KVRT_TRY(to->vectors(from.attn_norm, &layer.attn_norm));
     if (!from.qkv.empty()) KVRT_TRY(to->matrix(from.qkv, 0, &layer.qkv));
     if (!from.kv.empty()) KVRT_TRY(for_latent(from, dims.heads, &layer, to));
+    if (!from.conv.empty()) KVRT_TRY(for_recurrent(from, dims.recurrent.taps, &layer, to));
     KVRT_TRY(to->vectors(from.qkv_bias, &layer.qkv_bias));
     KVRT_TRY(to->vectors(from.q_norm, &layer.q_norm));
     KVRT_TRY(to->vectors(from.k_norm, &layer.k_norm));
@@ -194,8 +214,10 @@ Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend
 Status place_vectors(Model* model, Backend* backend) {
   std::vector<Vector*> all{&model->output_norm};
   for (Layer& l : model->layers) {
-    for (Vector* v : {&l.attn_norm, &l.ffn_norm, &l.post_attn_norm, &l.post_ffn_norm, &l.qkv_bias, &l.q_norm, &l.k_norm, &l.out_bias,
-                      &l.gate_up_bias, &l.down_bias, &l.router_bias, &l.sinks, &l.latent_q_norm, &l.latent_norm}) {
+    for (Vector* v :
+         {&l.attn_norm,    &l.ffn_norm,  &l.post_attn_norm, &l.post_ffn_norm, &l.qkv_bias,      &l.q_norm,      &l.k_norm, &l.out_bias,
+          &l.gate_up_bias, &l.down_bias, &l.router_bias,    &l.sinks,         &l.latent_q_norm, &l.latent_norm, &l.conv,   &l.conv_bias,
+          &l.dt_bias,      &l.a,         &l.skip,           &l.state_norm}) {
       all.push_back(v);
     }
   }

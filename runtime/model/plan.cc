@@ -19,7 +19,7 @@ class Planner {
     Plan plan;
     KVRT_TRY(take("token_embd.weight", d_.width, d_.vocab, &plan.embedding));
     if (arch_.positions) KVRT_TRY(take("position_embd.weight", d_.width, d_.context, &plan.positions));
-    KVRT_TRY(take_norm("output_norm", &plan.output_norm));
+    KVRT_TRY(take_norm(arch_.output_norm, &plan.output_norm));
     if (!d_.tied_head) KVRT_TRY(take("output.weight", d_.width, d_.vocab, &plan.head));
     for (const char* name : {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}) {
       if (file_.find(name)) KVRT_TRY(take_vector(name, d_.rope.dims / 2, &plan.read));
@@ -40,9 +40,22 @@ class Planner {
       KVRT_TRY(take_norm(blk + "post_attention_norm", &layer->post_attn_norm));
       KVRT_TRY(take_norm(blk + "post_ffw_norm", &layer->post_ffn_norm));
     }
-    KVRT_TRY(d_.latent.rank > 0 ? plan_latent(blk, layer) : plan_attention(blk, d_.heads_of(index), layer));
+    KVRT_TRY(plan_mixer(blk, index, layer));
     if (!d_.has_experts(index)) return plan_mlp(blk, d_.experts > 0 ? d_.dense_ff : d_.ff, layer);
     return plan_experts(blk, layer);
+  }
+
+  Status plan_mixer(const std::string& blk, uint32_t index, LayerTensors* layer) {
+    switch (d_.mixer(index)) {
+      case Mixer::kConv:
+        return plan_conv(blk, layer);
+      case Mixer::kScan:
+        return plan_scan(blk, layer);
+      case Mixer::kDelta:
+        return plan_delta(blk, layer);
+      default:
+        return d_.latent.rank > 0 ? plan_latent(blk, layer) : plan_attention(blk, d_.heads_of(index), layer);
+    }
   }
 
   Status plan_attention(const std::string& blk, Heads heads, LayerTensors* layer) {
@@ -83,6 +96,42 @@ class Planner {
     return take(blk + "attn_output.weight", uint64_t{d_.heads} * l.v, d_.width, &layer->out);
   }
 
+  Status plan_conv(const std::string& blk, LayerTensors* layer) {
+    const RecurrentDims& r = d_.recurrent;
+    KVRT_TRY(take(blk + "shortconv.in_proj.weight", d_.width, r.in_width(Mixer::kConv), &layer->qkv));
+    KVRT_TRY(take_vector(blk + "shortconv.conv.weight", r.taps, &layer->conv, r.channels()));
+    return take(blk + "shortconv.out_proj.weight", r.inner, d_.width, &layer->out);
+  }
+
+  Status plan_scan(const std::string& blk, LayerTensors* layer) {
+    const RecurrentDims& r = d_.recurrent;
+    KVRT_TRY(take(blk + "ssm_in.weight", d_.width, r.in_width(Mixer::kScan), &layer->qkv));
+    if (file_.find(blk + "ssm_conv1d.bias")) KVRT_TRY(take_vector(blk + "ssm_conv1d.bias", r.channels(), &layer->conv_bias));
+    KVRT_TRY(take_vector(blk + "ssm_a", 1, &layer->a, r.heads));
+    KVRT_TRY(take_vector(blk + "ssm_d", 1, &layer->skip, r.heads));
+    KVRT_TRY(take_vector(blk + "ssm_norm.weight", r.inner / r.groups, &layer->state_norm, r.groups));
+    return plan_heads(blk, layer);
+  }
+
+  Status plan_delta(const std::string& blk, LayerTensors* layer) {
+    const RecurrentDims& r = d_.recurrent;
+    const uint64_t of_key = r.heads / r.groups;  // heads that share a key
+    KVRT_TRY(take(blk + "attn_qkv.weight", d_.width, r.channels(), &layer->qkv));
+    KVRT_TRY(take(blk + "attn_gate.weight", d_.width, r.inner, &layer->qkv));
+    KVRT_TRY(take_dealt(blk + "ssm_ba.weight", r.groups, {{of_key, &layer->qkv}, {of_key, &layer->qkv}}));
+    KVRT_TRY(take_vector(blk + "ssm_a", r.heads, &layer->a));
+    KVRT_TRY(take_vector(blk + "ssm_norm.weight", r.head_dim(), &layer->state_norm));
+    return plan_heads(blk, layer);
+  }
+
+  // What layers with heads have in common.
+  Status plan_heads(const std::string& blk, LayerTensors* layer) {
+    const RecurrentDims& r = d_.recurrent;
+    KVRT_TRY(take_vector(blk + "ssm_conv1d.weight", r.taps, &layer->conv, r.channels()));
+    KVRT_TRY(take_vector(blk + "ssm_dt.bias", r.heads, &layer->dt_bias));
+    return take(blk + "ssm_out.weight", r.inner, d_.width, &layer->out);
+  }
+
   Status plan_mlp(const std::string& blk, uint32_t ff, LayerTensors* layer) {
     const uint64_t up_rows = arch_.fused_up ? uint64_t{2} * ff : ff;
     const bool gate = arch_.gated && !arch_.fused_up;
@@ -105,6 +154,23 @@ class Planner {
     KVRT_TRY(take(blk + "ffn_gate_shexp.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
     KVRT_TRY(take(blk + "ffn_up_shexp.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
     return take(blk + "ffn_down_shexp.weight", d_.shared_ff, d_.width, &layer->shared_down);
+  }
+
+  struct Share {
+    uint64_t rows;
+    Tensors* out;
+  };
+  // A matrix of `runs` runs of rows, each with the same shares: the first one's of all runs, then the second one's ..
+  Status take_dealt(const std::string& name, uint64_t runs, std::initializer_list<Share> shares) {
+    uint64_t run = 0, at = 0;
+    for (const Share& share : shares) run += share.rows;
+    Tensors whole;
+    KVRT_TRY(take(name, d_.width, runs * run, &whole));
+    for (const Share& share : shares) {
+      for (uint64_t i = 0; i < runs; ++i) share.out->push_back({whole[0].tensor, i * run + at, share.rows});
+      at += share.rows;
+    }
+    return Status::ok();
   }
 
   // A matrix, or one for each expert, and its bias.

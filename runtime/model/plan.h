@@ -20,6 +20,7 @@ struct LayerTensors {
   Tensors qkv, qkv_bias, out, out_bias, gate_up, gate_up_bias, down, down_bias, router, router_bias, sinks;
   Tensors experts_gate_up, experts_down;  // each holds the matrices of all experts
   Tensors choice_bias, shared_gate_up, shared_down;
+  Tensors conv, conv_bias, dt_bias, a, skip, state_norm;        // of recurrent layers, beside qkv and out
   Tensors q_in, q, kv, key, value, latent_q_norm, latent_norm;  // of latent attention; key and value hold the matrices of all heads
 };
 
