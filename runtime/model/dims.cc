@@ -99,6 +99,7 @@ class DimsReader : public ArchKeys {
     KVRT_TRY(read_uint("feed_forward_length", 1, kWidthMax, &dims->ff));
     KVRT_TRY(read_uint("context_length", 1, kContextMax, &dims->context));
     dims->no_rope_period = arch_.no_rope_period;
+    if (arch_.rope_flag && !file_.get_bool(key("rope.scaling.finetuned")).value_or(true)) dims->no_rope_period = 1;
     if (arch_.scale_embedding) dims->embedding_scale = std::sqrt(static_cast<float>(dims->width));
     dims->gate_up_bias = arch_.bias && arch_.gated;
     const char* epsilon = arch_.norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
@@ -112,6 +113,7 @@ class DimsReader : public ArchKeys {
     KVRT_TRY(read_uint("expert_used_count", 1, dims->experts, &dims->experts_used));
     const uint32_t dense_ff = dims->ff;
     KVRT_TRY(read_optional_uint("expert_feed_forward_length", 1, kWidthMax, &dims->ff));
+    if (arch_.shared_expert) KVRT_TRY(read_optional_uint("expert_shared_feed_forward_length", 0, kWidthMax, &dims->shared_ff));
     if (arch_.latent) dims->experts_normalize = false;  // where the file says nothing
     if (const auto normalize = file_.get_bool(key("expert_weights_norm"))) dims->experts_normalize = *normalize;
     return arch_.latent ? read_routing(dense_ff, dims) : Status::ok();

@@ -159,8 +159,9 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
   }
   p.backend->matmul(*layer.router, layer.router_bias.device, {in, rows}, /*accumulate=*/false, s->router);
   const float* bias = layer.choice_bias.values.empty() ? nullptr : layer.choice_bias.values.data();
-  const RouteParams params{d.experts,       d.experts_used,  d.experts_sigmoid, d.experts_normalize,
-                           d.experts_scale, d.expert_groups, d.groups_used,     bias};
+  const RouteParams params{
+      d.experts, d.experts_used, d.experts_sigmoid, d.experts_normalize, d.experts_scale * d.residual_scale, d.expert_groups, d.groups_used,
+      bias};
   p.backend->route(s->router, rows, params, &s->routes);
   for (uint32_t e = 0; e < d.experts; ++e) {
     const uint32_t first = s->routes.first[e], n = s->routes.first[e + 1] - first;
@@ -175,7 +176,7 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
   }
   if (d.shared_ff == 0) return;
   const float* activated = activate(p, {0, rows}, d.shared_ff, *layer.shared.gate_up, nullptr, {in, rows});
-  p.backend->matmul(*layer.shared.down, nullptr, {activated, rows}, /*accumulate=*/true, s->x);
+  add_output(p, {0, rows}, *layer.shared.down, {}, {}, activated);
 }
 
 void head(const Pass& p, float* logits, DrawnToken* drawn) {

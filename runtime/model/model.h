@@ -47,6 +47,7 @@ struct Arch {
   Activation activation = Activation::kSilu;
   bool scale_embedding = false;  // times sqrt(width)
   bool experts = false;          // may have experts instead of an MLP
+  bool shared_expert = false;    // expert_shared_feed_forward_length: an MLP beside the experts
   bool latent = false;           // attention.kv_lora_rank: tokens leave latents behind (MLA); experts may be shared, grouped, biased
   // attention.sliding_window: of window_period layers the last sees everything, the others a window. 0: no layer may have one.
   uint32_t window_period = 0;
@@ -59,6 +60,7 @@ struct Arch {
   bool logit_scale = false;        // of these logit_scale alone, a factor
   bool scales_required = false;    // else they are 1 where the file has none
   uint32_t no_rope_period = 0;     // of so many layers the last does not rotate Q and K; 0: all do, 1: none does
+  bool rope_flag = false;          // rope.scaling.finetuned, where it is false: no layer rotates them
   bool whole_ramp = true;          // yarn's
   bool sinks = false;              // attn_sinks
   bool positions = false;          // position_embd is added to the embedding

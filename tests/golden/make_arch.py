@@ -28,6 +28,7 @@ ROWS = [0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 98, 99]  # both sides of a window 
 WINDOW = 16
 MXFP4 = gguf.GGMLQuantizationType.MXFP4
 LAYER_EPS = 1e-4  # of LayerNorms
+GRANITES = ("granite", "minicpm", "granitehybrid")
 
 
 def config(cls, layers=2, heads=4, kv_heads=2, head_dim=16, **more):
@@ -137,7 +138,7 @@ def draw(name, shape, arch, rng):
         scale = 2.5 / math.sqrt(WIDTH)
         if arch.startswith("gemma"):
             scale = 1.0 / math.sqrt(WIDTH)  # it is multiplied by sqrt(WIDTH)
-        if arch in ("granite", "minicpm") and "embed" in name:
+        if arch in GRANITES and "embed" in name:
             scale /= 12.0  # and this by embedding_multiplier
         return x * np.float32(scale)
     gain = 1.3 if any(part in name for part in ("q_proj", "k_proj", "v_proj", "qkv_proj", "c_attn")) else 1.5
@@ -165,7 +166,7 @@ def gguf_tensors(arch, cfg, weights):
             continue
         if arch.startswith("gemma") and "norm" in name:
             w = w + np.float32(1)
-        if arch in ("llama", "granite", "smollm3", "minicpm") and ("q_proj" in name or "k_proj" in name):
+        if arch in ("llama", "smollm3", *GRANITES) and ("q_proj" in name or "k_proj" in name):
             w = pairs_together(w, cfg.num_attention_heads if "q_proj" in name else cfg.num_key_value_heads)
         if arch in recurrent_rows.ARCHS and (found := recurrent_rows.tensors(arch, cfg, name, w)) is not None:
             yield from found
@@ -228,10 +229,10 @@ def write_model(path, arch, cfg, weights):
     if getattr(cfg, "attn_logit_softcapping", None):
         w.add_attn_logit_softcapping(cfg.attn_logit_softcapping)
         w.add_final_logit_softcapping(cfg.final_logit_softcapping)
-    if arch in ("granite", "minicpm"):
+    if arch in GRANITES:
         w.add_embedding_scale(cfg.embedding_multiplier)
         w.add_residual_scale(cfg.residual_multiplier)
-        if arch == "granite":
+        if arch != "minicpm":
             w.add_attention_scale(cfg.attention_multiplier)
         w.add_logit_scale(cfg.logits_scaling)
     if arch == "cohere2":
