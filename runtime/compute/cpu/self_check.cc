@@ -1,5 +1,6 @@
 #include "runtime/compute/cpu/self_check.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -216,6 +217,45 @@ bool check_attention(const CpuKernels& kernels, KvFormat k_format, KvFormat v_fo
          same(attend(*scalar_kernels(), 19, 5), attend(kernels, 19, 5));
 }
 
+// Gates and rows of recurrent layers.
+bool check_gates(const CpuKernels& kernels, Values* values) {
+  constexpr uint32_t kWidth = 45;
+  const std::vector<float> x = values->floats(kWidth, 3.0f), bias = values->floats(kWidth, 1.0f), a = values->floats(kWidth, -1.0f);
+  const auto run = [&](const CpuKernels& k) {
+    std::vector<float> out(5 * kWidth);
+    float* at = out.data();
+    k.decay_row(x.data(), bias.data(), a.data(), kWidth, at, at + kWidth);
+    k.sigmoid_row(x.data(), kWidth, at + 2 * kWidth);
+    k.unit_row(x.data(), 1e-6f, 3.0f, kWidth, at + 3 * kWidth);
+    std::copy(x.begin(), x.end(), at + 4 * kWidth);
+    k.silu_row(kWidth, at + 4 * kWidth);
+    return out;
+  };
+  return same(run(*scalar_kernels()), run(kernels));
+}
+
+// Columns that fill wide strips, one vector, and a part of one.
+bool check_recurrences(const CpuKernels& kernels, Values* values) {
+  constexpr uint32_t kTokens = 10, kDim = 120, kState = 9;
+  const std::vector<float> x = values->floats(kTokens * kDim, 1.0f), b = values->floats(kTokens * kDim, 0.3f);
+  const std::vector<float> decay = values->floats(kTokens, 0.02f), state = values->floats(kState * kDim, 1.0f);
+  const auto run = [&](const CpuKernels& k, uint32_t rows) {
+    std::vector<float> out = x, scanned(x.size()), learned(x.size()), kept(3 * kState * kDim);
+    float *conv_state = kept.data(), *scan_state = conv_state + kState * kDim, *delta_state = scan_state + kState * kDim;
+    for (const uint32_t taps : {3u, 4u, 5u}) {
+      k.conv_rows(
+          {out.data(), kDim, rows, kDim, taps, b.data(), taps == 4 ? nullptr : state.data(), kDim, state.data(), kDim, conv_state, kDim});
+    }
+    k.scan_head({x.data(), b.data(), b.data() + kState, kDim, decay.data(), decay.data(), 1, 0.7f, rows, kDim, kState, state.data(),
+                 scan_state, scanned.data(), kDim});
+    k.delta_head({b.data(), b.data() + kState, kDim, x.data(), kDim, decay.data(), decay.data(), 1, rows, kState, kDim, state.data(),
+                  delta_state, learned.data(), kDim});
+    for (const auto* part : {&scanned, &learned, &kept}) out.insert(out.end(), part->begin(), part->end());
+    return out;
+  };
+  return same(run(*scalar_kernels(), kTokens), run(kernels, kTokens)) && same(run(*scalar_kernels(), 1), run(kernels, 1));
+}
+
 }  // namespace
 
 bool check_kernels(const CpuKernels& kernels, std::string* mismatch) {
@@ -234,6 +274,7 @@ bool check_kernels(const CpuKernels& kernels, std::string* mismatch) {
     if (!few || !many || !check_attention<3, 20, 48>(kernels, format, other, &values)) failed = "attention";
     if (!check_attention<7, 44, 32>(kernels, format, format, &values, /*latent=*/true)) failed = "attention over latents";
   }
+  if (!check_gates(kernels, &values) || !check_recurrences(kernels, &values)) failed = "a recurrent layer";
   if (failed != nullptr) *mismatch = failed;
   return failed == nullptr;
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/compute/cpu/elementwise.h"
-#include "runtime/compute/cpu/kernels_scalar.h"
+#include "runtime/compute/cpu/states.h"
 
 namespace kvrt::simd {
 
@@ -26,13 +26,13 @@ constexpr CpuKernels kernel_table(const char* isa, const MatmulTable* matmul, ui
           attend_span,
           merge_span<S>,
           finish_row<S>,
-          scalar::decay_row,
-          scalar::sigmoid_row,
-          scalar::silu_row,
-          scalar::unit_row,
-          scalar::conv_rows,
-          scalar::scan_head,
-          scalar::delta_head};
+          decay_row<S>,
+          sigmoid_row<S>,
+          silu_row<S>,
+          unit_row<S>,
+          conv_rows<S>,
+          scan_head<S>,
+          delta_head<S>};
 }
 
 }  // namespace kvrt::simd
