@@ -71,6 +71,14 @@ constexpr Arch kArchs[] = {
     // Files without scales are of a time when they were the program's: 12, 1.4 / sqrt(layers), width / 256.
     {.name = "minicpm", .rope_style = RopeStyle::kInterleaved, .scales = true, .scales_required = true},
     {.name = "deepseek2", .rope_style = RopeStyle::kInterleaved, .experts = true, .latent = true},  // also DeepSeek V3 and R1, Kimi K2
+    {.name = "granitehybrid",                                                                       // Granite 4.0 H
+     .rope_style = RopeStyle::kInterleaved,
+     .experts = true,
+     .shared_expert = true,
+     .scales = true,
+     .rope_flag = true,
+     .recurrent = Mixer::kScan},
+    {.name = "lfm2", .qk_norm = QkNorm::kHeads, .recurrent = Mixer::kConv, .output_norm = "token_embd_norm"},
 };
 
 }  // namespace

@@ -27,6 +27,9 @@ class ArchKeys {
   const Arch& arch_;
 };
 
+// Which layers of dims have no attention, by their number of KV heads or by keys, and their shape.
+Status read_recurrent(const ArchKeys& keys, std::span<const uint32_t> kv_heads, ModelDims* dims);
+
 // The rotations of dims, whose heads are known, and what the scaling of RoPE does to the scores.
 Status read_rope(const ArchKeys& keys, ModelDims* dims);
 

@@ -99,6 +99,7 @@ class DimsReader : public ArchKeys {
     KVRT_TRY(read_uint("feed_forward_length", 1, kWidthMax, &dims->ff));
     KVRT_TRY(read_uint("context_length", 1, kContextMax, &dims->context));
     dims->no_rope_period = arch_.no_rope_period;
+    if (arch_.rope_flag && !file_.get_bool(key("rope.scaling.finetuned")).value_or(true)) dims->no_rope_period = 1;
     if (arch_.scale_embedding) dims->embedding_scale = std::sqrt(static_cast<float>(dims->width));
     dims->gate_up_bias = arch_.bias && arch_.gated;
     const char* epsilon = arch_.norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
@@ -112,6 +113,7 @@ class DimsReader : public ArchKeys {
     KVRT_TRY(read_uint("expert_used_count", 1, dims->experts, &dims->experts_used));
     const uint32_t dense_ff = dims->ff;
     KVRT_TRY(read_optional_uint("expert_feed_forward_length", 1, kWidthMax, &dims->ff));
+    if (arch_.shared_expert) KVRT_TRY(read_optional_uint("expert_shared_feed_forward_length", 0, kWidthMax, &dims->shared_ff));
     if (arch_.latent) dims->experts_normalize = false;  // where the file says nothing
     if (const auto normalize = file_.get_bool(key("expert_weights_norm"))) dims->experts_normalize = *normalize;
     return arch_.latent ? read_routing(dense_ff, dims) : Status::ok();
@@ -159,7 +161,8 @@ class DimsReader : public ArchKeys {
     }
     for (size_t i = 0; i < out->size(); ++i) {
       const int64_t n = (*numbers)[i];
-      if (n == 0) return unsupported(key(name), ("layer " + std::to_string(i) + " has no attention, which is not supported").c_str());
+      if (n == 0 && arch_.recurrent == Mixer::kAttention)
+        return unsupported(key(name), ("layer " + std::to_string(i) + " has no attention, which is not supported").c_str());
       if (n < 0 || static_cast<uint64_t>(n) > max) {
         return error(n < 0 ? Code::kCorrupt : Code::kLimit, n < 0 ? Detail::kFormat : Detail::kNone,
                      "%s: metadata key %s: layer %zu has %lld, expected 1 to %llu", file_.name().c_str(), key(name).c_str(), i,
@@ -175,14 +178,17 @@ class DimsReader : public ArchKeys {
     KVRT_TRY(read_by_layer("attention.head_count", kHeadsMax, &q));
     kv = q;
     if (file_.has(key("attention.head_count_kv"))) KVRT_TRY(read_by_layer("attention.head_count_kv", kHeadsMax, &kv));
+    KVRT_TRY(read_recurrent(*this, kv, dims));
     for (uint32_t i = 0; i < dims->layers; ++i) {
-      if (q[i] % kv[i] != 0) {
+      if (dims->mixer(i) != Mixer::kAttention)
+        q[i] = kv[i] = 0;
+      else if (q[i] == 0 || kv[i] == 0 || q[i] % kv[i] != 0) {
         return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a divisor of %u heads, found %u", file_.name().c_str(),
                      key("attention.head_count_kv").c_str(), q[i], kv[i]);
       }
       dims->layer_heads.push_back({q[i], kv[i], 0, 0});
     }
-    dims->heads = q[0];  // the head of width / heads dimensions is the first layer's
+    dims->heads = *std::ranges::find_if(q, [](uint32_t n) { return n > 0; });  // the first layer's has width / heads dimensions
     return Status::ok();
   }
 
@@ -194,7 +200,8 @@ class DimsReader : public ArchKeys {
       dims->heads = std::max(dims->heads, heads.q);
       dims->kv_heads = std::max(dims->kv_heads, heads.kv);
     }
-    if (std::ranges::all_of(layers, [&](const Heads& heads) { return heads == layers[0]; })) layers.clear();
+    const Heads most{dims->heads, dims->kv_heads, dims->head_dim, dims->head_dim};
+    if (std::ranges::all_of(layers, [&](const Heads& heads) { return heads == most || heads.q == 0; })) layers.clear();
   }
 
   // Latents: key_length and value_length are those of the one row that all heads share, key_length_mla and value_length_mla a head's own.
@@ -283,7 +290,10 @@ class DimsReader : public ArchKeys {
   // KV groups: layers with the same window and the same KV heads (runtime/compute/kv_groups.h).
   Status limit_groups(const ModelDims& dims) const {
     std::set<std::array<uint32_t, 3>> groups;
-    for (uint32_t i = 0; i < dims.layers; ++i) groups.insert({dims.window(i), dims.heads_of(i).kv, dims.heads_of(i).dim});
+    for (uint32_t i = 0; i < dims.layers; ++i) {
+      const Heads heads = dims.mixer(i) == Mixer::kAttention ? dims.heads_of(i) : Heads{};
+      groups.insert({dims.window(i), heads.kv, heads.dim});
+    }
     if (groups.size() <= kKvGroupsMax) return Status::ok();
     return error(Code::kLimit, Detail::kNone, "%s: metadata key %s: the layers are of %zu kinds by KV heads and window, the limit is %u",
                  file_.name().c_str(), key("attention.head_count_kv").c_str(), groups.size(), kKvGroupsMax);

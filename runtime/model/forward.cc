@@ -1,84 +1,9 @@
 // The only transformer pass. Read it top to bottom; runtime/compute/NUMERICS.md has the arithmetic of the ops, and the order of every sum.
-#include <algorithm>
-#include <array>
-
-#include "runtime/base/bytes.h"
 #include "runtime/base/check.h"
-#include "runtime/base/limits.h"
-#include "runtime/model/model.h"
+#include "runtime/model/pass.h"
 
 namespace kvrt {
 namespace {
-
-// Row-major f32 arrays in one device buffer, [rows_max, ...].
-class Scratch final : public ForwardScratch {
- public:
-  uint64_t bytes() const override { return buffer->bytes(); }
-
-  uint32_t rows_max = 0;
-  std::unique_ptr<Buffer> buffer;
-  float* x = nullptr;          // [rows, width] the residual stream
-  float* normed = nullptr;     // [rows, width] a block's output, or its input after a norm of its own
-  float* qkv = nullptr;        // [rows, (heads + 2 kv_heads) * head_dim] of a layer; latents: [rows, heads * (rank + rope)], Q absorbed
-  float* attended = nullptr;   // [rows, heads * head_dim] of a layer; latents: [rows, heads * rank]
-  float* q_in = nullptr;       // [rows, q_rank]
-  float* by_head = nullptr;    // [rows, heads * (nope + rope)] Q before it is absorbed; [rows, heads * v] the heads' outputs
-  float* latent = nullptr;     // [rows, rank + rope]
-  float* gate_up = nullptr;    // [rows, 2 ff] where they have biases
-  float* activated = nullptr;  // [rows, ff]
-  float* router = nullptr;     // [rows, experts]
-  float* expert_in = nullptr;  // [rows, width] the rows of one expert, and its output
-  float* expert_out = nullptr;
-  float* logits = nullptr;  // [logits_max, vocab], where the host does not reach the device's memory
-  float* drawn = nullptr;   // [logits_max], likewise
-  Routes routes;
-  std::unique_ptr<RunCache> cache;
-};
-
-struct ScratchArray {
-  float* Scratch::*array;
-  uint64_t rows, width;
-  CheckedSize bytes() const { return (CheckedSize(rows) * width * sizeof(float)).align(64); }  // whole cache lines
-};
-
-std::array<ScratchArray, 14> scratch_arrays(const ModelDims& d, const Backend& backend, uint32_t rows_max) {
-  const LatentDims& l = d.latent;
-  const uint32_t expert_width = d.experts > 0 ? d.width : 0, logits_rows = backend.unified() ? 0 : std::min(rows_max, kLogitsRowsMax);
-  return {{
-      {&Scratch::x, rows_max, d.width},
-      {&Scratch::normed, rows_max, d.width},
-      {&Scratch::qkv, rows_max, d.qkv_width_max()},
-      {&Scratch::attended, rows_max, d.out_width_max()},
-      {&Scratch::q_in, rows_max, l.q_rank},
-      {&Scratch::by_head, rows_max, l.rank > 0 ? d.heads * std::max(l.q(), l.v) : 0},
-      {&Scratch::latent, rows_max, l.rank + l.rope},
-      {&Scratch::gate_up, rows_max, d.gate_up_bias ? uint64_t{2} * d.ff : 0},
-      {&Scratch::activated, rows_max, std::max({d.ff, d.dense_ff, d.shared_ff})},
-      {&Scratch::router, rows_max, d.experts},
-      {&Scratch::expert_in, rows_max, expert_width},
-      {&Scratch::expert_out, rows_max, expert_width},
-      {&Scratch::logits, logits_rows, d.vocab},
-      {&Scratch::drawn, logits_rows, sizeof(DrawnToken) / sizeof(float)},
-  }};
-}
-
-// A step on its way through the model.
-struct Pass {
-  const Model& model;
-  Backend* backend;
-  const KvGroups& kv;
-  uint8_t* pool;
-  const Step& step;
-  Scratch* s;
-  const ModelDims& d = model.dims;
-  const Arch& arch = *model.arch;
-};
-
-// Rows [first, first + n) of the step, as by_rows gives them. Arrays are those rows' part of Scratch's.
-struct Rows {
-  uint32_t first, n;
-  float* of(float* array, uint64_t width) const { return array + first * width; }
-};
 
 // The norm of the residual stream.
 void normalize(const Pass& p, const Vector& norm, const float* x, uint32_t n, float* out) {
@@ -96,10 +21,13 @@ MatmulInput normed_input(const Pass& p, Rows rows, const Vector& norm) {
   return {normed, rows.n};
 }
 
-// The input of a block: the residual stream, normalized where the architecture does so.
+}  // namespace
+
 MatmulInput block_input(const Pass& p, Rows rows, const Vector& norm) {
   return p.arch.pre_norm ? normed_input(p, rows, norm) : MatmulInput{rows.of(p.s->x, p.d.width), rows.n};
 }
+
+namespace {
 
 // x += the output of a block, whose last matrix is `w` and whose output norm, if there is one, is post_norm.
 void add_output(const Pass& p, Rows rows, const Weight& w, const Vector& bias, const Vector& post_norm, const float* in) {
@@ -151,6 +79,7 @@ void latent_input(const Pass& p, Rows rows, uint32_t index) {
 // The part of a layer before attention: ends with Q, and with K and V in the pool.
 void attention_input(const Pass& p, Rows rows, uint32_t index) {
   const ModelDims& d = p.d;
+  if (d.mixer(index) != Mixer::kAttention) return recurrent_input(p, rows, index);
   if (d.latent.rank > 0) return latent_input(p, rows, index);
   const Layer& layer = p.model.layers[index];
   const Heads heads = d.heads_of(index);
@@ -171,8 +100,10 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
 void attention_output(const Pass& p, Rows rows, uint32_t index) {
   const Layer& layer = p.model.layers[index];
   const LatentDims& l = p.d.latent;
-  float* out = rows.of(p.s->attended, p.d.heads_of(index).out_width());
-  if (l.rank > 0) {
+  float* out = rows.of(p.s->attended, p.d.out_width(index));
+  if (p.d.mixer(index) != Mixer::kAttention) {
+    recurrent_output(p, rows, index);
+  } else if (l.rank > 0) {
     const uint32_t stride = p.d.heads * l.v;
     float* values = rows.of(p.s->by_head, stride);
     p.backend->matmul_heads(layer.latent.value, rows.n, {out, p.d.heads * l.rank, l.rank}, {values, stride, l.v});
@@ -228,8 +159,9 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
   }
   p.backend->matmul(*layer.router, layer.router_bias.device, {in, rows}, /*accumulate=*/false, s->router);
   const float* bias = layer.choice_bias.values.empty() ? nullptr : layer.choice_bias.values.data();
-  const RouteParams params{d.experts,       d.experts_used,  d.experts_sigmoid, d.experts_normalize,
-                           d.experts_scale, d.expert_groups, d.groups_used,     bias};
+  const RouteParams params{
+      d.experts, d.experts_used, d.experts_sigmoid, d.experts_normalize, d.experts_scale * d.residual_scale, d.expert_groups, d.groups_used,
+      bias};
   p.backend->route(s->router, rows, params, &s->routes);
   for (uint32_t e = 0; e < d.experts; ++e) {
     const uint32_t first = s->routes.first[e], n = s->routes.first[e + 1] - first;
@@ -244,7 +176,7 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
   }
   if (d.shared_ff == 0) return;
   const float* activated = activate(p, {0, rows}, d.shared_ff, *layer.shared.gate_up, nullptr, {in, rows});
-  p.backend->matmul(*layer.shared.down, nullptr, {activated, rows}, /*accumulate=*/true, s->x);
+  add_output(p, {0, rows}, *layer.shared.down, {}, {}, activated);
 }
 
 void head(const Pass& p, float* logits, DrawnToken* drawn) {
@@ -261,8 +193,25 @@ void head(const Pass& p, float* logits, DrawnToken* drawn) {
   p.backend->fetch(p.s->drawn, n * (sizeof(DrawnToken) / sizeof(float)), reinterpret_cast<float*>(drawn));
 }
 
-// Attention, where rows meet, parts a layer in two; from one layer's attention to the next one's a row needs no other. After the last
-// attention x has the rows whose logits are wanted; where there are none, the step is for K and V alone.
+// Where rows meet: attention, or a recurrence.
+void mix(const Pass& p, uint32_t index) {
+  if (p.d.mixer(index) != Mixer::kAttention) return recur(p, index);
+  const Heads heads = p.d.heads_of(index);
+  const KvPlace place = p.kv.places[index];
+  const AttentionParams params{heads.q, p.d.attention_scale, p.d.attention_softcap, p.d.window(index), p.model.layers[index].sinks.device};
+  p.backend->attention(p.kv.unit(place), p.pool, place, p.step, params, p.s->qkv, p.d.in_width(index), p.s->attended);
+}
+
+// The rows whose logits are wanted alone go on from the last layer's mixer.
+uint32_t gather_last(const Pass& p, uint32_t index) {
+  p.backend->gather_logits_rows(p.step, p.d.width, p.s->x);
+  p.backend->gather_logits_rows(p.step, p.d.out_width(index), p.s->attended);
+  if (p.d.mixer(index) != Mixer::kAttention) p.backend->gather_logits_rows(p.step, p.d.in_width(index), p.s->qkv);  // its gates
+  return static_cast<uint32_t>(p.step.logits_rows.size());
+}
+
+// A mixer, where rows meet, parts a layer in two; from one layer's to the next one's a row needs no other. After the last one x has the
+// rows whose logits are wanted; where there are none, the step is for K, V and states alone.
 void layers(const Pass& p) {
   const ModelDims& d = p.d;
   uint32_t rows = p.step.n_rows();
@@ -271,22 +220,14 @@ void layers(const Pass& p) {
     attention_input(p, {first, n}, 0);
   });
   for (uint32_t i = 0; i < d.layers; ++i) {
-    const Layer& layer = p.model.layers[i];
-    const bool last = i + 1 == d.layers;
-    if (last && p.step.logits_rows.empty()) return;
-    const Heads heads = d.heads_of(i);
-    const KvPlace place = p.kv.places[i];
-    const AttentionParams params{heads.q, d.attention_scale, d.attention_softcap, d.window(i), layer.sinks.device};
-    p.backend->attention(p.kv.unit(place), p.pool, place, p.step, params, p.s->qkv, heads.qkv_width(), p.s->attended);
-    if (last) {
-      p.backend->gather_logits_rows(p.step, d.width, p.s->x);
-      p.backend->gather_logits_rows(p.step, heads.out_width(), p.s->attended);
-      rows = static_cast<uint32_t>(p.step.logits_rows.size());
-    }
+    const bool last = i + 1 == d.layers, done = last && p.step.logits_rows.empty();
+    if (!done || d.mixer(i) != Mixer::kAttention) mix(p, i);
+    if (done) return;
+    if (last) rows = gather_last(p, i);
     const bool routed = d.has_experts(i);
     if (routed) {
       p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) { attention_output(p, {first, n}, i); });
-      experts(p, rows, layer);
+      experts(p, rows, p.model.layers[i]);
     }
     p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) {
       if (!routed) layer_output(p, {first, n}, i);
@@ -297,72 +238,6 @@ void layers(const Pass& p) {
 
 }  // namespace
 
-uint32_t ModelDims::out_width_max() const {
-  uint32_t most = heads_of(0).out_width();
-  for (const Heads& layer : layer_heads) most = std::max(most, layer.out_width());
-  return most;
-}
-
-uint32_t ModelDims::qkv_width_max() const {
-  uint32_t most = heads_of(0).qkv_width();
-  for (const Heads& layer : layer_heads) most = std::max(most, layer.qkv_width());
-  return most;
-}
-
-std::vector<KvLayer> kv_layers(const ModelDims& dims, uint32_t block_tokens, KvFormats formats) {
-  std::vector<KvLayer> layers;
-  for (uint32_t i = 0; i < dims.layers; ++i) {
-    if (dims.mixer(i) != Mixer::kAttention) {
-      layers.push_back({0, {0, 0, 0, block_tokens}, dims.state});
-      continue;
-    }
-    const Heads heads = dims.heads_of(i);
-    KvGeometry kv(1, heads.kv, {heads.dim, formats.k}, {heads.v_dim, formats.v}, block_tokens);
-    kv.latent = heads.latent;
-    layers.push_back({dims.window(i), kv});
-  }
-  return layers;
-}
-
-StepShape step_shape(const ModelDims& d, uint32_t rows_max) {
-  StepShape shape{
-      rows_max, std::max(d.context, 1u), d.width, std::max({d.ff, d.dense_ff, d.shared_ff}), d.experts, d.heads, d.kv_heads, d.head_dim,
-      {d.rope}};
-  if (!d.windows.empty()) shape.ropes.push_back(d.window_rope);
-  const LatentDims& l = d.latent;
-  if (l.rank > 0) {
-    shape.by_head = d.heads * std::max({l.rank, l.nope, l.v});
-    shape.cells = uint64_t{d.heads} * l.q() * l.q_rank;
-  }
-  return shape;
-}
-
-Result<uint64_t> scratch_bytes(const ModelDims& dims, const Backend& backend, uint32_t rows_max) {
-  CheckedSize total;
-  for (const ScratchArray& a : scratch_arrays(dims, backend, rows_max)) total = total + a.bytes();
-  uint64_t bytes = 0;
-  if (!total.get(UINT64_MAX / 2, &bytes)) {
-    return error(Code::kLimit, Detail::kNone, "scratch memory for %u rows is too large", rows_max);
-  }
-  return bytes;
-}
-
-Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend* backend, uint32_t rows_max) {
-  auto s = std::make_unique<Scratch>();
-  s->rows_max = rows_max;
-  KVRT_ASSIGN(const uint64_t bytes, scratch_bytes(model.dims, *backend, rows_max));
-  s->cache = backend->make_run_cache();
-  KVRT_ASSIGN(s->buffer, backend->alloc(bytes, /*populate=*/true));
-  uint8_t* at = s->buffer->data();
-  for (const ScratchArray& a : scratch_arrays(model.dims, *backend, rows_max)) {
-    s.get()->*a.array = reinterpret_cast<float*>(at);
-    uint64_t array_bytes = 0;
-    a.bytes().get(bytes, &array_bytes);  // cannot fail: the sum fitted
-    at += array_bytes;
-  }
-  return std::unique_ptr<ForwardScratch>(std::move(s));
-}
-
 void forward(const Model& model, Backend* backend, const KvGroups& kv, uint8_t* pool, const Step& step, ForwardScratch* scratch,
              float* logits, DrawnToken* drawn) {
   auto* s = static_cast<Scratch*>(scratch);
@@ -371,10 +246,12 @@ void forward(const Model& model, Backend* backend, const KvGroups& kv, uint8_t* 
   KVRT_CHECK(rows <= s->rows_max && n_logits <= rows);
   KVRT_CHECK(kv.places.size() == model.dims.layers);
   for (uint32_t i = 0; i < model.dims.layers; ++i) {
+    if (model.dims.mixer(i) != Mixer::kAttention) continue;
     const KvGeometry& unit = kv.unit(kv.places[i]);
     const Heads heads = model.dims.heads_of(i);
     KVRT_CHECK(unit.kv_heads == heads.kv && unit.k.dim == heads.dim && unit.v.dim == heads.v_dim && unit.latent == heads.latent);
   }
+  KVRT_CHECK((kv.states.units > 0) == !model.dims.mixers.empty());
   KVRT_CHECK(step.n_tables == kv.tables() && step.n_groups == kv.groups.size());
 
   const Pass pass{model, backend, kv, pool, step, s};

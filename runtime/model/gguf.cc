@@ -128,6 +128,12 @@ class GgufFileImpl final : public GgufFile {
     return out;
   }
 
+  std::optional<std::vector<bool>> get_flags(std::string_view key) const override {
+    const GgufPair* pair = find_array(key);
+    if (!pair || pair->elem_type != GgufType::kBool) return std::nullopt;
+    return std::vector<bool>(pair->value.begin(), pair->value.end());
+  }
+
   std::optional<std::vector<float>> get_floats(std::string_view key) const override {
     const GgufPair* pair = find_array(key);
     if (!pair || (pair->elem_type != GgufType::kF32 && pair->elem_type != GgufType::kF64)) return std::nullopt;

@@ -50,6 +50,7 @@ class GgufFile {
   virtual std::optional<std::string_view> get_string(std::string_view key) const = 0;
   virtual std::optional<std::vector<std::string_view>> get_strings(std::string_view key) const = 0;
   virtual std::optional<std::vector<int64_t>> get_ints(std::string_view key) const = 0;
+  virtual std::optional<std::vector<bool>> get_flags(std::string_view key) const = 0;
   virtual std::optional<std::vector<float>> get_floats(std::string_view key) const = 0;
   // CORRUPT naming file, key, expected and found type.
   virtual Result<uint64_t> require_uint(std::string_view key, uint64_t min, uint64_t max) const = 0;

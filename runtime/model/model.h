@@ -20,6 +20,14 @@ enum class NormKind : uint32_t { kRms, kLayer, kLayerBias };  // of the residual
 enum class QkNorm : uint32_t { kNone, kHeads, kRow };         // an RMSNorm of Q and K: none, of each head, over all heads of a row
 inline constexpr uint32_t kNoFullLayer = UINT32_MAX;
 
+// What mixes the rows of a sequence: attention, or a recurrence over a state of fixed size (runtime/compute/states.h).
+enum class Mixer : uint32_t {
+  kAttention,
+  kConv,   // a short convolution between two gates
+  kScan,   // Mamba-2
+  kDelta,  // the gated delta rule
+};
+
 // The differences between architectures, as data (arch.cc holds kArchs[]).
 struct Arch {
   const char* name;  // general.architecture
@@ -39,6 +47,7 @@ struct Arch {
   Activation activation = Activation::kSilu;
   bool scale_embedding = false;  // times sqrt(width)
   bool experts = false;          // may have experts instead of an MLP
+  bool shared_expert = false;    // expert_shared_feed_forward_length: an MLP beside the experts
   bool latent = false;           // attention.kv_lora_rank: tokens leave latents behind (MLA); experts may be shared, grouped, biased
   // attention.sliding_window: of window_period layers the last sees everything, the others a window. 0: no layer may have one.
   uint32_t window_period = 0;
@@ -46,15 +55,18 @@ struct Arch {
   float window_freq_base = 0;                      // RoPE of layers with a window: this base, not scaled; 0: as the others
   bool window_unscaled = false;                    // RoPE of layers with a window: the others' base, not scaled
   float attention_softcap = 0, final_softcap = 0;  // where the file says nothing
-  uint32_t wide_scale_layers = 0;     // with so many layers (no key says it), q·k is scaled for width / heads dimensions, not for head_dim
-  bool scales = false;                // embedding_scale, residual_scale and logit_scale (a divisor) are read
-  bool logit_scale = false;           // of these logit_scale alone, a factor
-  bool scales_required = false;       // else they are 1 where the file has none
-  uint32_t no_rope_period = 0;        // of so many layers the last does not rotate Q and K; 0: all do, 1: none does
-  bool whole_ramp = true;             // yarn's
-  bool sinks = false;                 // attn_sinks
-  bool positions = false;             // position_embd is added to the embedding
-  const char* ffn_norm = "ffn_norm";  // the tensor of the norm of the MLP's input
+  uint32_t wide_scale_layers = 0;  // with so many layers (no key says it), q·k is scaled for width / heads dimensions, not for head_dim
+  bool scales = false;             // embedding_scale, residual_scale and logit_scale (a divisor) are read
+  bool logit_scale = false;        // of these logit_scale alone, a factor
+  bool scales_required = false;    // else they are 1 where the file has none
+  uint32_t no_rope_period = 0;     // of so many layers the last does not rotate Q and K; 0: all do, 1: none does
+  bool rope_flag = false;          // rope.scaling.finetuned, where it is false: no layer rotates them
+  bool whole_ramp = true;          // yarn's
+  bool sinks = false;              // attn_sinks
+  bool positions = false;          // position_embd is added to the embedding
+  Mixer recurrent = Mixer::kAttention;      // what layers without attention have; kAttention: there are none
+  const char* output_norm = "output_norm";  // the tensor of the norm before the head
+  const char* ffn_norm = "ffn_norm";        // the tensor of the norm of the MLP's input
 };
 const Arch* find_arch(std::string_view name);
 std::string arch_names();  // all of them: "llama, qwen2, ..."
@@ -69,12 +81,18 @@ struct Heads {
   bool operator==(const Heads&) const = default;
 };
 
-// What mixes the rows of a sequence: attention, or a recurrence over a state of fixed size (runtime/compute/states.h).
-enum class Mixer : uint32_t {
-  kAttention,
-  kConv,   // a short convolution between two gates
-  kScan,   // Mamba-2
-  kDelta,  // the gated delta rule
+// What layers without attention have in common: they project a row, go over its channels with a convolution, and, but for kConv, with
+// heads that each have a state.
+struct RecurrentDims {
+  uint32_t taps = 0;               // 0: the model has no such layers
+  uint32_t inner = 0;              // numbers of a row that the last matrix reads: of all heads, or the convolution's
+  uint32_t heads = 0, groups = 0;  // groups: Mamba's B and C, the delta rule's heads of Q and K
+  uint32_t state = 0;              // numbers of B, or of a head of Q
+  bool tiled = false;              // DeltaParams
+  uint32_t head_dim() const { return inner / heads; }
+  uint32_t channels() const { return inner + 2 * groups * state; }
+  uint32_t in_width(Mixer mixer) const;  // a row's after the projection
+  StateNeed need() const { return {channels(), taps, heads, heads > 0 ? state * head_dim() * 4 : 0}; }
 };
 
 // Multi-head latent attention. A token leaves behind a row of `rank` numbers, from which every head's K and V are made, and `rope` rotated
@@ -97,7 +115,7 @@ struct ModelDims {
   uint32_t shared_ff = 0;                       // an MLP beside the experts; 0: none
   LatentDims latent;
   std::vector<Mixer> mixers;       // [layers]; or empty: all layers have attention
-  StateNeed state;                 // of each layer without attention
+  RecurrentDims recurrent;         // of the layers without
   std::vector<Heads> layer_heads;  // [layers]; or empty: heads, kv_heads, head_dim are every layer's. Else these are the most of any
   float norm_eps = 0;
   RopeParams rope, window_rope;                                         // for layers that see everything, and for the others
@@ -119,9 +137,11 @@ struct ModelDims {
     if (latent.rank > 0) return {heads, 1, latent.rank + latent.rope, latent.rank, true};
     return layer_heads.empty() ? Heads{heads, kv_heads, head_dim, head_dim} : layer_heads[layer];
   }
-  // The widest rows of all layers.
+  // A layer's rows between its first matrix and its mixer, and between that and its last one; and the widest of all layers.
+  uint32_t in_width(uint32_t layer) const;
+  uint32_t out_width(uint32_t layer) const;
+  uint32_t in_width_max() const;
   uint32_t out_width_max() const;
-  uint32_t qkv_width_max() const;
 };
 
 // What each layer's tokens leave behind.
@@ -150,8 +170,10 @@ struct Layer {
   Vector qkv_bias, out_bias;                                  // [(h + 2 kv) * d] of the layer's heads, [width]
   Vector gate_up_bias, down_bias, router_bias;      // [2 ff] or, without a gate, [ff], [width], [experts]; of all experts, one by one
   Vector sinks;                                     // [h]
+  Vector conv, conv_bias;                           // [taps, channels], the oldest input's first, [channels]
+  Vector dt_bias, a, skip, state_norm;              // [heads] [heads], negative, [heads] [inner], or one for all heads [head_dim]
   Vector q_norm, k_norm;                            // [d], or [h * d] and [kv * d]
-  std::unique_ptr<Weight> qkv, out, gate_up, down;  // [(h + 2kv) * d, width] [width, h * d] [2 ff, width] [width, ff]
+  std::unique_ptr<Weight> qkv, out, gate_up, down;  // [in_width, width] [width, out_width] [2 ff, width] [width, ff]
   std::unique_ptr<Weight> router;                   // [experts, width]
   std::vector<Expert> experts;
   Vector choice_bias;  // [experts] experts are chosen by it, too, on the host

@@ -18,7 +18,9 @@ import numpy as np
 import torch
 import transformers as hf
 
+import arch_keys
 import make_tiny
+import recurrent_rows
 import reference
 
 VOCAB, WIDTH, FF, CONTEXT, N_TOKENS, EPS = 304, 32, 64, 1024, 100, 1e-6
@@ -26,6 +28,7 @@ ROWS = [0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 98, 99]  # both sides of a window 
 WINDOW = 16
 MXFP4 = gguf.GGMLQuantizationType.MXFP4
 LAYER_EPS = 1e-4  # of LayerNorms
+GRANITES = ("granite", "minicpm", "granitehybrid")
 
 
 def config(cls, layers=2, heads=4, kv_heads=2, head_dim=16, **more):
@@ -117,11 +120,14 @@ def cases():
     yield "deepseek2", "row_deepseek3", config(
         hf.DeepseekV3Config, **mla, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0), q_lora_rank=24, n_shared_experts=1,
         routed_scaling_factor=2.5, norm_topk_prob=True, n_group=2, topk_group=1)
+    yield from recurrent_rows.cases(config, plain)
 
 
 def draw(name, shape, arch, rng):
     """The scales make layers outweigh the embedding, so that logits depend on the context."""
     x = rng.standard_normal(shape, dtype=np.float32)
+    if arch in recurrent_rows.ARCHS and (drawn := recurrent_rows.draw(name, x)) is not None:
+        return drawn
     if name.endswith("bias"):
         return np.float32(0.3) * x
     if "norm" in name or ".ln_" in name:
@@ -132,7 +138,7 @@ def draw(name, shape, arch, rng):
         scale = 2.5 / math.sqrt(WIDTH)
         if arch.startswith("gemma"):
             scale = 1.0 / math.sqrt(WIDTH)  # it is multiplied by sqrt(WIDTH)
-        if arch in ("granite", "minicpm") and "embed" in name:
+        if arch in GRANITES and "embed" in name:
             scale /= 12.0  # and this by embedding_multiplier
         return x * np.float32(scale)
     gain = 1.3 if any(part in name for part in ("q_proj", "k_proj", "v_proj", "qkv_proj", "c_attn")) else 1.5
@@ -160,8 +166,11 @@ def gguf_tensors(arch, cfg, weights):
             continue
         if arch.startswith("gemma") and "norm" in name:
             w = w + np.float32(1)
-        if arch in ("llama", "granite", "smollm3", "minicpm") and ("q_proj" in name or "k_proj" in name):
+        if arch in ("llama", "smollm3", *GRANITES) and ("q_proj" in name or "k_proj" in name):
             w = pairs_together(w, cfg.num_attention_heads if "q_proj" in name else cfg.num_key_value_heads)
+        if arch in recurrent_rows.ARCHS and (found := recurrent_rows.tensors(arch, cfg, name, w)) is not None:
+            yield from found
+            continue
         if name.endswith("kv_b_proj.weight"):
             block, w = f"blk.{name.split('.')[2]}.", w.reshape(cfg.num_attention_heads, -1, cfg.kv_lora_rank)
             yield block + "attn_k_b.weight", w[:, :cfg.qk_nope_head_dim].swapaxes(1, 2)
@@ -193,66 +202,6 @@ def gguf_tensors(arch, cfg, weights):
         yield found, w
 
 
-def write_rope(w, cfg):
-    if not hasattr(cfg, "rope_parameters"):
-        return
-    rope = cfg.rope_parameters.get("full_attention", cfg.rope_parameters)
-    dims = int(getattr(cfg, "qk_rope_head_dim", None) or head_dim(cfg) * rope.get("partial_rotary_factor", 1.0))
-    w.add_rope_dimension_count(dims)
-    w.add_rope_freq_base(rope["rope_theta"])
-    kind = rope["rope_type"]
-    if kind == "linear":
-        w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-        w.add_rope_scaling_factor(rope["factor"])
-    if kind == "yarn":
-        w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
-        w.add_rope_scaling_factor(rope["factor"])
-        w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
-        if "mscale_all_dim" in rope:
-            w.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
-    if kind == "llama3":
-        w.add_tensor("rope_freqs.weight", llama3_factors(rope, dims))
-    if kind == "longrope":
-        original = rope["original_max_position_embeddings"]
-        assert original == cfg.original_max_position_embeddings  # transformers fills in one from the other
-        scale = cfg.max_position_embeddings / original
-        w.add_rope_scaling_orig_ctx_len(original)
-        w.add_rope_scaling_attn_factors(1.0 if scale <= 1 else math.sqrt(1 + math.log(scale) / math.log(original)))
-        w.add_tensor("rope_factors_long.weight", np.array(rope["long_factor"], np.float32))
-        w.add_tensor("rope_factors_short.weight", np.array(rope["short_factor"], np.float32))
-
-
-def write_latent(w, cfg):
-    if cfg.q_lora_rank:
-        w.add_q_lora_rank(cfg.q_lora_rank)
-    w.add_kv_lora_rank(cfg.kv_lora_rank)
-    w.add_key_length(cfg.kv_lora_rank + cfg.qk_rope_head_dim)
-    w.add_value_length(cfg.kv_lora_rank)
-    w.add_key_length_mla(cfg.qk_nope_head_dim + cfg.qk_rope_head_dim)
-    w.add_value_length_mla(cfg.v_head_dim)
-    w.add_leading_dense_block_count(cfg.first_k_dense_replace)
-    w.add_expert_shared_count(cfg.n_shared_experts)
-    w.add_expert_weights_scale(cfg.routed_scaling_factor)
-    w.add_expert_weights_norm(cfg.norm_topk_prob)
-    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if cfg.model_type == "deepseek_v3" else gguf.ExpertGatingFuncType.SOFTMAX)
-    w.add_expert_group_count(cfg.n_group)
-    w.add_expert_group_used_count(cfg.topk_group)
-
-
-def head_dim(cfg):
-    return getattr(cfg, "head_dim", None) or cfg.hidden_size // cfg.num_attention_heads
-
-
-def llama3_factors(rope, dims):
-    factors = []
-    for i in range(dims // 2):
-        turns = rope["original_max_position_embeddings"] * rope["rope_theta"] ** (-2 * i / dims) / (2 * math.pi)
-        keep = (turns - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"])
-        keep = min(max(keep, 0.0), 1.0)
-        factors.append(1 / (keep + (1 - keep) / rope["factor"]))
-    return np.array(factors, np.float32)
-
-
 def write_model(path, arch, cfg, weights):
     w = gguf.GGUFWriter(str(path), arch)
     w.add_name(path.stem)
@@ -262,15 +211,17 @@ def write_model(path, arch, cfg, weights):
     w.add_feed_forward_length(cfg.n_inner if arch == "gpt2" else cfg.intermediate_size)
     w.add_head_count(cfg.num_attention_heads)
     latent = hasattr(cfg, "kv_lora_rank")
-    if arch != "gpt2":
+    if arch in recurrent_rows.ARCHS:
+        recurrent_rows.write_keys(w, arch, cfg)
+    elif arch != "gpt2":
         w.add_head_count_kv(1 if latent else cfg.num_key_value_heads)
     if arch in ("cohere2", "starcoder2", "gpt2", "stablelm"):
         w.add_layer_norm_eps(LAYER_EPS)
     else:
-        w.add_layer_norm_rms_eps(cfg.rms_norm_eps)
+        w.add_layer_norm_rms_eps(cfg.norm_eps if arch == "lfm2" else cfg.rms_norm_eps)
     if latent:
-        write_latent(w, cfg)
-    elif head_dim(cfg) * cfg.num_attention_heads != cfg.hidden_size or arch.startswith("gemma"):
+        arch_keys.write_latent(w, cfg)
+    elif arch_keys.head_dim(cfg) * cfg.num_attention_heads != cfg.hidden_size or arch.startswith("gemma"):
         w.add_key_length(cfg.head_dim)
         w.add_value_length(cfg.head_dim)
     if getattr(cfg, "sliding_window", None):
@@ -278,10 +229,10 @@ def write_model(path, arch, cfg, weights):
     if getattr(cfg, "attn_logit_softcapping", None):
         w.add_attn_logit_softcapping(cfg.attn_logit_softcapping)
         w.add_final_logit_softcapping(cfg.final_logit_softcapping)
-    if arch in ("granite", "minicpm"):
+    if arch in GRANITES:
         w.add_embedding_scale(cfg.embedding_multiplier)
         w.add_residual_scale(cfg.residual_multiplier)
-        if arch == "granite":
+        if arch != "minicpm":
             w.add_attention_scale(cfg.attention_multiplier)
         w.add_logit_scale(cfg.logits_scaling)
     if arch == "cohere2":
@@ -297,7 +248,7 @@ def write_model(path, arch, cfg, weights):
     vocab = make_tiny.write_vocabulary(w)
     assert vocab == VOCAB
     w.add_vocab_size(vocab)
-    write_rope(w, cfg)
+    arch_keys.write_rope(w, cfg)
     for name, data in gguf_tensors(arch, cfg, weights):
         if path.stem.endswith("mxfp4") and name.endswith("exps.weight"):
             w.add_tensor(name, gguf.quants.quantize(np.ascontiguousarray(data), MXFP4), raw_dtype=MXFP4)
@@ -367,7 +318,7 @@ def make(path, arch, cfg, seed):
         round_latents(model, cfg)
         rounded = logits(model, tokens, None)
     else:
-        rounded = logits(model, tokens, RoundedCache())
+        rounded = logits(model, tokens, RoundedCache(config=cfg) if arch in recurrent_rows.ARCHS else RoundedCache())
     reference.write_golden(path.with_suffix(".golden"), tokens, ROWS, rounded[ROWS])
     if path.stem.endswith("mxfp4"):
         round_experts_inputs(model)

@@ -69,8 +69,9 @@ inline Golden read_golden(const std::string& name) {
   return g;
 }
 
-// One sequence of at most `blocks` blocks of 16, in steps of at most `chunk` tokens. Each group of layers gives up what lies behind its
-// window: its units are filled with NaNs and serve later blocks, and its tables have a unit of zeros there.
+// A sequence of at most `blocks` blocks of 16, in steps of at most `chunk` tokens. Each group of layers gives up what lies behind its
+// window: its units are filled with NaNs and serve later blocks, and its tables have a unit of zeros there. A state goes from one block to
+// another in each step.
 class Runner {
  public:
   Runner(const std::string& model, std::unique_ptr<Backend> backend, KvFormats formats = {}, uint32_t blocks = 8)
@@ -83,8 +84,9 @@ class Runner {
     EXPECT_TRUE(place_vectors(model_.get(), backend_.get()).is_ok());
     const ModelDims& d = model_->dims;
     kv_ = deal_layers(kv_layers(d, kBlock, formats));
-    pool_ = std::move(backend_->alloc((blocks * kv_.tables() + 1) * kv_.unit_bytes(), false)).value();
-    fill(blocks * kv_.tables(), 0);
+    units_ = kSequences * (blocks * kv_.tables() + 2 * kv_.states.units);
+    pool_ = std::move(backend_->alloc((units_ + 1) * kv_.unit_bytes(), false)).value();
+    fill(units_, 0);
     scratch_ = std::move(make_scratch(*model_, backend_.get(), blocks * 16)).value();
     logits_ = std::move(backend_->alloc_host(uint64_t{blocks} * 16 * d.vocab * sizeof(float))).value();
   }
@@ -93,16 +95,18 @@ class Runner {
   std::vector<float> logits(const Golden& golden, uint32_t chunk, bool ask_again_without_store = false) {
     std::vector<float> out;
     const auto n = static_cast<uint32_t>(golden.tokens.size());
-    tables_.assign(kv_.tables() * blocks_, kNone);
-    free_.resize(blocks_ * kv_.tables());
+    free_.resize(units_);
     std::iota(free_.begin(), free_.end(), 0);
+    begin(&asked_, golden.tokens);
+    begin(&other_, {golden.tokens.rbegin(), golden.tokens.rend()});
     for (uint32_t at = 0; at < n; at += chunk) {
       if (gives_up) give_up_before(at);
-      append_step(golden, at, std::min(chunk, n - at), /*store_kv=*/true, &out);
+      append_step(golden, std::min(chunk, n - at), /*store_kv=*/true, &out);
     }
     if (ask_again_without_store) {
       out.clear();
-      append_step(golden, 0, n, /*store_kv=*/false, &out);
+      asked_.position = 0;
+      append_step(golden, n, /*store_kv=*/false, &out);
     }
     return out;
   }
@@ -114,24 +118,40 @@ class Runner {
     return bytes;
   }
 
-  bool gives_up = true;  // false: all KV stays
+  bool gives_up = true;       // false: all KV stays
+  uint32_t others_chunk = 0;  // so many tokens of another sequence go before each step's own
 
  private:
-  static constexpr uint32_t kBlock = 16;
+  static constexpr uint32_t kBlock = 16, kSequences = 2;
   static constexpr int32_t kNone = -1;
+  struct Sequence {
+    std::vector<int32_t> tokens, tables, states[2];  // tables and states: units
+    uint32_t position = 0, state = 0;                // state: which of them the last step left
+  };
 
   void fill(uint32_t unit, uint8_t byte) {
     const uint64_t bytes = kv_.unit_bytes();
     const auto write = [&](std::span<uint8_t> host) { std::ranges::fill(host, byte); };
     EXPECT_TRUE(backend_->upload(pool_->data() + unit * bytes, bytes, write).is_ok());
   }
+  int32_t take() {
+    const int32_t unit = free_.back();
+    free_.pop_back();
+    return unit;
+  }
+  void begin(Sequence* s, std::vector<int32_t> tokens) {
+    *s = {std::move(tokens), std::vector<int32_t>(kv_.tables() * blocks_, kNone), {}};
+    for (std::vector<int32_t>& state : s->states) {
+      for (uint32_t i = 0; i < kv_.states.units; ++i) state.push_back(take());
+    }
+  }
   // The next row is at `position`.
   void give_up_before(uint32_t position) {
-    const auto zeros = static_cast<int32_t>(blocks_ * kv_.tables());
+    const auto zeros = static_cast<int32_t>(units_);
     for (const KvGroup& group : kv_.groups) {
       for (uint32_t b = 0; group.window > 0 && (b + 1) * kBlock + group.window <= position + 1; ++b) {
         for (uint32_t t = group.first_table; t < group.first_table + group.tables; ++t) {
-          int32_t& unit = tables_[t * blocks_ + b];
+          int32_t& unit = asked_.tables[t * blocks_ + b];
           if (unit == zeros) continue;
           fill(static_cast<uint32_t>(unit), 0xff);
           free_.push_back(unit);
@@ -140,23 +160,40 @@ class Runner {
       }
     }
   }
-  void append_step(const Golden& golden, uint32_t at, uint32_t n, bool store_kv, std::vector<float>* out) {
-    std::vector<int32_t> positions;
-    std::vector<uint32_t> wanted;
-    for (uint32_t i = at; i < at + n; ++i) positions.push_back(static_cast<int32_t>(i));
-    for (uint32_t row : golden.rows) {
-      if (row >= at && row < at + n) wanted.push_back(row - at);
-    }
+  // The part of a step that `n` rows from `first_row` on are; the sequence goes on.
+  StepSeq advance(Sequence* s, uint32_t first_row, uint32_t n, bool store_kv) {
     for (uint32_t t = 0; t < kv_.tables(); ++t) {
-      for (uint32_t b = 0; b * kBlock < at + n; ++b) {
-        int32_t& unit = tables_[t * blocks_ + b];
-        if (unit != kNone) continue;
-        unit = free_.back();
-        free_.pop_back();
+      for (uint32_t b = 0; b * kBlock < s->position + n; ++b) {
+        if (int32_t& unit = s->tables[t * blocks_ + b]; unit == kNone) unit = take();
       }
     }
-    const StepSeq seq{0, n, static_cast<int32_t>(at), tables_.data(), blocks_, store_kv ? ~0u : 0u};
-    Step step{{&seq, 1}, std::span(golden.tokens).subspan(at, n), positions, wanted};
+    StepSeq seq{first_row, n, static_cast<int32_t>(s->position), s->tables.data(), blocks_, store_kv ? ~0u : 0u};
+    if (kv_.states.units > 0) {
+      if (s->position > 0) seq.state_from = s->states[s->state].data(), s->state ^= 1;
+      seq.state_to = s->states[s->state].data();
+    }
+    s->position += n;
+    return seq;
+  }
+  void append_step(const Golden& golden, uint32_t n, bool store_kv, std::vector<float>* out) {
+    std::vector<int32_t> tokens, positions;
+    std::vector<uint32_t> wanted;
+    std::vector<StepSeq> seqs;
+    const auto add = [&](Sequence* s, uint32_t rows) {
+      const uint32_t first_row = static_cast<uint32_t>(tokens.size());
+      for (uint32_t i = s->position; i < s->position + rows; ++i) {
+        tokens.push_back(s->tokens[i]);
+        positions.push_back(static_cast<int32_t>(i));
+      }
+      seqs.push_back(advance(s, first_row, rows, store_kv));
+    };
+    const uint32_t others = std::min(others_chunk, static_cast<uint32_t>(other_.tokens.size()) - other_.position), at = asked_.position;
+    if (others > 0) add(&other_, others);
+    add(&asked_, n);
+    for (uint32_t row : golden.rows) {
+      if (row >= at && row < at + n) wanted.push_back(row - at + others);
+    }
+    Step step{seqs, tokens, positions, wanted};
     step.n_tables = kv_.tables();
     step.n_groups = static_cast<uint32_t>(kv_.groups.size());
     const uint64_t floats = wanted.size() * model_->dims.vocab;
@@ -171,7 +208,9 @@ class Runner {
   std::unique_ptr<Model> model_;
   KvGroups kv_;
   const uint32_t blocks_;
-  std::vector<int32_t> tables_, free_;  // units
+  uint32_t units_ = 0;
+  Sequence asked_, other_;
+  std::vector<int32_t> free_;  // units
   std::unique_ptr<Buffer> pool_, logits_;
   std::unique_ptr<ForwardScratch> scratch_;
 };

@@ -55,6 +55,18 @@ TEST_P(GoldenLogits, ThreadsDoNotShow) {
   }
 }
 
+TEST_P(GoldenLogits, AnotherSequenceInTheStepsDoesNotShow) {
+  const Golden golden = read_golden(GetParam().few);
+  const std::vector<float> want = Runner(GetParam().model, cpu("")).logits(golden, 96);
+  Runner runner(GetParam().model, cpu(""));
+  for (const auto& [chunk, others] : {std::pair{1u, 1u}, {20u, 1u}, {7u, 25u}}) {
+    runner.others_chunk = others;
+    const std::vector<float> found = runner.logits(golden, chunk);
+    ASSERT_EQ(found.size(), want.size());
+    EXPECT_EQ(std::memcmp(found.data(), want.data(), want.size() * sizeof(float)), 0) << "chunks of " << chunk << " beside " << others;
+  }
+}
+
 TEST_P(GoldenLogits, AQueryWithoutStoreWritesNothingAndGivesTheSameBits) {
   const Golden golden = read_golden(GetParam().few);
   Runner runner(GetParam().model, cpu(""));

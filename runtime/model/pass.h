@@ -1,0 +1,59 @@
+// What the parts of the forward pass share: a step on its way through the model, and its scratch memory.
+#pragma once
+
+#include "runtime/model/model.h"
+
+namespace kvrt {
+
+// Row-major f32 arrays in one device buffer, [rows_max, ...].
+class Scratch final : public ForwardScratch {
+ public:
+  uint64_t bytes() const override { return buffer->bytes(); }
+
+  uint32_t rows_max = 0;
+  std::unique_ptr<Buffer> buffer;
+  float* x = nullptr;          // [rows, width] the residual stream
+  float* normed = nullptr;     // [rows, width] a block's output, or its input after a norm of its own
+  float* qkv = nullptr;        // [rows, (heads + 2 kv_heads) * head_dim] of a layer; latents: [rows, heads * (rank + rope)], Q absorbed
+  float* attended = nullptr;   // [rows, heads * head_dim] of a layer; latents: [rows, heads * rank]
+  float* q_in = nullptr;       // [rows, q_rank]
+  float* by_head = nullptr;    // [rows, heads * (nope + rope)] Q before it is absorbed; [rows, heads * v] the heads' outputs
+  float* latent = nullptr;     // [rows, rank + rope]
+  float* gate_up = nullptr;    // [rows, 2 ff] where they have biases
+  float* activated = nullptr;  // [rows, ff]
+  float* router = nullptr;     // [rows, experts]
+  float* expert_in = nullptr;  // [rows, width] the rows of one expert, and its output
+  float* expert_out = nullptr;
+  float* logits = nullptr;  // [logits_max, vocab], where the host does not reach the device's memory
+  float* drawn = nullptr;   // [logits_max], likewise
+  Routes routes;
+  std::unique_ptr<RunCache> cache;
+};
+
+// A step on its way through the model.
+struct Pass {
+  const Model& model;
+  Backend* backend;
+  const KvGroups& kv;
+  uint8_t* pool;
+  const Step& step;
+  Scratch* s;
+  const ModelDims& d = model.dims;
+  const Arch& arch = *model.arch;
+};
+
+// Rows [first, first + n) of the step, as by_rows gives them. Arrays are those rows' part of Scratch's.
+struct Rows {
+  uint32_t first, n;
+  float* of(float* array, uint64_t width) const { return array + first * width; }
+};
+
+// The input of a block: the residual stream, normalized where the architecture does so.
+MatmulInput block_input(const Pass& p, Rows rows, const Vector& norm);
+
+// A recurrent layer, as attention has them: what its rows need before they meet, where they meet, and what follows, up to the last matrix' input.
+void recurrent_input(const Pass& p, Rows rows, uint32_t index);
+void recur(const Pass& p, uint32_t index);
+void recurrent_output(const Pass& p, Rows rows, uint32_t index);
+
+}  // namespace kvrt

@@ -1,0 +1,236 @@
+// Every tensor's name, type and shape, checked before any is read.
+#include "runtime/model/plan.h"
+
+#include <algorithm>
+
+#include "runtime/compute/quant/quants.h"
+#include "runtime/model/ggml_types.h"
+
+namespace kvrt {
+namespace {
+
+using Ull = unsigned long long;
+
+class Planner {
+ public:
+  Planner(const GgufFile& file, const Arch& arch, const ModelDims& dims) : file_(file), arch_(arch), d_(dims) {}
+
+  Result<Plan> plan() {
+    Plan plan;
+    KVRT_TRY(take("token_embd.weight", d_.width, d_.vocab, &plan.embedding));
+    if (arch_.positions) KVRT_TRY(take("position_embd.weight", d_.width, d_.context, &plan.positions));
+    KVRT_TRY(take_norm(arch_.output_norm, &plan.output_norm));
+    if (!d_.tied_head) KVRT_TRY(take("output.weight", d_.width, d_.vocab, &plan.head));
+    for (const char* name : {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}) {
+      if (file_.find(name)) KVRT_TRY(take_vector(name, d_.rope.dims / 2, &plan.read));
+    }
+    for (uint32_t i = 0; i < d_.layers; ++i) KVRT_TRY(plan_layer(i, &plan.layers.emplace_back()));
+    KVRT_TRY(refuse_other_tensors());
+    return plan;
+  }
+
+ private:
+  Status plan_layer(uint32_t index, LayerTensors* layer) {
+    const std::string blk = "blk." + std::to_string(index) + ".";
+    if (arch_.pre_norm) {
+      KVRT_TRY(take_norm(blk + "attn_norm", &layer->attn_norm));
+      if (!arch_.parallel) KVRT_TRY(take_norm(blk + arch_.ffn_norm, &layer->ffn_norm));
+    }
+    if (arch_.post_norm) {
+      KVRT_TRY(take_norm(blk + "post_attention_norm", &layer->post_attn_norm));
+      KVRT_TRY(take_norm(blk + "post_ffw_norm", &layer->post_ffn_norm));
+    }
+    KVRT_TRY(plan_mixer(blk, index, layer));
+    if (!d_.has_experts(index)) return plan_mlp(blk, d_.experts > 0 ? d_.dense_ff : d_.ff, layer);
+    return plan_experts(blk, layer);
+  }
+
+  Status plan_mixer(const std::string& blk, uint32_t index, LayerTensors* layer) {
+    switch (d_.mixer(index)) {
+      case Mixer::kConv:
+        return plan_conv(blk, layer);
+      case Mixer::kScan:
+        return plan_scan(blk, layer);
+      case Mixer::kDelta:
+        return plan_delta(blk, layer);
+      default:
+        return d_.latent.rank > 0 ? plan_latent(blk, layer) : plan_attention(blk, d_.heads_of(index), layer);
+    }
+  }
+
+  Status plan_attention(const std::string& blk, Heads heads, LayerTensors* layer) {
+    const uint64_t q_rows = heads.q_width(), kv_rows = uint64_t{heads.kv} * heads.dim;
+    const bool bias = arch_.bias || arch_.qkv_bias || (arch_.qkv_bias_optional && file_.find(blk + "attn_q.bias"));
+    const auto take_qkv = [&](const char* name, uint64_t rows) {
+      return take_rows(blk + name, d_.width, rows, bias, &layer->qkv, &layer->qkv_bias);
+    };
+    if (arch_.fused_qkv) {
+      KVRT_TRY(take_qkv("attn_qkv", q_rows + 2 * kv_rows));
+    } else {
+      KVRT_TRY(take_qkv("attn_q", q_rows));
+      KVRT_TRY(take_qkv("attn_k", kv_rows));
+      KVRT_TRY(take_qkv("attn_v", kv_rows));
+    }
+    if (arch_.qk_norm != QkNorm::kNone) {
+      const bool row = arch_.qk_norm == QkNorm::kRow;
+      KVRT_TRY(take_vector(blk + "attn_q_norm.weight", row ? q_rows : heads.dim, &layer->q_norm));
+      KVRT_TRY(take_vector(blk + "attn_k_norm.weight", row ? kv_rows : heads.dim, &layer->k_norm));
+    }
+    if (arch_.sinks) KVRT_TRY(take_vector(blk + "attn_sinks.weight", heads.q, &layer->sinks));
+    return take_rows(blk + "attn_output", q_rows, d_.width, arch_.bias, &layer->out, &layer->out_bias);
+  }
+
+  Status plan_latent(const std::string& blk, LayerTensors* layer) {
+    const LatentDims& l = d_.latent;
+    if (l.q_rank > 0) {
+      KVRT_TRY(take(blk + "attn_q_a.weight", d_.width, l.q_rank, &layer->q_in));
+      KVRT_TRY(take_vector(blk + "attn_q_a_norm.weight", l.q_rank, &layer->latent_q_norm));
+      KVRT_TRY(take(blk + "attn_q_b.weight", l.q_rank, uint64_t{d_.heads} * l.q(), &layer->q));
+    } else {
+      KVRT_TRY(take(blk + "attn_q.weight", d_.width, uint64_t{d_.heads} * l.q(), &layer->q));
+    }
+    KVRT_TRY(take(blk + "attn_kv_a_mqa.weight", d_.width, l.rank + l.rope, &layer->kv));
+    KVRT_TRY(take_vector(blk + "attn_kv_a_norm.weight", l.rank, &layer->latent_norm));
+    KVRT_TRY(take(blk + "attn_k_b.weight", l.nope, l.rank, &layer->key, d_.heads));
+    KVRT_TRY(take(blk + "attn_v_b.weight", l.rank, l.v, &layer->value, d_.heads));
+    return take(blk + "attn_output.weight", uint64_t{d_.heads} * l.v, d_.width, &layer->out);
+  }
+
+  Status plan_conv(const std::string& blk, LayerTensors* layer) {
+    const RecurrentDims& r = d_.recurrent;
+    KVRT_TRY(take(blk + "shortconv.in_proj.weight", d_.width, r.in_width(Mixer::kConv), &layer->qkv));
+    KVRT_TRY(take_vector(blk + "shortconv.conv.weight", r.taps, &layer->conv, r.channels()));
+    return take(blk + "shortconv.out_proj.weight", r.inner, d_.width, &layer->out);
+  }
+
+  Status plan_scan(const std::string& blk, LayerTensors* layer) {
+    const RecurrentDims& r = d_.recurrent;
+    KVRT_TRY(take(blk + "ssm_in.weight", d_.width, r.in_width(Mixer::kScan), &layer->qkv));
+    if (file_.find(blk + "ssm_conv1d.bias")) KVRT_TRY(take_vector(blk + "ssm_conv1d.bias", r.channels(), &layer->conv_bias));
+    KVRT_TRY(take_vector(blk + "ssm_a", 1, &layer->a, r.heads));
+    KVRT_TRY(take_vector(blk + "ssm_d", 1, &layer->skip, r.heads));
+    KVRT_TRY(take_vector(blk + "ssm_norm.weight", r.inner / r.groups, &layer->state_norm, r.groups));
+    return plan_heads(blk, layer);
+  }
+
+  Status plan_delta(const std::string& blk, LayerTensors* layer) {
+    const RecurrentDims& r = d_.recurrent;
+    const uint64_t of_key = r.heads / r.groups;  // heads that share a key
+    KVRT_TRY(take(blk + "attn_qkv.weight", d_.width, r.channels(), &layer->qkv));
+    KVRT_TRY(take(blk + "attn_gate.weight", d_.width, r.inner, &layer->qkv));
+    KVRT_TRY(take_dealt(blk + "ssm_ba.weight", r.groups, {{of_key, &layer->qkv}, {of_key, &layer->qkv}}));
+    KVRT_TRY(take_vector(blk + "ssm_a", r.heads, &layer->a));
+    KVRT_TRY(take_vector(blk + "ssm_norm.weight", r.head_dim(), &layer->state_norm));
+    return plan_heads(blk, layer);
+  }
+
+  // What layers with heads have in common.
+  Status plan_heads(const std::string& blk, LayerTensors* layer) {
+    const RecurrentDims& r = d_.recurrent;
+    KVRT_TRY(take_vector(blk + "ssm_conv1d.weight", r.taps, &layer->conv, r.channels()));
+    KVRT_TRY(take_vector(blk + "ssm_dt.bias", r.heads, &layer->dt_bias));
+    return take(blk + "ssm_out.weight", r.inner, d_.width, &layer->out);
+  }
+
+  Status plan_mlp(const std::string& blk, uint32_t ff, LayerTensors* layer) {
+    const uint64_t up_rows = arch_.fused_up ? uint64_t{2} * ff : ff;
+    const bool gate = arch_.gated && !arch_.fused_up;
+    if (gate) KVRT_TRY(take_rows(blk + "ffn_gate", d_.width, ff, arch_.bias, &layer->gate_up, &layer->gate_up_bias));
+    KVRT_TRY(take_rows(blk + "ffn_up", d_.width, up_rows, arch_.bias, &layer->gate_up, &layer->gate_up_bias));
+    return take_rows(blk + "ffn_down", ff, d_.width, arch_.bias, &layer->down, &layer->down_bias);
+  }
+
+  Status plan_experts(const std::string& blk, LayerTensors* layer) {
+    const auto take_experts = [&](const char* name, uint64_t cols, uint64_t rows, Tensors* weights, Tensors* biases) {
+      return take_rows(blk + name, cols, rows, arch_.bias, weights, biases, d_.experts);
+    };
+    KVRT_TRY(take_rows(blk + "ffn_gate_inp", d_.width, d_.experts, arch_.bias, &layer->router, &layer->router_bias));
+    KVRT_TRY(take_experts("ffn_gate_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
+    KVRT_TRY(take_experts("ffn_up_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
+    KVRT_TRY(take_experts("ffn_down_exps", d_.ff, d_.width, &layer->experts_down, &layer->down_bias));
+    if (arch_.latent && file_.find(blk + "exp_probs_b.bias"))
+      KVRT_TRY(take_vector(blk + "exp_probs_b.bias", d_.experts, &layer->choice_bias));
+    if (d_.shared_ff == 0) return Status::ok();
+    KVRT_TRY(take(blk + "ffn_gate_shexp.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
+    KVRT_TRY(take(blk + "ffn_up_shexp.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
+    return take(blk + "ffn_down_shexp.weight", d_.shared_ff, d_.width, &layer->shared_down);
+  }
+
+  struct Share {
+    uint64_t rows;
+    Tensors* out;
+  };
+  // A matrix of `runs` runs of rows, each with the same shares: the first one's of all runs, then the second one's ..
+  Status take_dealt(const std::string& name, uint64_t runs, std::initializer_list<Share> shares) {
+    uint64_t run = 0, at = 0;
+    for (const Share& share : shares) run += share.rows;
+    Tensors whole;
+    KVRT_TRY(take(name, d_.width, runs * run, &whole));
+    for (const Share& share : shares) {
+      for (uint64_t i = 0; i < runs; ++i) share.out->push_back({whole[0].tensor, i * run + at, share.rows});
+      at += share.rows;
+    }
+    return Status::ok();
+  }
+
+  // A matrix, or one for each expert, and its bias.
+  Status take_rows(const std::string& name, uint64_t cols, uint64_t rows, bool bias, Tensors* weights, Tensors* biases,
+                   uint64_t matrices = 1) {
+    KVRT_TRY(take(name + ".weight", cols, rows, weights, matrices));
+    return bias ? take_vector(name + ".bias", rows, biases, matrices) : Status::ok();
+  }
+
+  Status take_norm(const std::string& name, Tensors* out) {
+    KVRT_TRY(take_vector(name + ".weight", d_.width, out));
+    return arch_.norm == NormKind::kLayerBias ? take_vector(name + ".bias", d_.width, out) : Status::ok();
+  }
+
+  // `n` vectors, which are F32, F16 or BF16.
+  Status take_vector(const std::string& name, uint64_t cols, Tensors* out, uint64_t n = 1) {
+    KVRT_TRY(take(name, cols, n, out));
+    const TensorView& view = out->back().tensor->view;
+    if (dtype_info(static_cast<uint32_t>(view.type))->block_elems == 1) return Status::ok();
+    return unsupported_type(name, view, " for a vector");
+  }
+
+  Status unsupported_type(const std::string& name, const TensorView& view, const char* where) const {
+    return error(Code::kUnsupported, Detail::kNone, "%s: tensor %s: type %s is not supported%s", file_.name().c_str(), name.c_str(),
+                 find_ggml_type(static_cast<uint32_t>(view.type))->name, where);
+  }
+
+  Status take(const std::string& name, uint64_t cols, uint64_t rows, Tensors* out, uint64_t matrices = 1) {
+    const GgufTensor* tensor = file_.find(name);
+    if (!tensor) return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s is missing", file_.name().c_str(), name.c_str());
+    const auto& ne = tensor->view.ne;
+    if (ne[0] != cols || ne[1] != rows || ne[2] != matrices || ne[3] != 1) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected shape [%llu, %llu, %llu], found [%llu, %llu, %llu, %llu]",
+                   file_.name().c_str(), name.c_str(), Ull{cols}, Ull{rows}, Ull{matrices}, Ull{ne[0]}, Ull{ne[1]}, Ull{ne[2]}, Ull{ne[3]});
+    }
+    if (!dtype_info(static_cast<uint32_t>(tensor->view.type))) return unsupported_type(name, tensor->view, "");
+    taken_.push_back(tensor);
+    out->push_back({tensor, 0, rows});
+    return Status::ok();
+  }
+
+  // A tensor that nothing reads means arithmetic that is not done: refuse it rather than compute something else.
+  Status refuse_other_tensors() {
+    std::sort(taken_.begin(), taken_.end());
+    for (const GgufTensor& tensor : file_.tensors()) {
+      if (std::binary_search(taken_.begin(), taken_.end(), &tensor)) continue;
+      return error(Code::kUnsupported, Detail::kNone, "%s: tensor %.200s is not known to architecture %s", file_.name().c_str(),
+                   tensor.name.c_str(), arch_.name);
+    }
+    return Status::ok();
+  }
+
+  const GgufFile& file_;
+  const Arch& arch_;
+  const ModelDims& d_;
+  std::vector<const GgufTensor*> taken_;
+};
+
+}  // namespace
+
+Result<Plan> plan_weights(const GgufFile& file, const Arch& arch, const ModelDims& dims) { return Planner(file, arch, dims).plan(); }
+
+}  // namespace kvrt

@@ -1,0 +1,78 @@
+"""The rows of make_arch.py whose models have recurrent layers: their configs, and what GGUF wants of their weights and keys."""
+import numpy as np
+import transformers as hf
+
+ARCHS = ("lfm2", "granitehybrid")
+
+
+def cases(config, rope):
+    """Yields (architecture, name, config) as make_arch.cases."""
+    yield "lfm2", "row_lfm2", config(
+        hf.Lfm2Config, layers=4, head_dim=8, rope_parameters=rope, norm_eps=1e-6, conv_L_cache=3, block_auto_adjust_ff_dim=False,
+        layer_types=["conv", "full_attention", "conv", "conv"], tie_word_embeddings=True)
+    granite = dict(layers=3, head_dim=8, embedding_multiplier=12.0, residual_multiplier=0.6, attention_multiplier=0.25, logits_scaling=6.0,
+                   mamba_n_heads=4, mamba_d_state=24)
+    yield "granitehybrid", "row_granitehybrid", config(
+        hf.GraniteMoeHybridConfig, **granite, layer_types=["linear_attention", "linear_attention", "attention"], mamba_n_groups=2,
+        num_local_experts=0, shared_intermediate_size=64)
+    yield "granitehybrid", "row_granitehybrid_moe", config(
+        hf.GraniteMoeHybridConfig, **granite, layer_types=["linear_attention", "attention", "linear_attention"], mamba_n_groups=1,
+        num_local_experts=8, num_experts_per_tok=3, intermediate_size=24, shared_intermediate_size=40)
+
+
+def recurrent_layers(cfg):
+    return [kind not in ("full_attention", "attention") for kind in cfg.layer_types]
+
+
+def draw(name, x):
+    """The weights that are no matrix; None: as in other models."""
+    if name.endswith(("conv.weight", "conv1d.weight")):
+        return np.float32(0.8) * x
+    if name.endswith("A_log"):  # some heads forget within a token, others within tens
+        return np.float32(1.5) * x - np.float32(1)
+    return x if name.endswith(".D") else None
+
+
+def halves(w):
+    return w[:len(w) // 2], w[len(w) // 2:]
+
+
+def tensors(arch, cfg, name, w):
+    """The (GGUF name, array) of a parameter; None: as in other models."""
+    block = f"blk.{name.split('.')[2]}." if ".layers." in name else ""
+    if name.endswith("conv.conv.weight"):
+        return [(block + "shortconv.conv.weight", w[:, 0])]
+    if arch == "granitehybrid":
+        return granite_tensors(cfg, name, block, w)
+    return None
+
+
+def granite_tensors(cfg, name, block, w):
+    if name.endswith("shared_mlp.input_linear.weight"):
+        suffix = "_shexp.weight" if cfg.num_local_experts else ".weight"
+        return [(block + "ffn_" + part + suffix, half) for part, half in zip(("gate", "up"), halves(w))]
+    if name.endswith("shared_mlp.output_linear.weight"):
+        return [(block + ("ffn_down_shexp.weight" if cfg.num_local_experts else "ffn_down.weight"), w)]
+    if name.endswith("router.weight"):
+        return [(block + "ffn_gate_inp.weight", w)]
+    kind = name.split("mamba.")[-1]
+    mamba = {"A_log": ("ssm_a", -np.exp(w)[..., None]), "D": ("ssm_d", w[..., None]), "dt_bias": ("ssm_dt.bias", w),
+             "norm.weight": ("ssm_norm.weight", w.reshape(cfg.mamba_n_groups, -1) if kind == "norm.weight" else w),
+             "conv1d.weight": ("ssm_conv1d.weight", w[:, 0] if w.ndim == 3 else w), "conv1d.bias": ("ssm_conv1d.bias", w),
+             "in_proj.weight": ("ssm_in.weight", w), "out_proj.weight": ("ssm_out.weight", w)}
+    return [(block + mamba[kind][0], mamba[kind][1])] if kind in mamba else None
+
+
+def write_keys(w, arch, cfg):
+    if arch in ("lfm2", "granitehybrid"):
+        w.add_head_count_kv([0 if recurrent else cfg.num_key_value_heads for recurrent in recurrent_layers(cfg)])
+    if arch == "lfm2":
+        w.add_shortconv_l_cache(cfg.conv_L_cache)
+    if arch == "granitehybrid":
+        w.add_ssm_conv_kernel(cfg.mamba_d_conv)
+        w.add_ssm_state_size(cfg.mamba_d_state)
+        w.add_ssm_group_count(cfg.mamba_n_groups)
+        w.add_ssm_inner_size(cfg.mamba_expand * cfg.hidden_size)
+        w.add_ssm_time_step_rank(cfg.mamba_n_heads)
+        w.add_rope_scaling_finetuned(False)
+        w.add_expert_shared_feed_forward_length(cfg.shared_intermediate_size)
