@@ -20,4 +20,6 @@ void CudaBackend::multiply(bool, uint32_t, uint32_t, const float*, uint32_t, con
   KVRT_CHECK(capturing_);
 }
 
+void CudaBackend::sigmoid_gate(uint32_t, uint32_t, const float*, uint32_t, float*, uint32_t) { KVRT_CHECK(capturing_); }
+
 }  // namespace kvrt::cuda
