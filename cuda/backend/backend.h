@@ -156,6 +156,7 @@ class CudaBackend final : public Backend {
   const RopeTable* rope_table(const RopeParams& params) const;
   void decode_rows(const KvGeometry& kv, const uint8_t* pool, KvPlace place, uint32_t first, uint32_t n, const DeviceAttention& params,
                    const float* q, uint32_t stride, float* out);
+  DeviceStates device_states(const StateLayout& states, uint8_t* pool, uint32_t layer, const Step& step) const;
   template <typename T>
   T* stage_rows(Scratch* scratch, std::span<const T> host);
 

@@ -4,20 +4,31 @@
 
 namespace kvrt::cuda {
 
-void CudaBackend::conv(const StateLayout&, uint8_t*, uint32_t, const Step&, const ConvParams&, uint32_t, float*) { KVRT_CHECK(capturing_); }
-
-void CudaBackend::scan(const StateLayout&, uint8_t*, uint32_t, const Step&, const ScanParams&, uint32_t, const float*, const float*,
-                       float*) {
-  KVRT_CHECK(capturing_);
+// A step of few rows may become a graph, which is replayed for any number of sequences with as many rows together.
+DeviceStates CudaBackend::device_states(const StateLayout& states, uint8_t* pool, uint32_t layer, const Step& step) const {
+  KVRT_CHECK(step.state_units == states.units);
+  const uint32_t rows = step.n_rows(), n_seqs = rows <= kFewRows ? rows : static_cast<uint32_t>(step.seqs.size());
+  return {states, pool, layer, n_seqs, arrays_.device().state_seqs, arrays_.device().tables};
 }
 
-void CudaBackend::delta(const StateLayout&, uint8_t*, uint32_t, const Step&, const DeltaParams&, uint32_t, const float*, uint32_t,
-                        const float*, const float*, float*) {
-  KVRT_CHECK(capturing_);
+void CudaBackend::conv(const StateLayout& states, uint8_t* pool, uint32_t layer, const Step& step, const ConvParams& params,
+                       uint32_t stride, float* x) {
+  cuda::conv(&stream_, device_states(states, pool, layer, step), params, stride, x);
 }
 
-void CudaBackend::multiply(bool, uint32_t, uint32_t, const float*, uint32_t, const float*, uint32_t, float*, uint32_t) {
-  KVRT_CHECK(capturing_);
+void CudaBackend::scan(const StateLayout& states, uint8_t* pool, uint32_t layer, const Step& step, const ScanParams& params,
+                       uint32_t stride, const float* x, const float* dt, float* out) {
+  cuda::scan(&stream_, device_states(states, pool, layer, step), params, stride, x, dt, out);
+}
+
+void CudaBackend::delta(const StateLayout& states, uint8_t* pool, uint32_t layer, const Step& step, const DeltaParams& params,
+                        uint32_t stride, const float* qkv, uint32_t gate_stride, const float* beta, const float* alpha, float* out) {
+  cuda::delta(&stream_, device_states(states, pool, layer, step), params, stride, qkv, gate_stride, beta, alpha, out);
+}
+
+void CudaBackend::multiply(bool silu, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride,
+                           float* out, uint32_t out_stride) {
+  cuda::multiply(&stream_, silu, n, width, x, x_stride, y, y_stride, out, out_stride);
 }
 
 void CudaBackend::sigmoid_gate(uint32_t, uint32_t, const float*, uint32_t, float*, uint32_t) { KVRT_CHECK(capturing_); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
@@ -24,7 +25,8 @@ StepArrays::Layout StepArrays::lay_out(uint32_t groups, uint32_t tables, uint64_
   at.draws = at.logits_rows + aligned(kRows * sizeof(uint32_t));
   at.tiles = at.draws + aligned(kLogitsRowsMax * sizeof(Draw));
   at.stores = at.tiles + aligned(kRows * sizeof(PrefillTile));
-  at.tables_at = at.stores + aligned(groups * kRows * sizeof(uint32_t));
+  at.state_seqs = at.stores + aligned(groups * kRows * sizeof(uint32_t));
+  at.tables_at = at.state_seqs + aligned(kRows * sizeof(DeviceStateSeq));
   at.tables = at.tables_at + aligned(tables * kRows * sizeof(uint32_t));
   at.end = at.tables + entries * sizeof(int32_t);
   return at;
@@ -47,7 +49,7 @@ Status StepArrays::enlarge(DeviceContext* context, uint64_t bytes) {
 Status StepArrays::put(DeviceContext* context, Stream* stream, const Step& step, bool* moved) {
   KVRT_CHECK(step.n_rows() <= kStepRowsMax && step.draws.size() <= kLogitsRowsMax);
   uint64_t entries = 0;
-  for (const StepSeq& seq : step.seqs) entries += uint64_t{seq.n_blocks} * step.n_tables;
+  for (const StepSeq& seq : step.seqs) entries += uint64_t{seq.n_blocks} * step.n_tables + 2 * uint64_t{step.state_units};
   const Layout at = lay_out(step.n_groups, step.n_tables, entries);
   *moved = !memory_ || at.end > capacity_;
   if (*moved) KVRT_TRY(enlarge(context, lay_out(step.n_groups, step.n_tables, std::max(kEntriesAtFirst, 2 * entries)).end));
@@ -58,6 +60,7 @@ Status StepArrays::put(DeviceContext* context, Stream* stream, const Step& step,
   device_.tables_at = reinterpret_cast<const uint32_t*>(place(at.tables_at));
   device_.stores = reinterpret_cast<const uint32_t*>(place(at.stores));
   device_.logits_rows = reinterpret_cast<const uint32_t*>(place(at.logits_rows));
+  device_.state_seqs = reinterpret_cast<const DeviceStateSeq*>(place(at.state_seqs));
   device_.draws = reinterpret_cast<const Draw*>(place(at.draws));
   device_.tables = reinterpret_cast<const int32_t*>(place(at.tables));
   tiles_ = reinterpret_cast<const PrefillTile*>(place(at.tiles));
@@ -83,6 +86,19 @@ void StepArrays::pack(const Step& step, const Layout& at) {
       if (seq.n_blocks > 0) std::copy_n(seq.table(t), seq.n_blocks, tables + next);
       next += seq.n_blocks;
     }
+  }
+  const auto put_units = [&](const int32_t* units) {
+    if (!units || step.state_units == 0) return kNoState;
+    std::copy_n(units, step.state_units, tables + next);
+    return std::exchange(next, next + step.state_units);
+  };
+  auto* states = reinterpret_cast<DeviceStateSeq*>(host + at.state_seqs);
+  std::fill_n(states, kStepRowsMax, DeviceStateSeq{});
+  for (const StepSeq& seq : step.seqs) {
+    states->first_row = seq.first_row;
+    states->n_rows = seq.n_rows;
+    states->from_at = put_units(seq.state_from);
+    states++->to_at = put_units(seq.state_to);
   }
   last_position_ = 0;
   for (const int32_t p : step.positions) last_position_ = std::max(last_position_, static_cast<uint32_t>(p));

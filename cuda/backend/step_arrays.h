@@ -31,9 +31,9 @@ class StepArrays {
 
  private:
   struct Layout {
-    uint64_t tokens, positions, logits_rows, draws, tiles, stores, tables_at, tables, end;
+    uint64_t tokens, positions, logits_rows, draws, tiles, stores, state_seqs, tables_at, tables, end;
   };
-  // `entries`: of all block tables together. The places of a model's arrays, the tables' own among them, do not depend on it.
+  // `entries`: of all block tables together, and units of states. The places of a model's arrays, the tables' own among them, do not depend on it.
   static Layout lay_out(uint32_t groups, uint32_t tables, uint64_t entries);
   Status enlarge(DeviceContext* context, uint64_t bytes);
   void pack(const Step& step, const Layout& at);

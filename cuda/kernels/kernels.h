@@ -10,6 +10,7 @@
 #include "runtime/compute/head_rows.h"
 #include "runtime/compute/quant/format.h"
 #include "runtime/compute/rope.h"
+#include "runtime/compute/states.h"
 #include "runtime/compute/step.h"
 #include "runtime/compute/tensor.h"
 
@@ -21,14 +22,29 @@ inline constexpr uint32_t kWeightPartsMax = 3;  // tensors stacked in a weight
 
 // ---- the step, as the device has it (k_step: backend.cc uploads it in one copy)
 
+// A sequence of a step: its rows, and where in `units` the blocks begin that its state comes from and goes to.
+inline constexpr uint32_t kNoState = ~0u;  // the sequence begins
+struct DeviceStateSeq {
+  uint32_t first_row, n_rows, from_at, to_at;
+};
 struct DeviceStep {
-  const int32_t* tokens = nullptr;        // [rows]
-  const int32_t* positions = nullptr;     // [rows]
-  const uint32_t* tables_at = nullptr;    // [rows] the place in `tables` of the block table of the row's sequence; of the op's layer
-  const int32_t* tables = nullptr;        // unit of positions [i * block_tokens, (i + 1) * block_tokens)
-  const uint32_t* stores = nullptr;       // [rows] 0: the row's K and V are in the pool already; of the op's layer
-  const uint32_t* logits_rows = nullptr;  // [n_logits] ascending
-  const Draw* draws = nullptr;            // [n_logits] where the step has them
+  const int32_t* tokens = nullptr;             // [rows]
+  const int32_t* positions = nullptr;          // [rows]
+  const uint32_t* tables_at = nullptr;         // [rows] the place in `tables` of the block table of the row's sequence; of the op's layer
+  const int32_t* tables = nullptr;             // unit of positions [i * block_tokens, (i + 1) * block_tokens)
+  const uint32_t* stores = nullptr;            // [rows] 0: the row's K and V are in the pool already; of the op's layer
+  const uint32_t* logits_rows = nullptr;       // [n_logits] ascending
+  const Draw* draws = nullptr;                 // [n_logits] where the step has them
+  const DeviceStateSeq* state_seqs = nullptr;  // [rows] the sequences; their blocks' units are in `tables`, too
+};
+
+// The states of one layer. Of n_seqs sequences, those that the step does not have are of no rows.
+struct DeviceStates {
+  StateLayout layout;
+  uint8_t* pool;
+  uint32_t layer, n_seqs;
+  const DeviceStateSeq* seqs;
+  const int32_t* units;
 };
 
 // ---- weights: 16-row panels, as the CPU's (runtime/compute/NUMERICS.md §9)
@@ -78,6 +94,16 @@ inline constexpr uint32_t kCopyPairs = 64;
 void copy_blocks(Stream* stream, std::span<const BlockPair> pairs, uint64_t bytes);
 // Draws a token of each row as its Draw says; draws null: the largest.
 void draw_rows(Stream* stream, const float* logits, uint32_t rows, uint32_t vocab, const Draw* draws, DrawnToken* out);
+
+// ---- recurrent layers (states.cu): the ops of Backend, with the CPU's bits
+
+void conv(Stream* stream, const DeviceStates& states, const ConvParams& params, uint32_t stride, float* x);
+void scan(Stream* stream, const DeviceStates& states, const ScanParams& params, uint32_t stride, const float* x, const float* dt,
+          float* out);
+void delta(Stream* stream, const DeviceStates& states, const DeltaParams& params, uint32_t stride, const float* qkv, uint32_t gate_stride,
+           const float* beta, const float* alpha, float* out);
+void multiply(Stream* stream, bool silu, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride,
+              float* out, uint32_t out_stride);
 
 // ---- matmuls (quantize.cu, matvec.cu, gemm/gemm.cu)
 

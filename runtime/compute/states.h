@@ -24,8 +24,8 @@ struct StateLayout {
 };
 
 // Item j of layer `layer` in the block of these units.
-[[gnu::always_inline]] inline uint64_t state_offset(const StateLayout& s, const StateItems& kind, const int32_t* units, uint32_t layer,
-                                                    uint32_t j) {
+[[gnu::always_inline]] constexpr uint64_t state_offset(const StateLayout& s, const StateItems& kind, const int32_t* units, uint32_t layer,
+                                                       uint32_t j) {
   const uint32_t n = layer * kind.items + j;
   return static_cast<uint64_t>(units[kind.first_unit + n / kind.per_unit]) * s.unit_bytes + uint64_t{n % kind.per_unit} * kind.bytes;
 }

@@ -46,6 +46,12 @@ def matvec_bytes(kernel):
     return sums + stage if name == "PlainKernel" else max(sums, stage) + rows * (COLS + 16 + (COLS // 32 | 1) * 12)
 
 
+def state_bytes(_):
+    return 2 * 8 * HEAD_DIM * 4
+
+
+STATE_WORDS = "return 2 * batch_for(numbers) * numbers * static_cast<uint32_t>(sizeof(float));"
+
 # A launcher's additions to the device code: threads of a block where they are fewer than __launch_bounds__ permits; bytes of dynamic
 # shared memory by the kernel's template arguments, and the words of cuda/ that say the same. Every kernel with KVRT_DYNAMIC_SHARED stands here.
 LAUNCHES = {
@@ -57,6 +63,8 @@ LAUNCHES = {
     "matvec_kernel": (MATVEC_THREADS, matvec_bytes, "args->own_at + (plain ? stage : OwnQuantLayout(args->cols).bytes(count))"),
     "act_mul_kernel": (256, None, None),
     "add_bias_kernel": (256, None, None),
+    "scan_kernel": (None, state_bytes, STATE_WORDS),
+    "delta_kernel": (None, state_bytes, STATE_WORDS),
     "quantize_kernel": (None, lambda: 4, "launch(quantize_kernel, dim3(n, blocks_of(work, norm)), threads_of(work), sizeof(float),"),
     "f16_kernel": (None, lambda: 4, "launch(f16_kernel, dim3(padded_n, blocks_of(cols, norm)), threads_of(cols), sizeof(float),"),
 }

@@ -43,16 +43,19 @@ class DeviceFloats {
     auto made = b->alloc(std::max<size_t>(n_, 1) * sizeof(float), false);
     EXPECT_TRUE(made.is_ok());
     memory_ = std::move(made).value();
+    put(from);
+  }
+  void put(const std::vector<float>& from) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(from.data());
-    const Status put =
-        b->upload(memory_->data(), n_ * sizeof(float), [&](std::span<uint8_t> host) { std::copy_n(bytes, host.size(), host.data()); });
-    EXPECT_TRUE(put.is_ok());
+    const auto fill = [&](std::span<uint8_t> host) { std::copy_n(bytes, host.size(), host.data()); };
+    EXPECT_TRUE(b_->upload(memory_->data(), from.size() * sizeof(float), fill).is_ok());
   }
   float* get() const { return reinterpret_cast<float*>(memory_->data()); }
   uint8_t* bytes() const { return memory_->data(); }
-  std::vector<float> to_host() const {
-    std::vector<float> out(n_);
-    EXPECT_TRUE(b_->download({reinterpret_cast<uint8_t*>(out.data()), n_ * sizeof(float)}, memory_->data()).is_ok());
+  std::vector<float> to_host() const { return to_host(n_); }
+  std::vector<float> to_host(size_t n) const {  // the first n
+    std::vector<float> out(n);
+    EXPECT_TRUE(b_->download({reinterpret_cast<uint8_t*>(out.data()), n * sizeof(float)}, memory_->data()).is_ok());
     return out;
   }
 
@@ -80,6 +83,11 @@ class StateRig {
     for (uint32_t i = units; i > 1; --i) std::swap(free_[i - 1], free_[random_.below(i)]);
     memory_ = std::make_unique<DeviceFloats>(b, pool_);
     constants_ = std::make_unique<DeviceFloats>(b, op.constants);
+    size_t rows = 0;
+    for (const auto& input : inputs) rows += input.size() / op.in;
+    x_ = std::make_unique<DeviceFloats>(b, std::vector<float>(rows * op.in));
+    results_ = std::make_unique<DeviceFloats>(b, std::vector<float>(rows * op.out));
+    cache_ = b->make_run_cache();
   }
 
   void step(const std::vector<Piece>& pieces) {
@@ -159,10 +167,11 @@ class StateRig {
   std::vector<float> run(const Step& step, const std::vector<float>& x) {
     std::vector<float> first;
     for (uint32_t layer = 0; layer < op_.layout.layers; ++layer) {
-      const DeviceFloats in(b_, x), out(b_, std::vector<float>(size_t{step.n_rows()} * op_.out, 7.0f));
-      b_->run({&step}, [&] { op_.run(*b_, op_.layout, memory_->bytes(), layer, step, constants_->get(), in.get(), out.get()); });
+      x_->put(x);
+      b_->run({&step, cache_.get(), uint64_t{step.n_rows()} << 8 | layer},
+              [&] { op_.run(*b_, op_.layout, memory_->bytes(), layer, step, constants_->get(), x_->get(), results_->get()); });
       EXPECT_TRUE(b_->sync().is_ok());
-      std::vector<float> got = op_.out ? out.to_host() : in.to_host();
+      std::vector<float> got = op_.out ? results_->to_host(size_t{step.n_rows()} * op_.out) : x_->to_host(x.size());
       if (layer == 0) first = got;
       EXPECT_SAME_BITS(first, got) << op_.name << " layer " << layer;
     }
@@ -191,7 +200,8 @@ class StateRig {
   std::vector<std::vector<float>> out_;
   std::vector<float> pool_;
   std::vector<int32_t> free_;
-  std::unique_ptr<DeviceFloats> memory_, constants_;
+  std::unique_ptr<DeviceFloats> memory_, constants_, x_, results_;  // a graph has their places
+  std::unique_ptr<RunCache> cache_;
 };
 
 // ---- the ops
@@ -247,6 +257,27 @@ inline StateOp delta_op(DeltaParams p, uint32_t per_unit, Random* random) {
     b.delta(layout, pool, layer, step, params, stride, x, stride, x + beta_at, x + beta_at + p.heads, out);
   };
   return op;
+}
+
+// Each sequence by itself, in one step: all results, and the states.
+inline std::vector<float> alone(Backend* b, const StateOp& op, const std::vector<std::vector<float>>& inputs) {
+  std::vector<float> all;
+  for (const auto& input : inputs) {
+    StateRig rig(b, op, {input}, 1);
+    rig.finish(UINT32_MAX);
+    const std::vector<float> one = rig.all();
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  return all;
+}
+
+// A NaN may become a NaN of any kind; all else has the same bits.
+inline void expect_same_numbers(const std::vector<float>& want, const std::vector<float>& got, const std::string& what) {
+  ASSERT_EQ(want.size(), got.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (std::isnan(want[i]) && std::isnan(got[i])) continue;
+    ASSERT_EQ(std::memcmp(&want[i], &got[i], sizeof(float)), 0) << what << " " << i << ": " << got[i] << ", expected " << want[i];
+  }
 }
 
 // Sizes of models, and those at which kernels change their way.

@@ -6,27 +6,6 @@
 namespace kvrt::test {
 namespace {
 
-// A NaN may become a NaN of any kind; all else has the same bits.
-void expect_same_numbers(const std::vector<float>& want, const std::vector<float>& got, const std::string& what) {
-  ASSERT_EQ(want.size(), got.size());
-  for (size_t i = 0; i < want.size(); ++i) {
-    if (std::isnan(want[i]) && std::isnan(got[i])) continue;
-    ASSERT_EQ(std::memcmp(&want[i], &got[i], sizeof(float)), 0) << what << " " << i << ": " << got[i] << ", expected " << want[i];
-  }
-}
-
-// Each sequence by itself, in one step.
-std::vector<float> alone(Backend* b, const StateOp& op, const std::vector<std::vector<float>>& inputs) {
-  std::vector<float> all;
-  for (const auto& input : inputs) {
-    StateRig rig(b, op, {input}, 1);
-    rig.finish(UINT32_MAX);
-    const std::vector<float> one = rig.all();
-    all.insert(all.end(), one.begin(), one.end());
-  }
-  return all;
-}
-
 TEST(States, SameBitsForEveryCutThreadAndInstructionSet) {
   Random random(11);
   const auto scalar = open_backend("scalar");
