@@ -31,4 +31,6 @@ void CudaBackend::multiply(bool silu, uint32_t n, uint32_t width, const float* x
   cuda::multiply(&stream_, silu, n, width, x, x_stride, y, y_stride, out, out_stride);
 }
 
+void CudaBackend::sigmoid_gate(uint32_t, uint32_t, const float*, uint32_t, float*, uint32_t) { KVRT_CHECK(capturing_); }
+
 }  // namespace kvrt::cuda

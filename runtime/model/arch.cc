@@ -78,6 +78,14 @@ constexpr Arch kArchs[] = {
      .scales = true,
      .rope_flag = true,
      .recurrent = Mixer::kScan},
+    {.name = "qwen3next",
+     .attention_gate = true,
+     .qk_norm = QkNorm::kHeads,
+     .experts = true,
+     .shared_expert = true,
+     .shared_gate = true,
+     .recurrent = Mixer::kDelta,
+     .ffn_norm = "post_attention_norm"},
     {.name = "lfm2", .qk_norm = QkNorm::kHeads, .recurrent = Mixer::kConv, .output_norm = "token_embd_norm"},
 };
 

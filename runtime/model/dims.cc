@@ -95,10 +95,13 @@ class DimsReader : public ArchKeys {
 
   Status read_shape(ModelDims* dims) const {
     KVRT_TRY(read_uint("block_count", 1, kLayersMax, &dims->layers));
+    KVRT_TRY(read_optional_uint("nextn_predict_layers", 0, dims->layers - 1, &dims->draft_layers));
+    dims->layers -= dims->draft_layers;
     KVRT_TRY(read_uint("embedding_length", 1, kWidthMax, &dims->width));
     KVRT_TRY(read_uint("feed_forward_length", 1, kWidthMax, &dims->ff));
     KVRT_TRY(read_uint("context_length", 1, kContextMax, &dims->context));
     dims->no_rope_period = arch_.no_rope_period;
+    dims->attention_gate = arch_.attention_gate;
     if (arch_.rope_flag && !file_.get_bool(key("rope.scaling.finetuned")).value_or(true)) dims->no_rope_period = 1;
     if (arch_.scale_embedding) dims->embedding_scale = std::sqrt(static_cast<float>(dims->width));
     dims->gate_up_bias = arch_.bias && arch_.gated;
@@ -147,7 +150,7 @@ class DimsReader : public ArchKeys {
   }
 
   // One number for all layers, or an array with one for each.
-  Status read_by_layer(const char* name, uint64_t max, std::vector<uint32_t>* out) const {
+  Status read_by_layer(const char* name, uint64_t max, uint32_t draft_layers, std::vector<uint32_t>* out) const {
     const auto numbers = file_.get_ints(key(name));
     if (!numbers) {
       uint32_t all = 0;
@@ -155,9 +158,9 @@ class DimsReader : public ArchKeys {
       std::ranges::fill(*out, all);
       return Status::ok();
     }
-    if (numbers->size() != out->size()) {
+    if (numbers->size() != out->size() + draft_layers) {
       return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a number for each of %zu layers, found %zu",
-                   file_.name().c_str(), key(name).c_str(), out->size(), numbers->size());
+                   file_.name().c_str(), key(name).c_str(), out->size() + draft_layers, numbers->size());
     }
     for (size_t i = 0; i < out->size(); ++i) {
       const int64_t n = (*numbers)[i];
@@ -175,9 +178,9 @@ class DimsReader : public ArchKeys {
 
   Status read_heads(ModelDims* dims) const {
     std::vector<uint32_t> q(dims->layers), kv;
-    KVRT_TRY(read_by_layer("attention.head_count", kHeadsMax, &q));
+    KVRT_TRY(read_by_layer("attention.head_count", kHeadsMax, dims->draft_layers, &q));
     kv = q;
-    if (file_.has(key("attention.head_count_kv"))) KVRT_TRY(read_by_layer("attention.head_count_kv", kHeadsMax, &kv));
+    if (file_.has(key("attention.head_count_kv"))) KVRT_TRY(read_by_layer("attention.head_count_kv", kHeadsMax, dims->draft_layers, &kv));
     KVRT_TRY(read_recurrent(*this, kv, dims));
     for (uint32_t i = 0; i < dims->layers; ++i) {
       if (dims->mixer(i) != Mixer::kAttention)
@@ -197,10 +200,11 @@ class DimsReader : public ArchKeys {
     std::vector<Heads>& layers = dims->layer_heads;
     for (Heads& heads : layers) {
       heads.dim = heads.v_dim = dims->head_dim;
+      heads.gate = dims->attention_gate;
       dims->heads = std::max(dims->heads, heads.q);
       dims->kv_heads = std::max(dims->kv_heads, heads.kv);
     }
-    const Heads most{dims->heads, dims->kv_heads, dims->head_dim, dims->head_dim};
+    const Heads most{dims->heads, dims->kv_heads, dims->head_dim, dims->head_dim, false, dims->attention_gate};
     if (std::ranges::all_of(layers, [&](const Heads& heads) { return heads == most || heads.q == 0; })) layers.clear();
   }
 

@@ -19,7 +19,7 @@ class RecurrentReader : public ArchKeys {
     std::vector<bool> recurrent;
     for (const uint32_t n : kv_heads) recurrent.push_back(n == 0);
     const char* name = "attention.head_count_kv";
-    if (arch_.recurrent == Mixer::kDelta) KVRT_TRY(read_layers(&name, &recurrent));
+    if (arch_.recurrent == Mixer::kDelta) KVRT_TRY(read_layers(dims->draft_layers, &name, &recurrent));
     const auto count = static_cast<size_t>(std::ranges::count(recurrent, true));
     if (count == 0) return Status::ok();
     if (count == recurrent.size()) return unsupported(key(name), "no layer has attention, which is not supported");
@@ -29,13 +29,13 @@ class RecurrentReader : public ArchKeys {
 
  private:
   // An array of flags, or of so many layers the last has attention.
-  Status read_layers(const char** name, std::vector<bool>* recurrent) const {
+  Status read_layers(uint32_t draft_layers, const char** name, std::vector<bool>* recurrent) const {
     *name = "attention.recurrent_layers";
     if (file_.has(key(*name))) {
       const auto flags = file_.get_flags(key(*name));
-      if (!flags || flags->size() != recurrent->size())
+      if (!flags || flags->size() != recurrent->size() + draft_layers)
         return unsupported(key(*name), "only an array with a flag for each layer is supported");
-      *recurrent = *flags;
+      recurrent->assign(flags->begin(), flags->end() - draft_layers);
       return Status::ok();
     }
     *name = "full_attention_interval";

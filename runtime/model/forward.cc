@@ -100,9 +100,12 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
 void attention_output(const Pass& p, Rows rows, uint32_t index) {
   const Layer& layer = p.model.layers[index];
   const LatentDims& l = p.d.latent;
-  float* out = rows.of(p.s->attended, p.d.out_width(index));
+  const uint32_t width = p.d.out_width(index), stride_in = p.d.in_width(index);
+  float* out = rows.of(p.s->attended, width);
   if (p.d.mixer(index) != Mixer::kAttention) {
     recurrent_output(p, rows, index);
+  } else if (p.d.attention_gate) {
+    p.backend->sigmoid_gate(rows.n, width, rows.of(p.s->qkv, stride_in) + stride_in - width, stride_in, out, width);
   } else if (l.rank > 0) {
     const uint32_t stride = p.d.heads * l.v;
     float* values = rows.of(p.s->by_head, stride);
@@ -176,7 +179,11 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
   }
   if (d.shared_ff == 0) return;
   const float* activated = activate(p, {0, rows}, d.shared_ff, *layer.shared.gate_up, nullptr, {in, rows});
-  add_output(p, {0, rows}, *layer.shared.down, {}, {}, activated);
+  if (!layer.shared_gate) return add_output(p, {0, rows}, *layer.shared.down, {}, {}, activated);
+  p.backend->matmul(*layer.shared_gate, nullptr, {in, rows}, /*accumulate=*/false, s->router);
+  p.backend->route(s->router, rows, {.experts = 1, .used = 1, .sigmoid = true, .normalize = false, .scale = d.residual_scale}, &s->routes);
+  p.backend->matmul(*layer.shared.down, nullptr, {activated, rows}, /*accumulate=*/false, s->expert_out);
+  p.backend->add_rows(s->expert_out, s->routes.rows, s->routes.weights, d.width, s->x);
 }
 
 void head(const Pass& p, float* logits, DrawnToken* drawn) {
@@ -206,7 +213,8 @@ void mix(const Pass& p, uint32_t index) {
 uint32_t gather_last(const Pass& p, uint32_t index) {
   p.backend->gather_logits_rows(p.step, p.d.width, p.s->x);
   p.backend->gather_logits_rows(p.step, p.d.out_width(index), p.s->attended);
-  if (p.d.mixer(index) != Mixer::kAttention) p.backend->gather_logits_rows(p.step, p.d.in_width(index), p.s->qkv);  // its gates
+  const bool gated = p.d.attention_gate || p.d.mixer(index) != Mixer::kAttention;
+  if (gated) p.backend->gather_logits_rows(p.step, p.d.in_width(index), p.s->qkv);
   return static_cast<uint32_t>(p.step.logits_rows.size());
 }
 

@@ -42,12 +42,14 @@ struct Arch {
   bool parallel = false;           // attention and MLP read the same normalized input; not with post_norm or scales
   bool pre_norm = true;            // a norm of attention's and MLP's input
   bool post_norm = false;          // a norm of their output, before it is added
+  bool attention_gate = false;     // attn_q has after each head's rows those of a gate: attention's output is times its sigmoid
   QkNorm qk_norm = QkNorm::kNone;
   bool qk_norm_last = false;  // after the rotation
   Activation activation = Activation::kSilu;
   bool scale_embedding = false;  // times sqrt(width)
   bool experts = false;          // may have experts instead of an MLP
   bool shared_expert = false;    // expert_shared_feed_forward_length: an MLP beside the experts
+  bool shared_gate = false;      // times the sigmoid of a number of the row's
   bool latent = false;           // attention.kv_lora_rank: tokens leave latents behind (MLA); experts may be shared, grouped, biased
   // attention.sliding_window: of window_period layers the last sees everything, the others a window. 0: no layer may have one.
   uint32_t window_period = 0;
@@ -74,10 +76,10 @@ std::string arch_names();  // all of them: "llama, qwen2, ..."
 // The attention heads of a layer: of Q, of K and V, and a head's dimensions. Latents: Q's heads absorbed, which all see one latent.
 struct Heads {
   uint32_t q = 0, kv = 0, dim = 0, v_dim = 0;
-  bool latent = false;
+  bool latent = false, gate = false;
   uint32_t q_width() const { return q * dim; }
   uint32_t out_width() const { return q * v_dim; }
-  uint32_t qkv_width() const { return latent ? q_width() : q_width() + kv * (dim + v_dim); }
+  uint32_t qkv_width() const { return latent ? q_width() : q_width() + kv * (dim + v_dim) + (gate ? out_width() : 0); }
   bool operator==(const Heads&) const = default;
 };
 
@@ -105,6 +107,7 @@ struct LatentDims {
 };
 
 struct ModelDims {
+  uint32_t draft_layers = 0;  // blocks of the file behind the layers that guess tokens ahead: they are not used
   uint32_t layers = 0, width = 0, ff = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, context = 0;  // ff: of one expert
   uint32_t experts = 0, experts_used = 0;                                                                 // 0: an MLP
   bool experts_normalize = true;                // the weights of a row's experts sum to 1
@@ -123,6 +126,7 @@ struct ModelDims {
   float attention_scale = 0, attention_softcap = 0, final_softcap = 0;  // softcap 0: none
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;       // of the embedding's rows, a block's output, the logits
   bool tied_head = false;
+  bool attention_gate = false;
   bool gate_up_bias = false;  // gate and up are whole before the activation
   uint32_t no_rope_period = 0;
   // The rotation of the layer's Q and K; null: none.
@@ -135,7 +139,7 @@ struct ModelDims {
   bool has_experts(uint32_t layer) const { return experts > 0 && layer >= dense_layers; }
   Heads heads_of(uint32_t layer) const {
     if (latent.rank > 0) return {heads, 1, latent.rank + latent.rope, latent.rank, true};
-    return layer_heads.empty() ? Heads{heads, kv_heads, head_dim, head_dim} : layer_heads[layer];
+    return layer_heads.empty() ? Heads{heads, kv_heads, head_dim, head_dim, false, attention_gate} : layer_heads[layer];
   }
   // A layer's rows between its first matrix and its mixer, and between that and its last one; and the widest of all layers.
   uint32_t in_width(uint32_t layer) const;
@@ -178,6 +182,7 @@ struct Layer {
   std::vector<Expert> experts;
   Vector choice_bias;  // [experts] experts are chosen by it, too, on the host
   Expert shared;
+  std::unique_ptr<Weight> shared_gate;  // [1, width]
   LatentWeights latent;
   Vector latent_q_norm, latent_norm;  // [q_rank] [rank]
 };

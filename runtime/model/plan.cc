@@ -25,6 +25,7 @@ class Planner {
       if (file_.find(name)) KVRT_TRY(take_vector(name, d_.rope.dims / 2, &plan.read));
     }
     for (uint32_t i = 0; i < d_.layers; ++i) KVRT_TRY(plan_layer(i, &plan.layers.emplace_back()));
+    take_draft_layers(&plan.read);
     KVRT_TRY(refuse_other_tensors());
     return plan;
   }
@@ -64,13 +65,16 @@ class Planner {
     const auto take_qkv = [&](const char* name, uint64_t rows) {
       return take_rows(blk + name, d_.width, rows, bias, &layer->qkv, &layer->qkv_bias);
     };
+    Tensors gates;
     if (arch_.fused_qkv) {
       KVRT_TRY(take_qkv("attn_qkv", q_rows + 2 * kv_rows));
     } else {
-      KVRT_TRY(take_qkv("attn_q", q_rows));
+      KVRT_TRY(heads.gate ? take_dealt(blk + "attn_q.weight", heads.q, {{heads.dim, &layer->qkv}, {heads.dim, &gates}})
+                          : take_qkv("attn_q", q_rows));
       KVRT_TRY(take_qkv("attn_k", kv_rows));
       KVRT_TRY(take_qkv("attn_v", kv_rows));
     }
+    layer->qkv.insert(layer->qkv.end(), gates.begin(), gates.end());
     if (arch_.qk_norm != QkNorm::kNone) {
       const bool row = arch_.qk_norm == QkNorm::kRow;
       KVRT_TRY(take_vector(blk + "attn_q_norm.weight", row ? q_rows : heads.dim, &layer->q_norm));
@@ -116,8 +120,14 @@ class Planner {
   Status plan_delta(const std::string& blk, LayerTensors* layer) {
     const RecurrentDims& r = d_.recurrent;
     const uint64_t of_key = r.heads / r.groups;  // heads that share a key
-    KVRT_TRY(take(blk + "attn_qkv.weight", d_.width, r.channels(), &layer->qkv));
-    KVRT_TRY(take(blk + "attn_gate.weight", d_.width, r.inner, &layer->qkv));
+    if (file_.find(blk + "ssm_in.weight")) {     // of converters of before January 2026: heads of Q with what belongs to each
+      const uint64_t values = of_key * r.head_dim();
+      Tensors* in = &layer->qkv;
+      KVRT_TRY(take_dealt(blk + "ssm_in.weight", r.groups, {{r.state, in}, {r.state, in}, {values, in}, {values, in}}));
+    } else {
+      KVRT_TRY(take(blk + "attn_qkv.weight", d_.width, r.channels(), &layer->qkv));
+      KVRT_TRY(take(blk + "attn_gate.weight", d_.width, r.inner, &layer->qkv));
+    }
     KVRT_TRY(take_dealt(blk + "ssm_ba.weight", r.groups, {{of_key, &layer->qkv}, {of_key, &layer->qkv}}));
     KVRT_TRY(take_vector(blk + "ssm_a", r.heads, &layer->a));
     KVRT_TRY(take_vector(blk + "ssm_norm.weight", r.head_dim(), &layer->state_norm));
@@ -151,6 +161,7 @@ class Planner {
     if (arch_.latent && file_.find(blk + "exp_probs_b.bias"))
       KVRT_TRY(take_vector(blk + "exp_probs_b.bias", d_.experts, &layer->choice_bias));
     if (d_.shared_ff == 0) return Status::ok();
+    if (arch_.shared_gate) KVRT_TRY(take(blk + "ffn_gate_inp_shexp.weight", d_.width, 1, &layer->shared_gate));
     KVRT_TRY(take(blk + "ffn_gate_shexp.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
     KVRT_TRY(take(blk + "ffn_up_shexp.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
     return take(blk + "ffn_down_shexp.weight", d_.shared_ff, d_.width, &layer->shared_down);
@@ -210,6 +221,17 @@ class Planner {
     taken_.push_back(tensor);
     out->push_back({tensor, 0, rows});
     return Status::ok();
+  }
+
+  void take_draft_layers(Tensors* read) {
+    for (uint32_t i = d_.layers; i < d_.layers + d_.draft_layers; ++i) {
+      const std::string blk = "blk." + std::to_string(i) + ".";
+      for (const GgufTensor& tensor : file_.tensors()) {
+        if (!tensor.name.starts_with(blk)) continue;
+        taken_.push_back(&tensor);
+        read->push_back({&tensor, 0, tensor.view.ne[1]});
+      }
+    }
   }
 
   // A tensor that nothing reads means arithmetic that is not done: refuse it rather than compute something else.

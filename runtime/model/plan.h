@@ -19,7 +19,7 @@ struct LayerTensors {
   Tensors attn_norm, ffn_norm, post_attn_norm, post_ffn_norm, q_norm, k_norm;
   Tensors qkv, qkv_bias, out, out_bias, gate_up, gate_up_bias, down, down_bias, router, router_bias, sinks;
   Tensors experts_gate_up, experts_down;  // each holds the matrices of all experts
-  Tensors choice_bias, shared_gate_up, shared_down;
+  Tensors choice_bias, shared_gate, shared_gate_up, shared_down;
   Tensors conv, conv_bias, dt_bias, a, skip, state_norm;        // of recurrent layers, beside qkv and out
   Tensors q_in, q, kv, key, value, latent_q_norm, latent_norm;  // of latent attention; key and value hold the matrices of all heads
 };
@@ -27,7 +27,7 @@ struct LayerTensors {
 // The tensors of every weight, once all were found and checked.
 struct Plan {
   Tensors embedding, positions, output_norm, head;
-  Tensors read;  // the factors of RoPE's frequencies, which read_dims read
+  Tensors read;  // the factors of RoPE's frequencies, which read_dims read, and what nothing reads
   std::vector<LayerTensors> layers;
 };
 

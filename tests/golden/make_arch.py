@@ -126,7 +126,7 @@ def cases():
 def draw(name, shape, arch, rng):
     """The scales make layers outweigh the embedding, so that logits depend on the context."""
     x = rng.standard_normal(shape, dtype=np.float32)
-    if arch in recurrent_rows.ARCHS and (drawn := recurrent_rows.draw(name, x)) is not None:
+    if arch in recurrent_rows.ARCHS and (drawn := recurrent_rows.draw(arch, name, x)) is not None:
         return drawn
     if name.endswith("bias"):
         return np.float32(0.3) * x
@@ -241,7 +241,7 @@ def write_model(path, arch, cfg, weights):
     if experts:
         w.add_expert_count(experts)
         w.add_expert_used_count(cfg.num_experts_per_tok)
-        if arch in ("qwen3moe", "deepseek2"):
+        if arch in ("qwen3moe", "deepseek2", "qwen3next"):
             w.add_expert_feed_forward_length(cfg.moe_intermediate_size)
         if arch == "gpt-oss":
             w.add_expert_feed_forward_length(cfg.intermediate_size)

@@ -2,7 +2,7 @@
 import numpy as np
 import transformers as hf
 
-ARCHS = ("lfm2", "granitehybrid")
+ARCHS = ("lfm2", "granitehybrid", "qwen3next")
 
 
 def cases(config, rope):
@@ -18,18 +18,27 @@ def cases(config, rope):
     yield "granitehybrid", "row_granitehybrid_moe", config(
         hf.GraniteMoeHybridConfig, **granite, layer_types=["linear_attention", "attention", "linear_attention"], mamba_n_groups=1,
         num_local_experts=8, num_experts_per_tok=3, intermediate_size=24, shared_intermediate_size=40)
+    qwen = dict(rope_parameters=dict(rope, partial_rotary_factor=0.5), linear_num_key_heads=2, linear_num_value_heads=6,
+                linear_key_head_dim=16, linear_value_head_dim=16, num_experts_per_tok=3, moe_intermediate_size=24,
+                shared_expert_intermediate_size=40)
+    yield "qwen3next", "row_qwen3next", config(
+        hf.Qwen3NextConfig, layers=4, **qwen, num_experts=8, layer_types=["linear_attention", "full_attention"] * 2, gguf_ssm_in=False)
+    yield "qwen3next", "row_qwen3next_old", config(
+        hf.Qwen3NextConfig, **qwen, num_experts=4, layer_types=["full_attention", "linear_attention"], gguf_ssm_in=True)
 
 
 def recurrent_layers(cfg):
     return [kind not in ("full_attention", "attention") for kind in cfg.layer_types]
 
 
-def draw(name, x):
+def draw(arch, name, x):
     """The weights that are no matrix; None: as in other models."""
     if name.endswith(("conv.weight", "conv1d.weight")):
         return np.float32(0.8) * x
     if name.endswith("A_log"):  # some heads forget within a token, others within tens
         return np.float32(1.5) * x - np.float32(1)
+    if arch.startswith("qwen3") and name.endswith("norm.weight") and ".linear_attn." not in name:
+        return np.float32(0.1) * x  # 1 is added to it
     return x if name.endswith(".D") else None
 
 
@@ -44,6 +53,8 @@ def tensors(arch, cfg, name, w):
         return [(block + "shortconv.conv.weight", w[:, 0])]
     if arch == "granitehybrid":
         return granite_tensors(cfg, name, block, w)
+    if arch == "qwen3next":
+        return qwen_tensors(cfg, name, block, w)
     return None
 
 
@@ -63,6 +74,31 @@ def granite_tensors(cfg, name, block, w):
     return [(block + mamba[kind][0], mamba[kind][1])] if kind in mamba else None
 
 
+def qwen_tensors(cfg, name, block, w):
+    if ".linear_attn." not in name:
+        return [(norm_name(name, block), w + np.float32(1))] if name.endswith("norm.weight") else None
+    kind = name.split("linear_attn.")[-1]
+    if kind == "in_proj_qkvz.weight" and cfg.gguf_ssm_in:
+        return [(block + "ssm_in.weight", w)]
+    if kind == "in_proj_qkvz.weight":  # each head of Q with its K, V and gates
+        values = cfg.linear_num_value_heads // cfg.linear_num_key_heads * cfg.linear_value_head_dim
+        dims = np.cumsum([cfg.linear_key_head_dim, cfg.linear_key_head_dim, values])
+        by_head = w.reshape(cfg.linear_num_key_heads, -1, w.shape[1])
+        q, k, v, z = (part.reshape(-1, w.shape[1]) for part in np.split(by_head, dims, axis=1))
+        return [(block + "attn_qkv.weight", np.concatenate([q, k, v])), (block + "attn_gate.weight", z)]
+    delta = {"in_proj_ba.weight": ("ssm_ba.weight", w), "norm.weight": ("ssm_norm.weight", w), "out_proj.weight": ("ssm_out.weight", w),
+             "dt_bias": ("ssm_dt.bias", w), "A_log": ("ssm_a", -np.exp(w)),
+             "conv1d.weight": ("ssm_conv1d.weight", w[:, 0] if w.ndim == 3 else w)}
+    return [(block + delta[kind][0], delta[kind][1])]
+
+
+def norm_name(name, block):
+    if not block:
+        return "output_norm.weight"
+    names = {"input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm", "q_norm": "attn_q_norm", "k_norm": "attn_k_norm"}
+    return f"{block}{names[name.split('.')[-2]]}.weight"
+
+
 def write_keys(w, arch, cfg):
     if arch in ("lfm2", "granitehybrid"):
         w.add_head_count_kv([0 if recurrent else cfg.num_key_value_heads for recurrent in recurrent_layers(cfg)])
@@ -76,3 +112,15 @@ def write_keys(w, arch, cfg):
         w.add_ssm_time_step_rank(cfg.mamba_n_heads)
         w.add_rope_scaling_finetuned(False)
         w.add_expert_shared_feed_forward_length(cfg.shared_intermediate_size)
+    if arch == "qwen3next":
+        w.add_head_count_kv(cfg.num_key_value_heads)
+        w.add_ssm_conv_kernel(cfg.linear_conv_kernel_dim)
+        w.add_ssm_state_size(cfg.linear_key_head_dim)
+        w.add_ssm_group_count(cfg.linear_num_key_heads)
+        w.add_ssm_inner_size(cfg.linear_value_head_dim * cfg.linear_num_value_heads)
+        w.add_ssm_time_step_rank(cfg.linear_num_value_heads)
+        if cfg.gguf_ssm_in:
+            w.add_array("qwen3next.attention.recurrent_layers", recurrent_layers(cfg))
+        else:
+            w.add_full_attention_interval(2)
+        w.add_expert_shared_feed_forward_length(cfg.shared_expert_intermediate_size)

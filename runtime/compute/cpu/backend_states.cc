@@ -148,4 +148,17 @@ void CpuBackend::multiply(bool silu, uint32_t n, uint32_t width, const float* x,
   });
 }
 
+void CpuBackend::sigmoid_gate(uint32_t n, uint32_t width, const float* y, uint32_t y_stride, float* x, uint32_t x_stride) {
+  for_rows(n, [&](uint32_t row) {
+    constexpr uint32_t kPiece = 256;
+    float factors[kPiece];
+    for (uint32_t at = 0; at < width; at += kPiece) {
+      const uint32_t count = std::min(kPiece, width - at);
+      float* to = x + uint64_t{row} * x_stride + at;
+      kernels_.sigmoid_row(y + uint64_t{row} * y_stride + at, count, factors);
+      for (uint32_t i = 0; i < count; ++i) to[i] *= factors[i];
+    }
+  });
+}
+
 }  // namespace kvrt

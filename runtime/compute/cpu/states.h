@@ -193,7 +193,7 @@ void scan_head(const ScanArgs& a) {
       a.head_dim, [&](auto strip) __attribute__((always_inline)) { scan_strip(a, strip); });
 }
 
-// The first row's decay, and what the state knows of its key: to the row's place in `out`.
+// The first row's decay, and what the state then knows of its key: to the row's place in `out`.
 template <bool kCold, typename Strip>
 KVRT_INLINE void delta_begin(const DeltaArgs& a, const Strip& strip) {
   using S = typename Strip::Simd;
@@ -252,9 +252,47 @@ void delta_strip(const DeltaArgs& a, const Strip& strip) {
   delta_row<true>(a, strip, a.rows - 1, known);
 }
 
+inline constexpr uint32_t kRowsAhead = 16;
+
+// A row alone, whose state comes from memory: while a strip is computed, from the cache the second time, the next one is on its way; behind
+// the last one that is the next head's first.
+template <typename Strip>
+void delta_one(const DeltaArgs& a, const Strip& strip) {
+  using S = typename Strip::Simd;
+  using F = typename S::F;
+  constexpr uint32_t kWidth = Strip::kVectors * S::kLanes;
+  const F decay = S::broadcast(a.decay), rate = S::broadcast(a.rate);
+  const float* next = a.from + (strip.at + kWidth < a.value_dim ? strip.at + kWidth : uint64_t{a.key_dim} * a.value_dim);
+  F known[Strip::kVectors], sum[Strip::kVectors];
+  KVRT_UNROLL for (uint32_t v = 0; v < Strip::kVectors; ++v) known[v] = sum[v] = S::zero();
+  for (uint32_t n = 0; n < a.key_dim; ++n) {
+    const float* from = a.from + uint64_t{n} * a.value_dim;
+    for (uint32_t i = 0; i < kWidth; i += 16) prefetch(from + kRowsAhead * a.value_dim + strip.at + i);
+    prefetch_far(next + uint64_t{n} * a.value_dim);
+    const F k = S::broadcast(a.k + n);
+    KVRT_UNROLL for (uint32_t v = 0; v < Strip::kVectors; ++v) known[v] = S::fma(S::mul(strip.load(from, v), decay), k, known[v]);
+  }
+  KVRT_UNROLL for (uint32_t v = 0; v < Strip::kVectors; ++v) known[v] = S::mul(S::sub(strip.load(a.v, v), known[v]), rate);
+  for (uint32_t n = 0; n < a.key_dim; ++n) {
+    const float* from = a.from + uint64_t{n} * a.value_dim;
+    for (uint32_t i = 16; i < kWidth; i += 16) prefetch_far(next + uint64_t{n} * a.value_dim + i);
+    const F k = S::broadcast(a.k + n), q = S::broadcast(a.q + n);
+    KVRT_UNROLL for (uint32_t v = 0; v < Strip::kVectors; ++v) {
+      const F state = S::fma(k, known[v], S::mul(strip.load(from, v), decay));
+      strip.store(a.to + uint64_t{n} * a.value_dim, v, state);
+      sum[v] = S::fma(state, q, sum[v]);
+    }
+  }
+  KVRT_UNROLL for (uint32_t v = 0; v < Strip::kVectors; ++v) strip.store(a.out, v, sum[v]);
+}
+
 template <typename S>
 void delta_head(const DeltaArgs& a) {
   constexpr uint32_t kVectors = S::kRegisters >= 32 ? 4 : 2;
+  if (a.rows == 1) {
+    return for_strips<S, 32 / S::kLanes>(
+        a.value_dim, [&](auto strip) __attribute__((always_inline)) { delta_one(a, strip); });
+  }
   for_strips<S, 4>(
       a.value_dim, [&](auto strip)
                        __attribute__((always_inline)) { strip.at == 0 ? delta_begin<true>(a, strip) : delta_begin<false>(a, strip); });

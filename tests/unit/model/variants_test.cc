@@ -28,8 +28,9 @@ Status load(const std::vector<uint8_t>& bytes) {
   return load_model(*file, backend.get(), nullptr).take_status();
 }
 
-constexpr const char* kModels[] = {"row_cohere2",       "row_gpt_oss", "row_starcoder2", "row_gpt2",
-                                   "row_stablelm_bias", "row_glm4",    "row_hunyuan"};
+constexpr const char* kModels[] = {"row_cohere2",  "row_gpt_oss", "row_starcoder2", "row_gpt2",          "row_stablelm_bias",
+                                   "row_glm4",     "row_hunyuan", "row_lfm2",       "row_granitehybrid", "row_granitehybrid_moe",
+                                   "row_qwen3next"};
 
 TEST(Variants, EveryTensorOfTheFileIsAskedForByName) {
   for (const std::string model : kModels) {
@@ -55,6 +56,12 @@ TEST(Variants, EveryNeededKeyIsAskedForByName) {
                                    {"row_gpt2", "gpt2.attention.layer_norm_epsilon"},
                                    {"row_stablelm", "stablelm.attention.layer_norm_epsilon"},
                                    {"row_glm4", "glm4.attention.layer_norm_rms_epsilon"},
+                                   {"row_lfm2", "lfm2.shortconv.l_cache"},
+                                   {"row_granitehybrid", "granitehybrid.ssm.conv_kernel"},
+                                   {"row_granitehybrid", "granitehybrid.ssm.inner_size"},
+                                   {"row_granitehybrid", "granitehybrid.ssm.state_size"},
+                                   {"row_granitehybrid", "granitehybrid.ssm.time_step_rank"},
+                                   {"row_qwen3next", "qwen3next.ssm.group_count"},
                                    {"row_minicpm", "minicpm.residual_scale"},
                                    {"row_minicpm", "minicpm.embedding_scale"},
                                    {"row_minicpm", "minicpm.logit_scale"}}) {
