@@ -194,8 +194,8 @@ void KvCache::roll(KvSequence* sequence, uint64_t n, uint64_t at) {
 
 bool KvCache::shed(KvSequence* sequence, const KvRun& run) {
   return give_up_windows(sequence, [&](const KvShape::Group& group, uint64_t first, uint64_t end) {
-    const auto has = [&](uint64_t at) { return first < at && at <= end; };
-    return group.state ? has(run.begin) || has(run.end) : first < run.end && end + group.window > run.begin;
+    if (group.state) return run.begin <= end;  // before the run, or the place for the one after it
+    return first < run.end && end + group.window > run.begin;
   });
 }
 

@@ -63,12 +63,12 @@ void toy_logits(uint64_t state, std::span<float> row) {
 }
 
 ModelDims toy_dims(uint32_t context, uint32_t vocab, std::vector<uint32_t> windows, std::vector<Heads> layer_heads, uint32_t recurrent,
-                   StateNeed state) {
+                   RecurrentDims state) {
   ModelDims d;
   if (recurrent > 0) {
     d.mixers.assign(windows.size(), Mixer::kAttention);
     d.mixers.insert(d.mixers.end(), recurrent, Mixer::kScan);
-    d.state = state;
+    d.recurrent = state;
     windows.insert(windows.end(), recurrent, 0);
     if (!layer_heads.empty()) layer_heads.insert(layer_heads.end(), recurrent, Heads{});
   }

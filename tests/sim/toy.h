@@ -52,7 +52,7 @@ inline constexpr int32_t kToyBos = 0, kToyTurn = 1, kToyEnd = 2;
 // By layer; layer_heads empty: kToyHeads of kToyHeadDim.
 // Then come `recurrent` layers with such a state.
 ModelDims toy_dims(uint32_t context, uint32_t vocab, std::vector<uint32_t> windows = {0, 0}, std::vector<Heads> layer_heads = {},
-                   uint32_t recurrent = 0, StateNeed state = {});
+                   uint32_t recurrent = 0, RecurrentDims state = {});
 std::vector<uint32_t> toy_windows(const KvGroups& kv);  // by group
 struct ToyText {
   bool add_bos, spm;  // spm: a SentencePiece vocabulary, which puts a space before a text

@@ -53,8 +53,8 @@ HostSize some_size(Random* random) {
   // A third have recurrent layers.
   if (shape.below(3) == 0) {
     size.recurrent = static_cast<uint32_t>(shape.between(1, 3));
-    const StateNeed needs[] = {{8, 3, 0, 0}, {48, 4, 2, 64}, {0, 0, 3, 192}, {136, 2, 1, 512}};
-    size.state = needs[shape.below(4)];
+    const RecurrentDims states[] = {{3, 8, 0, 0, 0}, {4, 32, 2, 1, 8}, {2, 48, 3, 1, 4}, {2, 24, 1, 2, 28}};
+    size.state = states[shape.below(4)];
   }
   return size;
 }
@@ -110,7 +110,7 @@ void World::open_host() {
   const std::vector<uint32_t> windows = size_.windows;
   const std::vector<Heads> layer_heads = size_.layer_heads;
   const uint32_t recurrent = size_.recurrent;
-  const StateNeed state = size_.state;
+  const RecurrentDims state = size_.state;
   size_ = some_size(&random_);
   if (computed_ > 0 || !saved_.empty()) {  // the same model again
     size_.windows = windows, size_.layer_heads = layer_heads;
@@ -151,9 +151,12 @@ void World::before_step(const Step& step) {
   if (setting_.trace) std::printf("  %s", probe_->describe().c_str());
   setting_.note("copies before a write", probe_->plan().copies.size());
   setting_.note("blocks of another domain", probe_->plan().clears.size());
+  // A state is a block of many units.
+  const KvShape shape = size_.kv().shape;
+  const uint32_t least = shape.has_states() ? shape.units() : 1;
   for (auto& a : actors_) {
     const Session& s = *a->session();
-    bool waits = probe_->waits_for_other(s), short_of_blocks = probe_->blocks_left() == 0;
+    bool waits = probe_->waits_for_other(s), short_of_blocks = probe_->blocks_left() < least;
     setting_.note("waits for another's block", waits);
     bool due = probe_->scheduler().runnable(s) && s.generation->warmed && !s.use.in_step() && !waits && !short_of_blocks;
     a->passed_over = due ? a->passed_over + 1 : 0;
@@ -163,7 +166,8 @@ void World::before_step(const Step& step) {
   setting_.note("steps of several sessions", step.seqs.size() > 1);
   setting_.note("steps", 1);
   for (const StepSeq& seq : step.seqs) {
-    if (seq.state_to) setting_.note(!seq.state_from ? "states begun" : *seq.state_from == *seq.state_to ? "states in place" : "states moved");
+    if (seq.state_to)
+      setting_.note(!seq.state_from ? "states begun" : *seq.state_from == *seq.state_to ? "states in place" : "states moved");
   }
 }
 

@@ -21,7 +21,7 @@ struct HostSize {
   uint32_t block_tokens = 16, blocks = 8, context = 200, prefill_chunk = 0, step_ms_max = 0;
   std::vector<uint32_t> windows = {0, 0};  // by layer
   uint32_t recurrent = 0;                  // layers more, with such a state
-  StateNeed state;
+  RecurrentDims state;
   std::vector<Heads> layer_heads;  // likewise, or empty
   ModelKv kv() const { return model_kv(dims(0), block_tokens, KvFormat::kF16, prefill_chunk, Windows::kFreed); }
   ModelDims dims(uint32_t vocab) const { return toy_dims(context, vocab, windows, layer_heads, recurrent, state); }

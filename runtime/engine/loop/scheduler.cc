@@ -135,7 +135,6 @@ BlockId Scheduler::alloc_for(Session* s, uint32_t group, const KvRun& run) {
 // written, what stands before the run counts as filled, and nothing after it: a save beside the step must not take what is copied or
 // written meanwhile.
 uint64_t Scheduler::make_writable(Session* s, uint32_t group, const KvRun& run, StepPlan* plan) {
-  if (s->kv.shape.groups[group].state) return make_state_writable(s, group, run, plan) ? run.end : run.begin;
   BlockTable& table = s->kv.tables[group];
   for (auto i = static_cast<uint32_t>(run.begin / block_tokens_); uint64_t{i} * block_tokens_ < run.end; ++i) {
     BlockId have = table.block(i);
@@ -245,9 +244,7 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   if (rows == 0) return true;
   run.end = stop_at_boundary(s, {run.begin, run.begin + rows, run.stores});
   const size_t copies = plan->copies.size();
-  for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
-    if ((run.stores >> group & 1) && run.end > run.begin) run.end = make_writable(s, group, run, plan);
-  }
+  run.end = make_writable(s, run, plan);
   if (run.end == run.begin) {
     take_back_copies(plan, copies);
     return false;
@@ -355,6 +352,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   plan->step = {plan->step_seqs, plan->tokens, plan->positions, plan->logits_rows};
   plan->step.n_groups = shape.n_groups;
   plan->step.n_tables = shape.tables();
+  plan->step.state_units = shape.has_states() ? shape.groups[shape.n_groups - 1].units : 0;
 }
 
 }  // namespace kvrt

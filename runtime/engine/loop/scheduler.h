@@ -146,7 +146,8 @@ class Scheduler {
   std::vector<int32_t> tables_of(const KvSequence& kv, const KvRun& run) const;
   uint64_t stop_at_boundary(Session* session, const KvRun& run);
   BlockId alloc_for(Session* session, uint32_t group, const KvRun& run);
-  bool make_state_writable(Session* session, uint32_t group, const KvRun& run, StepPlan* plan);
+  bool make_state_writable(Session* session, const KvRun& run, BlockId spare, StepPlan* plan);
+  uint64_t make_writable(Session* session, KvRun run, StepPlan* plan);
   uint64_t make_writable(Session* session, uint32_t group, const KvRun& run, StepPlan* plan);
   void clear_foreign(BlockId block, StepPlan* plan) const;
   void take_back_copies(StepPlan* plan, size_t first);
