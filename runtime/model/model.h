@@ -79,7 +79,8 @@ struct Heads {
   bool latent = false, gate = false;
   uint32_t q_width() const { return q * dim; }
   uint32_t out_width() const { return q * v_dim; }
-  uint32_t qkv_width() const { return latent ? q_width() : q_width() + kv * (dim + v_dim) + (gate ? out_width() : 0); }
+  uint32_t gate_width() const { return gate ? out_width() : 0; }
+  uint32_t qkv_width() const { return latent ? q_width() : gate_width() + q_width() + kv * (dim + v_dim); }
   bool operator==(const Heads&) const = default;
 };
 

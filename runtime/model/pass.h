@@ -14,8 +14,8 @@ class Scratch final : public ForwardScratch {
   std::unique_ptr<Buffer> buffer;
   float* x = nullptr;          // [rows, width] the residual stream
   float* normed = nullptr;     // [rows, width] a block's output, or its input after a norm of its own
-  float* qkv = nullptr;        // [rows, (heads + 2 kv_heads) * head_dim] of a layer; latents: [rows, heads * (rank + rope)], Q absorbed
-  float* attended = nullptr;   // [rows, heads * head_dim] of a layer; latents: [rows, heads * rank]
+  float* qkv = nullptr;        // [rows, in_width] of a layer; latents: Q absorbed
+  float* attended = nullptr;   // [rows, out_width] of a layer; latents: [rows, heads * rank]
   float* q_in = nullptr;       // [rows, q_rank]
   float* by_head = nullptr;    // [rows, heads * (nope + rope)] Q before it is absorbed; [rows, heads * v] the heads' outputs
   float* latent = nullptr;     // [rows, rank + rope]

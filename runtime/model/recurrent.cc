@@ -12,7 +12,7 @@ void recurrent_input(const Pass& p, Rows rows, uint32_t index) {
   float* in = rows.of(p.s->qkv, stride);
   p.backend->matmul(*layer.qkv, nullptr, block_input(p, rows, layer.attn_norm), /*accumulate=*/false, in);
   if (p.d.mixer(index) != Mixer::kConv) return;
-  p.backend->multiply(/*silu=*/false, rows.n, inner, in, stride, in + 2 * inner, stride, in, stride);
+  p.backend->multiply(Gate::kPlain, rows.n, inner, in, stride, in + 2 * inner, stride, in, stride);
 }
 
 void recur(const Pass& p, uint32_t index) {
@@ -45,14 +45,14 @@ void recurrent_output(const Pass& p, Rows rows, uint32_t index) {
     p.backend->rmsnorm_heads(layer.state_norm.device + first, p.d.norm_eps, rows.n, runs, dim, inner, out + first);
   };
   if (mixer == Mixer::kConv) {
-    p.backend->multiply(/*silu=*/false, rows.n, inner, in, stride, in + inner, stride, out, inner);
+    p.backend->multiply(Gate::kPlain, rows.n, inner, in, stride, in + inner, stride, out, inner);
   } else if (mixer == Mixer::kScan) {
-    p.backend->multiply(/*silu=*/true, rows.n, inner, out, inner, in, stride, out, inner);
+    p.backend->multiply(Gate::kSilu, rows.n, inner, out, inner, in, stride, out, inner);
     const uint32_t group = inner / r.groups;
     for (uint32_t first = 0; first < inner; first += group) normalize(first, 1, group);
   } else {
     normalize(0, r.heads, r.head_dim());
-    p.backend->multiply(/*silu=*/true, rows.n, inner, out, inner, in + r.channels(), stride, out, inner);
+    p.backend->multiply(Gate::kSilu, rows.n, inner, out, inner, in + r.channels(), stride, out, inner);
   }
 }
 
