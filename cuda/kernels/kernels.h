@@ -18,7 +18,7 @@ namespace kvrt::cuda {
 
 inline constexpr uint32_t kFewRows = 16;  // up to so many rows a step's matmuls read weights as they are (matvec); above, in tiles (gemm)
 inline constexpr uint32_t kSplitTokens = 256;   // positions of one part of a decode's attention, anchored at position 0
-inline constexpr uint32_t kWeightPartsMax = 3;  // tensors stacked in a weight
+inline constexpr uint32_t kWeightPartsMax = 4;  // tensors stacked in a weight
 
 // ---- the step, as the device has it (k_step: backend.cc uploads it in one copy)
 

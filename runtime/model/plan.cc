@@ -130,7 +130,12 @@ class Planner {
       KVRT_TRY(take(blk + "attn_qkv.weight", d_.width, r.channels(), &layer->qkv));
       KVRT_TRY(take(blk + "attn_gate.weight", d_.width, r.inner, &layer->qkv));
     }
-    KVRT_TRY(take_dealt(blk + "ssm_ba.weight", r.groups, {{{0, of_key}, {of_key, of_key}}}, &layer->qkv));
+    if (arch_.tiled_heads) {
+      KVRT_TRY(take(blk + "ssm_beta.weight", d_.width, r.heads, &layer->qkv));
+      KVRT_TRY(take(blk + "ssm_alpha.weight", d_.width, r.heads, &layer->qkv));
+    } else {
+      KVRT_TRY(take_dealt(blk + "ssm_ba.weight", r.groups, {{{0, of_key}, {of_key, of_key}}}, &layer->qkv));
+    }
     KVRT_TRY(take_vector(blk + "ssm_a", r.heads, &layer->a));
     KVRT_TRY(take_vector(blk + "ssm_norm.weight", r.head_dim(), &layer->state_norm));
     return plan_heads(blk, layer);
@@ -160,7 +165,7 @@ class Planner {
     KVRT_TRY(take_experts("ffn_gate_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
     KVRT_TRY(take_experts("ffn_up_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
     KVRT_TRY(take_experts("ffn_down_exps", d_.ff, d_.width, &layer->experts_down, &layer->down_bias));
-    if (arch_.latent && file_.find(blk + "exp_probs_b.bias"))
+    if (arch_.routing && file_.find(blk + "exp_probs_b.bias"))
       KVRT_TRY(take_vector(blk + "exp_probs_b.bias", d_.experts, &layer->choice_bias));
     if (d_.shared_ff == 0) return Status::ok();
     if (arch_.shared_gate) KVRT_TRY(take(blk + "ffn_gate_inp_shexp.weight", d_.width, 1, &layer->shared_gate));
