@@ -41,7 +41,9 @@
  * heads are a *group*. Each group has blocks of its own, which hold all or some of its layers: 32 tokens of Gemma 3 270M
  * have one block in the group that sees everything, of 3 layers, and five in the other. A *chunk* is the KV of 32 tokens
  * in one group, on disk. Of layers with a window a session keeps the KV of its last two windows (and a step's tokens),
- * and one window where it may go on from: at a *boundary*. Tokens are the truth, KV is a cache: lost KV is computed again
+ * and one window where it may go on from: at a *boundary*. A *recurrent* layer (a short convolution, Mamba-2, a delta
+ * rule) has no KV of each token but one *state* of fixed size after the last: it is a block of a group too, counts as KV,
+ * and is kept at the session's end and at boundaries. Tokens are the truth, KV is a cache: lost KV is computed again
  * from the tokens. The *numerics* of a device are its arithmetic by name and version: KV is used only under the numerics
  * that computed it. A *generation* runs from begin to DONE and gives tokens. A *prefill* is a generation that computes a
  * prompt and gives no token. A *turn* is what one side of a conversation says at a time. A *step* is one pass through the
@@ -746,7 +748,9 @@ typedef struct kvrt_model_props {
   uint32_t kv_format_v; /**< KVRT_KV_... of V, never DEFAULT. */
   uint32_t kv_groups;   /**< Groups of layers: the first so many entries of the next four. A group without a window comes first. */
   uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX]; /**< Layers of the group. */
-  uint32_t kv_group_window[KVRT_KV_GROUPS_MAX]; /**< Tokens that a token sees in them, itself with them; 0: all before it. */
+  /** Tokens that a token sees in them, itself with them; 0: all before it. 1: recurrent layers. A block of theirs is a state,
+   * which stands for all tokens before it: a session has two at most, and one at each place that it may come back to. */
+  uint32_t kv_group_window[KVRT_KV_GROUPS_MAX];
   /** Bytes of the group's blocks, for each token in them. A session of n tokens has, in each group, KV of at most n tokens,
    * rounded up to whole blocks, or of kv_group_tokens_max where that is less. */
   uint32_t kv_group_bytes_per_token[KVRT_KV_GROUPS_MAX];
@@ -931,7 +935,7 @@ typedef struct kvrt_plan {
   uint64_t context_max;        /**< Tokens of a single session that fit the budget. */
   uint32_t kv_groups;          /**< This and the next ones: as in kvrt_model_props, with steps of 512 tokens. */
   uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX];          /**< Layers of the group. */
-  uint32_t kv_group_window[KVRT_KV_GROUPS_MAX];          /**< Tokens that a token sees in them; 0: all before it. */
+  uint32_t kv_group_window[KVRT_KV_GROUPS_MAX];          /**< Tokens that a token sees in them; 0: all; 1: recurrent layers. */
   uint32_t kv_group_bytes_per_token[KVRT_KV_GROUPS_MAX]; /**< Bytes of the group's blocks, for each token in them. */
   uint32_t kv_group_tokens_max[KVRT_KV_GROUPS_MAX];      /**< Tokens of which a session has KV at most; 0: all. */
 } kvrt_plan;
@@ -1501,7 +1505,8 @@ typedef struct kvrt_generate_options {
 
 /** Computes the appended tokens: begin with `prefill` set, and next until DONE. Call it after an append, to have the
  * prompt's KV before it is needed: begin and generate compute a prompt by themselves. It opens no turn of the
- * assistant. It takes no kvrt_cancel; begin does.
+ * assistant. It takes no kvrt_cancel; begin does. Where the model has recurrent layers and no logits are asked for, the
+ * last token waits for what comes after it: the report counts those before.
  * - `logits`: KVRT_LOGITS_... They are given as they are, NaN or infinite ones, too.
  * - `callback`: PROGRESS in tokens, LOGITS as asked, and DONE.
  * - `report`: may be NULL. It is filled when the call succeeds, and when it is CANCELLED.
@@ -1571,7 +1576,8 @@ KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session
 
 /** Keeps the first `count` tokens, and the messages that end within them. Their KV stays. Where the model has windows, it
  * stays whole if `count` is less than a window before the end; else the next generation computes the tokens after the
- * last boundary before `count` again, and reports KVRT_REUSE_WINDOW.
+ * last boundary before `count` again, and reports KVRT_REUSE_WINDOW. Where it has recurrent layers it does so for every
+ * count; there is a boundary in each 1024 tokens or more often, as far as the pool has room for them.
  * - Statuses: INVALID: it has fewer tokens, or it is FAILED. BUSY: it generates, or another call is inside. */
 KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_error* err);
 
@@ -1582,9 +1588,10 @@ KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count
  * as tokens or text, before these are computed: a window that was given up already does not come back. The end of a
  * system prompt that other sessions are to share is such a place, and each place that the user may rewind to. A save
  * after each turn makes these last: its boundaries come back from the store when the pool has given them up.
- * It does nothing where no layer has a window: such a model goes on from any token. Nor does it in a session with
- * no_prefix_cache, which keeps its last two windows alone. Windows that only boundaries keep take a quarter of the pool
- * at most (all of it where each layer has a window): those used least recently are given up.
+ * It does nothing where no layer has a window or is recurrent: such a model goes on from any token. Nor does it in a
+ * session with no_prefix_cache, which keeps its last two windows, or its last state, alone. Windows and states that only
+ * boundaries keep take a quarter of the pool at most (all of it where no layer sees everything): those used least
+ * recently are given up.
  * - `tokens`: 0: all that it has.
  * - Statuses: INVALID: it has fewer tokens, or it is FAILED. BUSY: it generates, or another call is inside. */
 KVRT_API kvrt_status kvrt_session_mark(kvrt_session* session, uint64_t tokens, kvrt_error* err);

@@ -18,6 +18,7 @@ std::string grouped(uint64_t n) {
 
 std::string many(uint64_t n, std::string_view what) { return grouped(n) + " " + plural(n, what); }
 
+bool recurrent(const kvrt_plan& p, uint32_t group) { return p.kv_group_window[group] == 1; }
 bool has_windows(const kvrt_plan& p) { return p.kv_groups > 0 && p.kv_group_window[p.kv_groups - 1] > 0; }
 
 void print_json(const kvrt_plan& p, const ModelFlags& flags) {
@@ -51,10 +52,14 @@ void print_groups(const kvrt_plan& p) {
   if (p.kv_groups < 2 && !has_windows(p)) return;
   for (uint32_t g = 0; g < p.kv_groups; ++g) {
     const std::string layers = many(p.kv_group_layers[g], "layer"), bytes = human_bytes(p.kv_group_bytes_per_token[g]);
-    line(g == 0 ? "groups" : "", p.kv_group_window[g] == 0
-                                     ? fmt::format("{}: {} for every token", layers, bytes)
-                                     : fmt::format("{}, window {}: {} for each of the last {} tokens", layers,
-                                                   grouped(p.kv_group_window[g]), bytes, grouped(p.kv_group_tokens_max[g])));
+    std::string words = fmt::format("{}: {} for every token", layers, bytes);
+    if (recurrent(p, g)) {
+      words = fmt::format("{}, recurrent: two states of {}", layers, human_bytes(uint64_t{p.kv_group_bytes_per_token[g]} * p.block_tokens));
+    } else if (p.kv_group_window[g] > 0) {
+      words = fmt::format("{}, window {}: {} for each of the last {} tokens", layers, grouped(p.kv_group_window[g]), bytes,
+                          grouped(p.kv_group_tokens_max[g]));
+    }
+    line(g == 0 ? "groups" : "", words);
   }
 }
 
@@ -62,6 +67,7 @@ void print_groups(const kvrt_plan& p) {
 std::string block_words(const kvrt_plan& p) {
   uint64_t least = UINT64_MAX, most = 0;
   for (uint32_t g = 0; g < p.kv_groups; ++g) {
+    if (recurrent(p, g)) continue;
     const uint64_t blocks = std::max<uint64_t>(1, uint64_t{p.kv_group_bytes_per_token[g]} * p.block_tokens / p.block_bytes);
     least = std::min(least, p.kv_group_layers[g] / blocks);
     most = std::max(most, (p.kv_group_layers[g] + blocks - 1) / blocks);

@@ -21,7 +21,7 @@ void fill_kv(const ModelKv& kv, Out* out) {
     const KvGroup& group = kv.groups.groups[g];
     out->kv_group_layers[g] = group.layers;
     out->kv_group_window[g] = group.window;
-    out->kv_group_bytes_per_token[g] = static_cast<uint32_t>(group.tables * kv.unit_bytes() / T);
+    out->kv_group_bytes_per_token[g] = static_cast<uint32_t>(kv.shape.groups[g].units * kv.unit_bytes() / T);
     out->kv_group_tokens_max[g] = group.window ? static_cast<uint32_t>(kv.shape.blocks_for(g, kContextMax) * T) : 0;
   }
 }

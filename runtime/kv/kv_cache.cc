@@ -69,8 +69,9 @@ bool KvCache::adopt_windows(KvSequence* sequence, uint64_t n) {
   const auto found = [&](uint32_t g, uint32_t i) {
     return sequence->tables[g].filled(i) == T || PrefixIndex::lookup(chain[i], g) != kNoBlock;
   };
-  // Not past the first hole of a group that keeps everything: rows there need it.
-  auto end = static_cast<uint32_t>(sequence->without_window(chain.size() * T) / T);
+  // Not past the first hole of a group that keeps everything: rows there need it. Where there are states the last row runs once more.
+  const uint64_t last = std::min<uint64_t>(chain.size() * T, shape_.has_states() ? n - 1 : n);
+  auto end = static_cast<uint32_t>(sequence->without_window(last) / T);
   if (first_window_ > 0 && uint64_t{end} * T > next.begin) mark(sequence, uint64_t{end} * T);
   for (; uint64_t{end} * T > next.begin; --end) {
     uint32_t g = first_window_;
@@ -166,7 +167,7 @@ void KvCache::keep_windows(KvSequence* sequence, uint64_t end) {
   drop(block);
 }
 
-// Drops the blocks of groups with windows but those of which keeps(window, first position, end) is true. False: there were none.
+// Drops the blocks of groups with windows but those of which keeps(group, first position, end) is true. False: there were none.
 template <typename Fn>
 bool KvCache::give_up_windows(KvSequence* sequence, Fn keeps) {
   const uint64_t T = block_tokens();
@@ -174,7 +175,7 @@ bool KvCache::give_up_windows(KvSequence* sequence, Fn keeps) {
   for (uint32_t g = first_window_; g < shape_.n_groups; ++g) {
     BlockTable& table = sequence->tables[g];
     for (uint32_t i = table.first(); i < table.size(); ++i) {
-      if (table.block(i) == kNoBlock || keeps(uint64_t{shape_.groups[g].window}, i * T, (i + 1) * T)) continue;
+      if (table.block(i) == kNoBlock || keeps(shape_.groups[g], i * T, (i + 1) * T)) continue;
       drop(table.block(i));
       table.set(i, kNoBlock, 0);
       any = true;
@@ -184,13 +185,18 @@ bool KvCache::give_up_windows(KvSequence* sequence, Fn keeps) {
 }
 
 void KvCache::roll(KvSequence* sequence, uint64_t n, uint64_t at) {
-  give_up_windows(sequence,
-                  [&](uint64_t window, uint64_t first, uint64_t end) { return end + 2 * window > n || (first < at && end + window > at); });
+  give_up_windows(sequence, [&](const KvShape::Group& group, uint64_t first, uint64_t end) {
+    const uint64_t window = group.window;
+    const bool before = first < at && (group.state ? at <= end : end + window > at);
+    return before || (!group.state && end + 2 * window > n);
+  });
 }
 
 bool KvCache::shed(KvSequence* sequence, const KvRun& run) {
-  return give_up_windows(sequence,
-                         [&](uint64_t window, uint64_t first, uint64_t end) { return first < run.end && end + window > run.begin; });
+  return give_up_windows(sequence, [&](const KvShape::Group& group, uint64_t first, uint64_t end) {
+    if (group.state) return run.begin <= end;  // before the run, or the place for the one after it
+    return first < run.end && end + group.window > run.begin;
+  });
 }
 
 uint64_t KvCache::domain_of(const KvSequence& sequence) {
@@ -298,8 +304,16 @@ void KvCache::cut(KvSequence* sequence, uint64_t tokens) {
   sequence->chain.resize(std::min<size_t>(sequence->chain.size(), tokens / T));
   std::erase_if(sequence->marks, [&](uint64_t end) { return end > tokens; });
   release(sequence, blocks);
-  for (BlockTable& table : sequence->tables) {
-    if (within && table.size() == blocks) table.set_filled(blocks - 1, std::min(table.filled(blocks - 1), static_cast<uint32_t>(within)));
+  if (within == 0) return;
+  for (uint32_t g = 0; g < shape_.n_groups; ++g) {
+    BlockTable& table = sequence->tables[g];
+    if (table.size() < blocks || table.filled(blocks - 1) <= within) continue;
+    if (!shape_.groups[g].state) {
+      table.set_filled(blocks - 1, static_cast<uint32_t>(within));
+      continue;
+    }
+    drop(table.block(blocks - 1));  // the state of a token that is gone
+    table.set(blocks - 1, kNoBlock, 0);
   }
 }
 

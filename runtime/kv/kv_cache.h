@@ -15,7 +15,8 @@ namespace kvrt {
 // are those of the sequence, from its first on.
 //
 // A group with a window keeps the KV of a sequence's last two windows. Where the application may come back to, at a boundary, one window
-// stays in the cache: a later row can be computed from there on. A boundary is the end of a sealed block.
+// stays in the cache: a later row can be computed from there on. A boundary is the end of a sealed block. Of a group of states a sequence
+// keeps the last, and a boundary the one there.
 class KvCache {
  public:
   KvCache(uint32_t units, const KvShape& shape);
@@ -49,7 +50,8 @@ class KvCache {
   void seal(KvSequence* sequence, std::span<const int32_t> tokens, uint32_t group, uint32_t i);
   // Keeps a window at the last block end of the first `tokens` tokens: now, or once its blocks are sealed. Needs a sequence that shares.
   void mark(KvSequence* sequence, uint64_t tokens);
-  // Gives up the blocks behind the windows: of n tokens the last two of each group stay, and one before `at`, the next row to be computed.
+  // Gives up the blocks behind the windows: of n tokens the last two of each group stay, and one before `at`, the next row to be computed;
+  // of states the one before `at` alone.
   void roll(KvSequence* sequence, uint64_t n, uint64_t at);
   // Gives up all windows but those that this run needs: the sequence computes them again. False: there were none.
   bool shed(KvSequence* sequence, const KvRun& run);

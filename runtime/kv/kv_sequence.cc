@@ -40,7 +40,8 @@ class Presence {
   // Groups without a window have all KV before `at`.
   uint64_t restart(uint64_t at) const {
     for (uint32_t g = 0; g < shape_.n_groups;) {
-      const uint64_t before = shape_.groups[g].window > 0 ? whole_window(g, at) : at;
+      const auto& group = shape_.groups[g];
+      const uint64_t before = group.state ? last_state(g, at) : group.window > 0 ? whole_window(g, at) : at;
       g = before < at ? 0 : g + 1;
       at = before;
     }
@@ -48,14 +49,15 @@ class Presence {
   }
 
   KvRun next_run(uint64_t n) const {
-    uint64_t hole = n;
-    for (uint32_t g = 0; g < shape_.n_groups; ++g) {
+    const uint32_t states = shape_.states(), with_kv = shape_.n_groups - (states != 0);
+    uint64_t hole = states ? n - 1 : n;
+    for (uint32_t g = 0; g < with_kv; ++g) {
       const uint64_t window = shape_.groups[g].window;
       hole = std::min(hole, missing(g, window > 0 && n > window ? n - window : 0, n));
     }
     if (hole == n) return {n - 1, n, 0};
-    KvRun run{restart(hole), n, 0};
-    for (uint32_t g = 0; g < shape_.n_groups; ++g) {
+    KvRun run{restart(hole), n, states};
+    for (uint32_t g = 0; g < with_kv; ++g) {
       if (!has(g, run.begin)) run.stores |= 1u << g;
       run.end = std::min(run.end, changes(g, run.begin, n));
     }
@@ -75,6 +77,13 @@ class Presence {
     return at;
   }
 
+  // `at`, if the group has the state before that row; else the last position before `at` of which that may be true.
+  uint64_t last_state(uint32_t group, uint64_t at) const {
+    if (at == 0) return 0;
+    const uint64_t i = (at - 1) / T_, end = i * T_ + filled_at(filled_[group], i);
+    return end <= at ? end : i * T_;
+  }
+
   const KvShape& shape_;
   const uint64_t T_;
   const Filled& filled_;
@@ -92,6 +101,7 @@ uint64_t KvShape::blocks_for(uint32_t group, uint64_t tokens) const {
   const uint64_t T = block_tokens, window = groups[group].window;
   const uint64_t most = window > 0 ? window + std::max<uint64_t>(window, step_rows) : tokens;
   const uint64_t all_blocks = tokens / T + (tokens % T != 0);
+  if (groups[group].state) return std::min<uint64_t>(all_blocks, 2);  // before a step, and after it
   return tokens <= most ? all_blocks : std::min(all_blocks, most / T + (most % T != 0) + 1);
 }
 
@@ -109,9 +119,11 @@ uint64_t KvShape::tokens_in(uint64_t units) const {
   return blocks * block_tokens;
 }
 
-uint32_t KvShape::tables() const {
+uint32_t KvShape::units() const {
   return std::accumulate(groups.begin(), groups.begin() + n_groups, 0u, [](uint32_t n, const Group& group) { return n + group.units; });
 }
+
+uint32_t KvShape::tables() const { return units() - (has_states() ? groups[n_groups - 1].units : 0); }
 
 uint32_t KvShape::first_window() const {
   uint32_t g = 0;
@@ -141,7 +153,7 @@ KvRun KvSequence::next_run(uint64_t n) const { return Presence(shape, filled_of(
 uint64_t KvSequence::ready(uint64_t n) const {
   if (n == 0) return 0;
   const KvRun run = next_run(n);
-  return run.stores == 0 ? n : run.begin;
+  return run.stores == 0 || (shape.has_states() && run.begin == n - 1) ? n : run.begin;
 }
 
 uint64_t KvSequence::without_window(uint64_t n) const {
@@ -173,9 +185,11 @@ std::vector<KvRun> KvSequence::runs(uint64_t n) const {
     const KvRun run = Presence(shape, {filled[0], filled[1], filled[2], filled[3]}).next_run(n);
     if (run.stores == 0) break;
     all.push_back(run);
+    if (run.end == n) break;
     for (uint32_t g = 0; g < shape.n_groups; ++g) {
       if ((run.stores >> g & 1) == 0) continue;
-      for (uint64_t i = run.begin / T; i * T < run.end; ++i) filled[g][i] = static_cast<uint32_t>(std::min(T, run.end - i * T));
+      const uint64_t first = shape.groups[g].state ? (run.end - 1) / T : run.begin / T;
+      for (uint64_t i = first; i * T < run.end; ++i) filled[g][i] = static_cast<uint32_t>(std::min(T, run.end - i * T));
     }
   }
   return all;

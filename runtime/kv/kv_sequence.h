@@ -16,16 +16,22 @@ struct KvShape {
   struct Group {
     uint32_t window = 0;  // a row sees so many positions, its own with them; 0: all before it
     uint32_t units = 1;   // of the pool, that a block has
+    // Recurrent layers: a block is the state after its `filled` tokens, and a row needs the one after the token before it, no other.
+    // `window` is 1.
+    bool state = false;
   };
   KvShape(uint32_t tokens) : block_tokens(tokens) {}  // one group, which keeps everything
   uint32_t block_tokens;
   uint32_t step_rows = 0;  // of one sequence
-  uint32_t n_groups = 1;   // those without a window come first
+  uint32_t n_groups = 1;   // those without a window come first, one of states last
   std::array<Group, kKvGroupsMax> groups{};
 
   uint32_t first_window() const;  // the first group with a window; n_groups: there is none
   bool has_windows() const { return first_window() < n_groups; }
-  uint32_t tables() const;                               // block tables of a sequence, as a device reads them: one per unit
+  bool has_states() const { return groups[n_groups - 1].state; }
+  uint32_t states() const { return has_states() ? 1u << (n_groups - 1) : 0; }  // their group, as a bit
+  uint32_t units() const;                                                      // of a block of every group
+  uint32_t tables() const;                               // block tables of a sequence, as a device reads them: one per unit, none of states
   uint32_t all() const { return (1u << n_groups) - 1; }  // groups, as bits
   // The most blocks of the group that a sequence of so many tokens holds: all; or of a window two, and before a step one with its rows.
   uint64_t blocks_for(uint32_t group, uint64_t tokens) const;
@@ -52,9 +58,10 @@ struct KvSequence {
   bool adopts() const { return share && !own_only; }
 
   // What to compute next so that n tokens, one at least, have all KV that their last row sees. A position can only be computed where each
-  // group has what a row there sees: so a run may begin before the first hole, at the nearest position where that is so.
+  // group has what a row there sees: so a run may begin before the first hole, at the nearest position where that is so. Where there are
+  // states every run stores one, and the last row always runs.
   KvRun next_run(uint64_t n) const;
-  // The leading positions of n that need no computing.
+  // The leading positions of n that need no computing; the last row, where it always runs, apart.
   uint64_t ready(uint64_t n) const;
   // All that would be computed for n tokens, in order.
   std::vector<KvRun> runs(uint64_t n) const;

@@ -153,6 +153,14 @@ std::string Probe::check_kv(const Session& s) const {
     const auto i = static_cast<uint32_t>(p / T);
     for (uint32_t g = 0; g < windows.size(); ++g) {
       if (p % T >= s.kv.tables[g].filled(i)) continue;
+      if (s.kv.shape.groups[g].state) {
+        uint64_t have = 0;
+        if (p % T + 1 < s.kv.tables[g].filled(i)) continue;  // it is the state after the last of its tokens
+        const std::vector<BlockId> units = cache().units_of(s.kv.tables[g].block(i));
+        const bool whole = test::toy_read_state(engine->kv_.groups.states, engine->pool_buffer_->data(), units.data(), &have);
+        if (!whole || have != state.folded(g)) return say("the state at position %llu is another's", static_cast<unsigned long long>(p));
+        continue;
+      }
       uint32_t index = 0;
       for (BlockId unit = s.kv.tables[g].block(i); unit != kNoBlock; unit = cache().next_unit(unit), ++index) {
         uint64_t have = 0;
@@ -244,13 +252,15 @@ std::string Probe::check_step(const Step& step) {
                     s.tokens.begin() + static_cast<ptrdiff_t>(begin))) {
       return "rows of other tokens";
     }
-    if (s.kv.restart(begin) < begin && seq.stores)
-      return say("rows from %llu on, and KV is missing before", static_cast<unsigned long long>(begin));
+    // A state that is written over is there no more.
+    const uint64_t ready = seq.state_to ? s.kv.without_window(begin) : s.kv.restart(begin);
+    if (ready < begin && seq.stores) return say("rows from %llu on, and KV is missing before", static_cast<unsigned long long>(begin));
     bool again = s.generation->recompute_all;
     for (uint32_t g = 0; g < s.kv.tables.size(); ++g) {
       const BlockTable& table = s.kv.tables[g];
       const bool stores = seq.stores >> g & 1;
-      for (uint64_t p = begin; !again && p < end; ++p) {
+      const bool state = s.kv.shape.groups[g].state;
+      for (uint64_t p = begin; !again && !state && p < end; ++p) {
         if ((p % T < table.filled(static_cast<uint32_t>(p / T))) != stores) continue;
         return say("position %llu has its KV and is stored again, or has none and is not stored", static_cast<unsigned long long>(p));
       }
@@ -259,9 +269,9 @@ std::string Probe::check_step(const Step& step) {
           !computing.insert({s.kv.chain[own].get(), g}).second) {
         return say("the block at %llu is computed twice in a step", static_cast<unsigned long long>(own * T));
       }
-      for (uint64_t i = begin / T; stores && i * T < end; ++i) {
+      for (uint64_t i = (state ? end - 1 : begin) / T; stores && i * T < end; ++i) {
         const BlockId block = table.block(static_cast<uint32_t>(i));
-        if (block == kNoBlock || i >= seq.n_blocks) return "rows without a block";
+        if (block == kNoBlock || (!state && i >= seq.n_blocks)) return "rows without a block";
         if (cache().pool_.refs(block) != 1) return say("block %d is written and has %u holders", block, cache().pool_.refs(block));
         if (cache().index_.contains(block)) return say("block %d is written and indexed", block);
         if (!written.insert(block).second) return say("block %d is written by two sessions", block);
@@ -283,7 +293,7 @@ void Probe::poison() {
     for (const Holder& h : held[b]) filled = std::max(filled, h.session->kv.tables[h.group].filled(h.index));
     for (BlockId unit = block; unit != kNoBlock; unit = cache().next_unit(unit), ++index) {
       if (filled == 0) std::memset(engine->unit_data(unit), 0xee, bytes);
-      for (uint32_t slot = filled; filled && slot < group.unit.block_tokens; ++slot) {
+      for (uint32_t slot = filled; filled && !group.state && slot < group.unit.block_tokens; ++slot) {
         test::toy_write_slot(group, engine->unit_data(unit), index, slot, 0xeeee'eeee'eeee'eeeeull);
       }
     }

@@ -62,8 +62,16 @@ void toy_logits(uint64_t state, std::span<float> row) {
   if (peak % 3000 == 2) row[row.size() / 2] = std::numeric_limits<float>::quiet_NaN();
 }
 
-ModelDims toy_dims(uint32_t context, uint32_t vocab, std::vector<uint32_t> windows, std::vector<Heads> layer_heads) {
+ModelDims toy_dims(uint32_t context, uint32_t vocab, std::vector<uint32_t> windows, std::vector<Heads> layer_heads, uint32_t recurrent,
+                   RecurrentDims state) {
   ModelDims d;
+  if (recurrent > 0) {
+    d.mixers.assign(windows.size(), Mixer::kAttention);
+    d.mixers.insert(d.mixers.end(), recurrent, Mixer::kScan);
+    d.recurrent = state;
+    windows.insert(windows.end(), recurrent, 0);
+    if (!layer_heads.empty()) layer_heads.insert(layer_heads.end(), recurrent, Heads{});
+  }
   d.layers = static_cast<uint32_t>(windows.size());
   d.windows = std::move(windows);
   d.layer_heads = std::move(layer_heads);
@@ -77,7 +85,7 @@ ModelDims toy_dims(uint32_t context, uint32_t vocab, std::vector<uint32_t> windo
 
 std::vector<uint32_t> toy_windows(const KvGroups& kv) {
   std::vector<uint32_t> windows;
-  for (const KvGroup& group : kv.groups) windows.push_back(group.window);
+  for (const KvGroup& group : kv.groups) windows.push_back(group.state ? 0 : group.window);
   return windows;
 }
 
@@ -162,6 +170,42 @@ void toy_write_slot(const KvGroup& group, uint8_t* unit, uint32_t index, uint32_
   });
 }
 
+// Calls visit(index, word) for each word of the state.
+template <typename Byte, typename Visit>
+static void each_word(const StateLayout& states, Byte* pool, const int32_t* units, Visit visit) {
+  uint32_t index = 0;
+  for (const StateItems& kind : {states.inputs, states.heads}) {
+    for (uint32_t n = 0; n < states.layers * kind.items; ++n) {
+      Byte* item = pool + state_offset(states, kind, units, n / kind.items, n % kind.items);
+      for (uint32_t at = 0; at < kind.bytes; at += sizeof(uint32_t)) visit(index++, item + at);
+    }
+  }
+}
+
+static uint32_t word(uint64_t value, uint32_t index) {
+  return static_cast<uint32_t>(index < 2 ? value >> (32 * index) : (value * (2 * uint64_t{index} + 1)) >> 30);
+}
+
+bool toy_read_state(const StateLayout& states, const uint8_t* pool, const int32_t* units, uint64_t* value) {
+  uint64_t found = 0;
+  bool whole = true;
+  each_word(states, pool, units, [&](uint32_t i, const uint8_t* at) {
+    uint32_t have;
+    std::memcpy(&have, at, sizeof have);
+    if (i < 2) found |= uint64_t{have} << (32 * i);
+    if (i >= 2) whole &= have == word(found, i);
+  });
+  *value = found;
+  return whole;
+}
+
+void toy_write_state(const StateLayout& states, uint8_t* pool, const int32_t* units, uint64_t value) {
+  each_word(states, pool, units, [&](uint32_t i, uint8_t* at) {
+    const uint32_t put = word(value, i);
+    std::memcpy(at, &put, sizeof put);
+  });
+}
+
 // ---- clock and random
 
 // A call takes a microsecond; one in some takes as long as a deadline.
@@ -205,6 +249,12 @@ void ToyRunner::write(const StepSeq& seq, uint32_t group, uint8_t* pool, uint64_
   }
 }
 
+uint64_t ToyRunner::read_state(const StepSeq& seq, const uint8_t* pool) {
+  uint64_t value = 0;
+  if (!toy_read_state(kv_.states, pool, seq.state_from, &value)) ++faults;
+  return value;
+}
+
 Status ToyRunner::run(const Step& step, uint8_t* pool, float* logits, DrawnToken*) {
   if (before) before(step, pool);
   size_t next_logit = 0;
@@ -213,7 +263,12 @@ Status ToyRunner::run(const Step& step, uint8_t* pool, float* logits, DrawnToken
   for (const StepSeq& seq : step.seqs) {
     ToyState state(windows);
     const auto first = static_cast<uint64_t>(seq.first_position);
+    if ((seq.state_to != nullptr) != (kv_.states.units > 0) || (seq.state_from != nullptr) != (kv_.states.units > 0 && first > 0)) ++faults;
     for (uint32_t g = 0; g < windows.size(); ++g) {
+      if (kv_.groups[g].state) {
+        if (seq.state_from) state.folded(g) = read_state(seq, pool);
+        continue;
+      }
       for (uint64_t p = windows[g] > 0 && first >= windows[g] ? first - windows[g] + 1 : 0; p < first; ++p)
         state.see(g, read(seq, g, pool, p));
     }
@@ -222,6 +277,10 @@ Status ToyRunner::run(const Step& step, uint8_t* pool, float* logits, DrawnToken
       std::vector<uint64_t> values;
       for (uint32_t g = 0; g < windows.size(); ++g) values.push_back(state.kv(g, step.tokens[row], p));
       for (uint32_t g = 0; g < windows.size(); ++g) {
+        if (kv_.groups[g].state) {
+          state.see(g, values[g]);
+          continue;
+        }
         if (seq.stores >> g & 1) write(seq, g, pool, p, values[g]);
         const uint64_t stored = read(seq, g, pool, p);
         if (stored != values[g]) ++faults;  // a row that stores nothing finds its KV
@@ -232,6 +291,7 @@ Status ToyRunner::run(const Step& step, uint8_t* pool, float* logits, DrawnToken
         ++next_logit;
       }
     }
+    if (seq.state_to) toy_write_state(kv_.states, pool, seq.state_to, state.folded(static_cast<uint32_t>(windows.size()) - 1));
   }
   if (next_logit != step.logits_rows.size()) ++faults;
   if (random_.one_in(16)) row_ns_ = 1000 << random_.below(13);  // the machine is now faster, now slower

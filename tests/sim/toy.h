@@ -27,12 +27,14 @@ class Random {
 };
 
 // The arithmetic of the toy: a sequence on its way, position by position. A position leaves a KV value in each group of layers, which
-// depends on all that a row there sees of every group; so a value behind a window still counts, through those that came after it.
+// depends on all that a row there sees of every group; so a value behind a window still counts, through those that came after it. A group of
+// recurrent layers is one that sees everything, of which the fold of all values alone is kept.
 class ToyState {
  public:
   explicit ToyState(std::span<const uint32_t> windows);                 // by group; 0: none
   uint64_t kv(uint32_t group, int32_t token, uint64_t position) const;  // of the next position
   void see(uint32_t group, uint64_t kv);                                // that position's KV
+  uint64_t& folded(uint32_t group) { return groups_[group].all; }       // all KV seen
   uint64_t state() const;                                               // of the last position
  private:
   struct Group {
@@ -48,7 +50,9 @@ void toy_logits(uint64_t state, std::span<float> row);  // the prediction of the
 inline constexpr uint32_t kToyHeads = 2, kToyHeadDim = 2;
 inline constexpr int32_t kToyBos = 0, kToyTurn = 1, kToyEnd = 2;
 // By layer; layer_heads empty: kToyHeads of kToyHeadDim.
-ModelDims toy_dims(uint32_t context, uint32_t vocab, std::vector<uint32_t> windows = {0, 0}, std::vector<Heads> layer_heads = {});
+// Then come `recurrent` layers with such a state.
+ModelDims toy_dims(uint32_t context, uint32_t vocab, std::vector<uint32_t> windows = {0, 0}, std::vector<Heads> layer_heads = {},
+                   uint32_t recurrent = 0, RecurrentDims state = {});
 std::vector<uint32_t> toy_windows(const KvGroups& kv);  // by group
 struct ToyText {
   bool add_bos, spm;  // spm: a SentencePiece vocabulary, which puts a space before a text
@@ -59,6 +63,10 @@ extern const char* const kToyTemplate;
 // Reads and writes a position's KV in unit `index` of a group's block, spread over every layer, head and half; false: its slots disagree.
 bool toy_read_slot(const KvGroup& group, const uint8_t* unit, uint32_t index, uint32_t slot, uint64_t* value);
 void toy_write_slot(const KvGroup& group, uint8_t* unit, uint32_t index, uint32_t slot, uint64_t value);
+
+// Reads and writes a state, spread over all of a block's units; false: they disagree.
+bool toy_read_state(const StateLayout& states, const uint8_t* pool, const int32_t* units, uint64_t* value);
+void toy_write_state(const StateLayout& states, uint8_t* pool, const int32_t* units, uint64_t value);
 
 // The process's files, a clock that only moves when something happens, and random numbers from a seed. Thread-safe.
 class ToyEnv : public Env {
@@ -109,6 +117,7 @@ class ToyRunner final : public ForwardPass {
  private:
   uint64_t read(const StepSeq& seq, uint32_t group, const uint8_t* pool, uint64_t position);
   void write(const StepSeq& seq, uint32_t group, uint8_t* pool, uint64_t position, uint64_t value);
+  uint64_t read_state(const StepSeq& seq, const uint8_t* pool);
 
   const KvGroups kv_;
   uint32_t vocab_;

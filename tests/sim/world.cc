@@ -50,6 +50,12 @@ HostSize some_size(Random* random) {
     const Heads shapes[] = {{2, 2, 2, 2}, {2, 1, 2, 2}, {1, 1, 10, 10}, {2, 1, 6, 4, /*latent=*/true}};
     size.layer_heads.push_back(shapes[shape.below(4)]);
   }
+  // A third have recurrent layers.
+  if (shape.below(3) == 0) {
+    size.recurrent = static_cast<uint32_t>(shape.between(1, 3));
+    const RecurrentDims states[] = {{3, 8, 0, 0, 0}, {4, 32, 2, 1, 8}, {2, 48, 3, 1, 4}, {2, 24, 1, 2, 28}};
+    size.state = states[shape.below(4)];
+  }
   return size;
 }
 
@@ -61,7 +67,7 @@ std::shared_ptr<Engine> open_toy(const std::shared_ptr<Runtime>& runtime, ToyEnv
   SIM_CHECK(tokenizer.is_ok(), "tokenizer: %s", tokenizer.status().message().c_str());
   parts.tokenizer = std::move(tokenizer).value();
   parts.chat_template = kToyTemplate;
-  parts.dims = toy_dims(size.context, parts.tokenizer->vocab_size(), size.windows, size.layer_heads);
+  parts.dims = size.dims(parts.tokenizer->vocab_size());
   auto toy = std::make_unique<ToyRunner>(size.kv().groups, parts.dims.vocab, env, seed);
   *runner = toy.get();
   EngineOptions o;
@@ -103,8 +109,13 @@ void World::open_host() {
   uint32_t block_tokens = size_.block_tokens;
   const std::vector<uint32_t> windows = size_.windows;
   const std::vector<Heads> layer_heads = size_.layer_heads;
+  const uint32_t recurrent = size_.recurrent;
+  const RecurrentDims state = size_.state;
   size_ = some_size(&random_);
-  if (computed_ > 0 || !saved_.empty()) size_.windows = windows, size_.layer_heads = layer_heads;      // the same model again
+  if (computed_ > 0 || !saved_.empty()) {  // the same model again
+    size_.windows = windows, size_.layer_heads = layer_heads;
+    size_.recurrent = recurrent, size_.state = state;
+  }
   if (engine_ == nullptr && !saved_.empty() && !random_.one_in(4)) size_.block_tokens = block_tokens;  // else the stored KV is of no use
   engine_ = open_toy(runtime_, &env_, size_, text_, random_.next(), &runner_);
   probe_ = std::make_unique<Probe>(engine_.get());
@@ -113,7 +124,9 @@ void World::open_host() {
               true,          setting_.quota};
   oldest_since_ = idle_steps_ = 0;
   place_ = {};
-  if (store_) stored_ = std::make_unique<Stored>(store_.get(), setting_.windows);
+  std::vector<uint32_t> needed;  // of states the last alone
+  for (const KvGroup& group : size_.kv().groups.groups) needed.push_back(group.window);
+  if (store_) stored_ = std::make_unique<Stored>(store_.get(), needed);
 }
 
 // ---- checks
@@ -138,9 +151,12 @@ void World::before_step(const Step& step) {
   if (setting_.trace) std::printf("  %s", probe_->describe().c_str());
   setting_.note("copies before a write", probe_->plan().copies.size());
   setting_.note("blocks of another domain", probe_->plan().clears.size());
+  // A state is a block of many units.
+  const KvShape shape = size_.kv().shape;
+  const uint32_t least = shape.has_states() ? shape.units() : 1;
   for (auto& a : actors_) {
     const Session& s = *a->session();
-    bool waits = probe_->waits_for_other(s), short_of_blocks = probe_->blocks_left() == 0;
+    bool waits = probe_->waits_for_other(s), short_of_blocks = probe_->blocks_left() < least;
     setting_.note("waits for another's block", waits);
     bool due = probe_->scheduler().runnable(s) && s.generation->warmed && !s.use.in_step() && !waits && !short_of_blocks;
     a->passed_over = due ? a->passed_over + 1 : 0;
@@ -149,6 +165,10 @@ void World::before_step(const Step& step) {
   setting_.note("holes", probe_->holes());
   setting_.note("steps of several sessions", step.seqs.size() > 1);
   setting_.note("steps", 1);
+  for (const StepSeq& seq : step.seqs) {
+    if (seq.state_to)
+      setting_.note(!seq.state_from ? "states begun" : *seq.state_from == *seq.state_to ? "states in place" : "states moved");
+  }
 }
 
 void World::check(bool deep) {

@@ -20,11 +20,12 @@ namespace kvrt::test {
 struct HostSize {
   uint32_t block_tokens = 16, blocks = 8, context = 200, prefill_chunk = 0, step_ms_max = 0;
   std::vector<uint32_t> windows = {0, 0};  // by layer
-  std::vector<Heads> layer_heads;          // likewise, or empty
-  ModelKv kv() const {
-    return model_kv(toy_dims(context, 0, windows, layer_heads), block_tokens, KvFormat::kF16, prefill_chunk, Windows::kFreed);
-  }
-  uint64_t units() const { return blocks * kv().shape.tables(); }
+  uint32_t recurrent = 0;                  // layers more, with such a state
+  RecurrentDims state;
+  std::vector<Heads> layer_heads;  // likewise, or empty
+  ModelKv kv() const { return model_kv(dims(0), block_tokens, KvFormat::kF16, prefill_chunk, Windows::kFreed); }
+  ModelDims dims(uint32_t vocab) const { return toy_dims(context, vocab, windows, layer_heads, recurrent, state); }
+  uint64_t units() const { return blocks * kv().shape.units(); }
   uint64_t room() const { return std::min<uint64_t>(context, kv().shape.tokens_in(units())); }
 };
 HostSize some_size(Random* random);

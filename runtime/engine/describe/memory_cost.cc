@@ -47,11 +47,12 @@ uint64_t shared_units(const KvShape& shape, uint64_t tokens) {
 double used_places(const KvShape& shape, uint64_t tokens) {
   uint64_t used = 0, places = 0;
   for (uint32_t g = 0; g < shape.n_groups; ++g) {
+    if (shape.groups[g].state) continue;  // a state has no places
     const uint64_t in_blocks = shape.blocks_for(g, tokens) * shape.block_tokens;
     used += std::min(tokens, in_blocks) * shape.groups[g].units;
     places += in_blocks * shape.groups[g].units;
   }
-  return static_cast<double>(used) / static_cast<double>(places);
+  return places > 0 ? static_cast<double>(used) / static_cast<double>(places) : 1;
 }
 
 // The most sessions and tokens that fit into the budget beside weights and scratch. Shared units count once, `own` ones per session.
@@ -59,7 +60,7 @@ void fill_budget(const ModelCost& cost, const ModelKv& kv, uint64_t shared, uint
   const uint64_t fixed = cost.weight_bytes + cost.scratch_bytes + kv.zero_units() * kv.unit_bytes();
   const uint64_t left = p->memory_bytes > fixed ? p->memory_bytes - fixed : 0;
   const uint64_t room = std::min<uint64_t>(left / kv.unit_bytes(), kPoolBlocksMax);
-  if (room < kPoolBlocksMin * kv.shape.tables()) return;
+  if (room < kPoolBlocksMin * kv.shape.units()) return;
   if (room >= shared) p->sessions_max = own ? std::min<uint64_t>((room - shared) / own, kSessionsMax) : kSessionsMax;
   p->context_max = std::min<uint64_t>(kv.shape.tokens_in(room), cost.dims.context ? cost.dims.context : kContextMax);
 }
@@ -78,7 +79,7 @@ Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend) {
 
 uint64_t ModelKv::token_bytes() const {
   uint64_t bytes = 0;
-  for (const KvGroup& group : groups.groups) bytes += group.unit.token_bytes() / group.unit.layers * group.layers;
+  for (const KvGroup& group : groups.groups) bytes += group.state ? 0 : group.unit.token_bytes() / group.unit.layers * group.layers;
   return bytes;
 }
 
@@ -101,14 +102,17 @@ ModelKv model_kv(const ModelDims& dims, uint32_t block_tokens, KvFormats formats
   kv.groups = deal_layers(layers);
   kv.shape.step_rows = step_rows ? step_rows : kStepRowsMax;
   kv.shape.n_groups = static_cast<uint32_t>(kv.groups.groups.size());
-  for (uint32_t g = 0; g < kv.shape.n_groups; ++g) kv.shape.groups[g] = {kv.groups.groups[g].window, kv.groups.groups[g].tables};
+  for (uint32_t g = 0; g < kv.shape.n_groups; ++g) {
+    const KvGroup& group = kv.groups.groups[g];
+    kv.shape.groups[g] = {group.window, group.state ? kv.groups.states.units : group.tables, group.state};
+  }
   return kv;
 }
 
 uint64_t logits_bytes(const ModelDims& dims) { return uint64_t{kLogitsRowsMax} * dims.vocab * sizeof(float); }
 
 Result<uint32_t> pool_units(const ModelKv& kv, uint32_t context, uint64_t kv_bytes_max, uint64_t free_bytes) {
-  const uint64_t unit = kv.unit_bytes(), zeros = kv.zero_units(), least = (kPoolBlocksMin * kv.shape.tables() + zeros) * unit;
+  const uint64_t unit = kv.unit_bytes(), zeros = kv.zero_units(), least = (kPoolBlocksMin * kv.shape.units() + zeros) * unit;
   uint64_t bytes = kv_bytes_max;
   if (!bytes) bytes = std::max(least, std::min(free_bytes / 4, (4 * kv.shape.units_for(context) + zeros) * unit));
   if (bytes < least) {
@@ -130,7 +134,7 @@ Result<SessionsPlan> plan_sessions(const ModelCost& cost, const ModelKv& kv, con
 
   // Only full blocks are shared: the tail of the common tokens is every session's own.
   const uint64_t shared = std::min(shared_units(shape, r.shared_tokens), p.session_blocks), own = p.session_blocks - shared;
-  p.blocks = std::max<uint64_t>(shared + r.sessions * own, kPoolBlocksMin * shape.tables());
+  p.blocks = std::max<uint64_t>(shared + r.sessions * own, kPoolBlocksMin * shape.units());
   p.unshared_tokens = r.sessions * r.session_tokens;
   p.stored_tokens = p.unshared_tokens - (shared > 0 ? (r.sessions - 1) * (r.shared_tokens / shape.block_tokens) * shape.block_tokens : 0);
   if (p.blocks > kPoolBlocksMax) {

@@ -67,7 +67,8 @@ void Scheduler::mark_filled(const PlannedSeq& seq) {
   for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
     if ((seq.run.stores >> group & 1) == 0) continue;
     BlockTable& table = s->kv.tables[group];
-    for (auto i = static_cast<uint32_t>(seq.run.begin / block_tokens_); uint64_t{i} * block_tokens_ < seq.run.end; ++i) {
+    const uint64_t first = s->kv.shape.groups[group].state ? seq.run.end - 1 : seq.run.begin;
+    for (auto i = static_cast<uint32_t>(first / block_tokens_); uint64_t{i} * block_tokens_ < seq.run.end; ++i) {
       const auto filled = static_cast<uint32_t>(std::min<uint64_t>(block_tokens_, seq.run.end - uint64_t{i} * block_tokens_));
       table.set_filled(i, filled);
       cache_->overwritten(table.block(i), s->kv);
@@ -236,8 +237,9 @@ void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
     if (!finite && compute_again(s)) return;
   }
   if (g.computed > computed || (seq.logit_rows && g.options.prefill_only)) commit_prompt(seq, logits, vocab);
-  if (seq.run.end < s->tokens.size()) return;
-  bool prompt_over = g.recompute_all || s->kv.ready(s->tokens.size()) == s->tokens.size();
+  if (seq.run.end < s->tokens.size() - leaves_last(*s)) return;
+  const bool has_states = s->kv.shape.has_states();  // all before the last row had to be there
+  bool prompt_over = g.recompute_all || has_states || s->kv.ready(s->tokens.size()) == s->tokens.size();
   if (g.options.prefill_only) {
     if (prompt_over && (g.options.logits == WantLogits::kNone || seq.logit_rows)) finish(s, Reason::kPrefilled, now_ns);
   } else if (seq.logit_rows) {

@@ -55,7 +55,7 @@ void Scheduler::start(Session* s, uint64_t now_ns) {
   Generation& g = *s->generation;
   g.order = ++begun_;
   g.begin_ns = now_ns;
-  g.prompt_end = g.decoded_end = s->tokens.size();
+  g.prompt_end = g.decoded_end = s->tokens.size() - leaves_last(*s);
   g.recompute_all = g.options.prefill_only && g.options.logits == WantLogits::kAll;
   g.report.prompt_tokens = g.report.prefilled = g.prompt_end;  // all is to be computed until count_reuse counted the rest
   g.report.seed = g.options.sampling.seed;
@@ -74,11 +74,12 @@ void Scheduler::start(Session* s, uint64_t now_ns) {
 KvRun Scheduler::next_run(const Session& s) const {
   const Generation& g = *s.generation;
   const uint64_t n = s.tokens.size();
-  if (!g.recompute_all) return s.kv.next_run(n);
-  if (g.next_logits > 0) {
-    const KvRun lost = s.kv.next_run(g.next_logits);  // it had to give up its blocks
-    if (lost.stores != 0) return lost;
+  if (!g.recompute_all) {
+    KvRun run = s.kv.next_run(n);
+    run.end = std::min(run.end, n - leaves_last(s));
+    return run;
   }
+  if (s.kv.restart(g.next_logits) < g.next_logits) return s.kv.next_run(g.next_logits);  // it had to give up its blocks
   return {g.next_logits, n, s.kv.shape.all()};
 }
 
@@ -124,6 +125,12 @@ void Scheduler::clear_foreign(BlockId block, StepPlan* plan) const {
   for (BlockId unit = block; unit != kNoBlock; unit = cache_->next_unit(unit)) plan->clears.push_back(unit);
 }
 
+// A block of a group for the run, where the pool has one.
+BlockId Scheduler::alloc_for(Session* s, uint32_t group, const KvRun& run) {
+  const BlockId block = alloc(s, group);
+  return block == kNoBlock && cache_->shed(&s->kv, run) ? alloc(s, group) : block;
+}
+
 // Gives the run blocks of its own in a group, as far as the pool has them. Returns the end of the writable part. Of a block that is to be
 // written, what stands before the run counts as filled, and nothing after it: a save beside the step must not take what is copied or
 // written meanwhile.
@@ -141,8 +148,7 @@ uint64_t Scheduler::make_writable(Session* s, uint32_t group, const KvRun& run, 
       continue;
     }
     table.grow(i + 1);
-    BlockId fresh = alloc(s, group);
-    if (fresh == kNoBlock && cache_->shed(&s->kv, run)) fresh = alloc(s, group);
+    const BlockId fresh = alloc_for(s, group, run);
     if (fresh == kNoBlock && have != kNoBlock && cache_->unshare(have)) {  // nobody else needs it as it was
       table.set_filled(i, stays);
       continue;
@@ -159,13 +165,21 @@ uint64_t Scheduler::make_writable(Session* s, uint32_t group, const KvRun& run, 
   return run.end;
 }
 
-// The tables of all units, one after the other. Places without KV have the unit of zeros, which the pool has for groups with windows.
-std::vector<int32_t> Scheduler::tables_of(const KvSequence& kv) const {
+// The tables of all units, one after the other. Places without KV have the unit of zeros, which the pool has for groups with windows. Then
+// the units of the states before the run and after it; the first are none where it begins the sequence.
+std::vector<int32_t> Scheduler::tables_of(const KvSequence& kv, const KvRun& run) const {
   const uint32_t n = kv.blocks();
   const auto nothing = static_cast<int32_t>(cache_->size());
   std::vector<int32_t> all;
   for (uint32_t g = 0; g < kv.shape.n_groups; ++g) {
     const BlockTable& table = kv.tables[g];
+    if (kv.shape.groups[g].state) {
+      for (const uint64_t end : {run.begin, run.end}) {
+        const BlockId block = end > 0 ? table.block(static_cast<uint32_t>((end - 1) / block_tokens_)) : kNoBlock;
+        for (BlockId unit = block; unit != kNoBlock; unit = cache_->next_unit(unit)) all.push_back(unit);
+      }
+      continue;
+    }
     const size_t first = all.size();
     all.resize(first + uint64_t{n} * kv.shape.groups[g].units, nothing);
     for (uint32_t i = table.first(); i < table.size(); ++i) {
@@ -196,7 +210,7 @@ void Scheduler::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
   }
   plan->seqs.push_back(seq);
   s->use.enter_step();  // with its place in the plan: abandon() takes both back
-  plan->tables.push_back(tables_of(s->kv));
+  plan->tables.push_back(tables_of(s->kv, run));
   plan->step_seqs.push_back(
       {first_row, static_cast<uint32_t>(run.end - run.begin), static_cast<int32_t>(run.begin), nullptr, s->kv.blocks(), run.stores});
 }
@@ -228,11 +242,9 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   bool decides = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
   if (decides && logits_left == 0 && run.begin + rows == s->tokens.size()) --rows;
   if (rows == 0) return true;
-  run.end = run.begin + rows;
+  run.end = stop_at_boundary(s, {run.begin, run.begin + rows, run.stores});
   const size_t copies = plan->copies.size();
-  for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
-    if (run.stores >> group & 1) run.end = make_writable(s, group, run, plan);
-  }
+  run.end = make_writable(s, run, plan);
   if (run.end == run.begin) {
     take_back_copies(plan, copies);
     return false;
@@ -322,15 +334,25 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
                         "model_open, or close sessions",
                         cache_->size(), block_tokens_, starved->tokens.size()));
   }
-  for (size_t i = 0; i < plan->seqs.size(); ++i) plan->step_seqs[i].blocks = plan->tables[i].data();
+  const KvShape& shape = cache_->shape();
+  for (size_t i = 0; i < plan->seqs.size(); ++i) {
+    StepSeq& seq = plan->step_seqs[i];
+    const std::vector<int32_t>& all = plan->tables[i];
+    seq.blocks = all.data();
+    if (!shape.has_states()) continue;
+    const uint32_t units = shape.groups[shape.n_groups - 1].units;
+    seq.state_to = all.data() + all.size() - units;
+    if (seq.first_position > 0) seq.state_from = seq.state_to - units;
+  }
   for (const BlockCopy& copy : plan->copies) {
     for (BlockId from = copy.from, to = copy.to; from != kNoBlock; from = cache_->next_unit(from), to = cache_->next_unit(to)) {
       plan->unit_copies.push_back({from, to});
     }
   }
   plan->step = {plan->step_seqs, plan->tokens, plan->positions, plan->logits_rows};
-  plan->step.n_groups = cache_->shape().n_groups;
-  plan->step.n_tables = cache_->shape().tables();
+  plan->step.n_groups = shape.n_groups;
+  plan->step.n_tables = shape.tables();
+  plan->step.state_units = shape.has_states() ? shape.groups[shape.n_groups - 1].units : 0;
 }
 
 }  // namespace kvrt

@@ -24,6 +24,7 @@ struct SchedulerLimits {
   uint64_t context_cost = 4096;  // tokens of context that make a row cost twice
   uint32_t rows_max = 0;         // rows per step
   uint32_t logits_max = 0;       // rows per step that want logits
+  uint64_t state_every = 1024;   // tokens: the most that going back computes again where there are states
 };
 
 // One session's part of a plan.
@@ -55,7 +56,7 @@ struct StepPlan {
   std::vector<int32_t> tokens, positions;
   std::vector<uint32_t> logits_rows;
   std::vector<StepSeq> step_seqs;
-  std::vector<std::vector<int32_t>> tables;  // by session
+  std::vector<std::vector<int32_t>> tables;  // by session, with the units of its states
   Step step;
   uint32_t decodes = 0;         // rows of sessions that decode
   double prompt_cost = 0;       // of the other rows (see Pace)
@@ -131,6 +132,7 @@ class Scheduler {
 
  private:
   friend struct Probe;  // tests/sim reads everything after every step
+  static bool leaves_last(const Session& session);
   KvRun next_run(const Session& session) const;
   std::vector<Session*> order_of_service();
   double budget_for(const std::vector<Session*>& order, uint64_t patience_ns);
@@ -141,7 +143,11 @@ class Scheduler {
   void claim(Session* session, uint32_t group, uint64_t block);
   bool plan_session(Session* session, StepPlan* plan);
   void add_rows(Session* session, const KvRun& run, StepPlan* plan);
-  std::vector<int32_t> tables_of(const KvSequence& kv) const;
+  std::vector<int32_t> tables_of(const KvSequence& kv, const KvRun& run) const;
+  uint64_t stop_at_boundary(Session* session, const KvRun& run);
+  BlockId alloc_for(Session* session, uint32_t group, const KvRun& run);
+  bool make_state_writable(Session* session, const KvRun& run, BlockId spare, StepPlan* plan);
+  uint64_t make_writable(Session* session, KvRun run, StepPlan* plan);
   uint64_t make_writable(Session* session, uint32_t group, const KvRun& run, StepPlan* plan);
   void clear_foreign(BlockId block, StepPlan* plan) const;
   void take_back_copies(StepPlan* plan, size_t first);

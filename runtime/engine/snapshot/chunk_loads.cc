@@ -46,6 +46,9 @@ std::vector<NodeIn> foreign_chain(const Session& s) {
   return nodes;
 }
 
+// 1 where the last row has to run, and goes on from the state before it.
+uint64_t last_runs(const Session& s) { return s.kv.shape.has_states() && s.generation && !s.tokens.empty(); }
+
 // Groups whose block i has no KV, as bits.
 uint32_t lacking(const KvSequence& kv, uint32_t i) {
   uint32_t groups = 0;
@@ -54,10 +57,10 @@ uint32_t lacking(const KvSequence& kv, uint32_t i) {
 }
 
 // The count of leading blocks from whose end computing could go on with all KV that memory and store have: `has(i)` gives the groups that
-// have block i, as bits. `tail`: so many tokens more are there behind all blocks, so that a window there may begin later.
+// have block i, as bits. `tail`: so many tokens more are there behind all blocks, so that a window there may begin later. Not past `most`.
 template <typename Has>
-uint32_t reachable(const KvShape& shape, uint32_t blocks, uint64_t tail, Has has) {
-  uint32_t end = blocks;
+uint32_t reachable(const KvShape& shape, uint32_t blocks, uint64_t tail, uint64_t most, Has has) {
+  auto end = static_cast<uint32_t>(std::min<uint64_t>(blocks, most / shape.block_tokens));
   for (uint32_t i = 0; i < end; ++i) {
     for (uint32_t g = 0; g < shape.n_groups; ++g) {
       if (shape.groups[g].window == 0 && (has(i) >> g & 1) == 0) end = i;
@@ -153,7 +156,9 @@ void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
   for (uint32_t i = 0; i < nodes.size(); ++i) wanted |= lacking(s.kv, i) != 0 && (s.kv.share || uint64_t{i + 1} * T <= s.stored.own_tokens);
   std::vector<NodeIn> branch;
   if (lacking(s.kv, tail) == shape.all()) branch = with_tail(s, nodes);
-  if ((!wanted || s.kv.ready(nodes.size() * T) == nodes.size() * T) && branch.empty()) return;
+  const uint64_t most = s.tokens.size() - last_runs(s);
+  const bool ready = shape.has_states() ? s.kv.restart(most) == most : s.kv.ready(nodes.size() * T) == nodes.size() * T;
+  if ((!wanted || ready) && branch.empty()) return;
   const bool one_chain = branch.size() == nodes.size() + 1;
   const std::vector<uint32_t> chunks = s.store->has(one_chain ? branch : nodes), stored = groups_stored(kv_, chunks);
   const uint32_t tail_chunks = one_chain ? chunks.back() : branch.empty() ? 0 : s.store->has(branch).back();
@@ -162,10 +167,12 @@ void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
     return (shape.all() & ~lacking(s.kv, i)) | (may ? stored[i] : 0);
   };
   const auto blocks = static_cast<uint32_t>(nodes.size());
-  const bool whole_tail = tail == blocks && tail_chunks != 0 && groups_stored(kv_, {tail_chunks})[0] == shape.all();
-  const uint32_t end = reachable(shape, blocks, whole_tail ? s.stored.tail_end - s.stored.tail_begin : 0, has);
+  const bool whole_tail =
+      tail == blocks && tail_chunks != 0 && groups_stored(kv_, {tail_chunks})[0] == shape.all() && s.stored.tail_end <= most;
+  const uint32_t end = reachable(shape, blocks, whole_tail ? s.stored.tail_end - s.stored.tail_begin : 0, most, has);
+  const uint32_t wants = shape.has_states() && s.kv.restart(most) >= uint64_t{end} * T ? ~shape.states() : ~0u;  // it has a later state
   for (uint32_t i = 0; i < blocks; ++i) {
-    const uint32_t groups = shape.keeping(i, end) & lacking(s.kv, i), stored_groups = groups & has(i);
+    const uint32_t groups = shape.keeping(i, end) & lacking(s.kv, i) & wants, stored_groups = groups & has(i);
     const bool lost = shape.groups[0].window == 0 && ((groups & ~stored_groups) & 1);
     s.stored.not_stored |= lost && uint64_t{i + 1} * T <= s.stored.resumed_tokens && !s.stored.other_numerics;
     if (stored_groups != 0 && !add(i, nodes[i], chunks[i], stored_groups, s, scheduler)) return;
@@ -189,7 +196,8 @@ void ChunkLoads::plan_foreign(Session* session, Scheduler* scheduler) {
   const std::vector<uint32_t> chunks = session->store->has(nodes), stored = groups_stored(kv_, chunks);
   const KvShape& shape = session->kv.shape;
   const auto blocks = static_cast<uint32_t>(nodes.size());
-  const uint32_t end = reachable(shape, blocks, 0, [&](uint32_t i) { return stored[i] | (shape.all() & ~lacking(session->kv, i)); });
+  const uint32_t end = reachable(shape, blocks, 0, session->tokens.size() - last_runs(*session),
+                                 [&](uint32_t i) { return stored[i] | (shape.all() & ~lacking(session->kv, i)); });
   for (uint32_t i = 0; i < blocks; ++i) {
     const uint32_t groups = shape.keeping(i, end) & lacking(session->kv, i) & stored[i] & ~planned(i);
     if (groups != 0 && !add(i, nodes[i], chunks[i], groups, *session, scheduler)) return;
@@ -202,7 +210,7 @@ Status ChunkLoads::read_one(Load* load, Backend* backend, uint8_t* pool, Store* 
   const uint64_t unit_bytes = kv_.unit_bytes();
   std::vector<uint8_t> scratch(payload_scratch_bytes(chunk.geometry));
   const auto decode = [&](std::span<uint8_t> to) {
-    load->state = store->read(load->node, load->number, block_layout(chunk.geometry), to, &load->damage);
+    load->state = store->read(load->node, load->number, chunk.layout(), to, &load->damage);
     if (load->state == ChunkState::kOk) from_payload(chunk.geometry, to, scratch);
   };
   const auto unit_data = [&](BlockId unit) { return pool + static_cast<uint64_t>(unit) * unit_bytes; };

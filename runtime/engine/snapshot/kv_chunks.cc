@@ -21,8 +21,32 @@ std::vector<uint32_t> groups_stored(const KvGroups& kv, std::vector<uint32_t> ch
   return chunks;
 }
 
+namespace {
+
+// The chunk of the group of states: its items without what lies between them in the units.
+KvChunk states_chunk(const KvGroups& kv, uint32_t group) {
+  KvChunk chunk{kv.groups[group].unit, {}, true};
+  chunk.geometry.k.format = chunk.geometry.v.format = KvFormat::kF32;
+  uint64_t at = 0;
+  for (const StateItems& kind : {kv.states.inputs, kv.states.heads}) {
+    uint32_t unit = kind.first_unit;
+    for (uint32_t left = kv.states.layers * kind.items; left > 0; ++unit) {
+      const uint32_t here = std::min(left, kind.per_unit);
+      chunk.parts.push_back({group, unit, at, 0, uint64_t{here} * kind.bytes});
+      at += chunk.parts.back().bytes;
+      left -= here;
+    }
+  }
+  chunk.geometry.padding = at;
+  return chunk;
+}
+
+}  // namespace
+
 KvChunk kv_chunk(const KvGroups& kv, uint32_t number) {
-  KvChunk chunk{kv.groups[number == kAllLayers ? 0 : number - 1].unit, {}};
+  const uint32_t only = number == kAllLayers ? 0 : number - 1;
+  if (kv.groups[only].state && (number != kAllLayers || kv.groups.size() == 1)) return states_chunk(kv, only);
+  KvChunk chunk{kv.groups[only].unit, {}};
   const uint64_t layer_bytes = chunk.geometry.layer_bytes();
   chunk.geometry.padding = 0;
   chunk.geometry.layers = 0;

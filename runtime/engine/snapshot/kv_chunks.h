@@ -4,11 +4,12 @@
 #include <vector>
 
 #include "runtime/compute/kv_groups.h"
+#include "runtime/compute/kv_layout.h"
 #include "storage/values.h"
 
 namespace kvrt {
 
-// A run of layers that lie together, in a chunk and in a unit of a group's block. Positions in bytes.
+// A run of layers, or of parts of states, that lie together, in a chunk and in a unit of a group's block. Positions in bytes.
 struct ChunkPart {
   uint32_t group = 0, unit = 0;
   uint64_t in_chunk = 0, in_unit = 0, bytes = 0;
@@ -17,8 +18,10 @@ struct ChunkPart {
 // A chunk holds the layers of one group, or all layers: as the only group of a model does, and as kvrt 0.1 wrote for every model. Layers of
 // different shapes are in no chunk together.
 struct KvChunk {
-  KvGeometry geometry;  // of its layers, in the model's order
+  KvGeometry geometry;  // of its layers, in the model's order; of states no layer and their bytes as padding
   std::vector<ChunkPart> parts;
+  bool states = false;
+  uint32_t layout() const { return states ? kStatesLayout : block_layout(geometry); }
 };
 
 inline constexpr uint32_t kAllLayers = 0;  // the number of the chunk that has them

@@ -98,7 +98,8 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
   const Loaded loaded = load_stored(&s, progress);
   if (loaded == Loaded::kStoppedNearer || loaded == Loaded::kStoppedInPlace)
     return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", saved.name.c_str());
-  cache_->roll(&s.kv, n, s.kv.ready(n));  // a window that was in memory ends before the one that came from disk
+  // A window that was in memory ends before the one that came from disk.
+  cache_->roll(&s.kv, n, s.kv.shape.has_states() ? s.kv.restart(n) : s.kv.ready(n));
   report->prompt_tokens = n;
   report->reused_disk = s.kv.reusable(n) - report->reused_memory;
   report->prefilled = n - s.kv.reusable(n);

@@ -83,7 +83,7 @@ Status Engine::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, Chun
     to_payload(geometry, *buffer, kv_.block_tokens());
     bytes = *buffer;
   }
-  return save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(geometry), elem_bytes, bytes, codec, number});
+  return save->put({chunk.key, chunk.parent, chunk.tokens, chunks_[number].layout(), elem_bytes, bytes, codec, number});
 }
 
 // Puts the chunks that the store lacks. Unless the durability is KV, a chunk is left out if the store has no room or the device fails to

@@ -10,6 +10,8 @@ namespace {
 
 // A checkpoint writes the tail's KV once the tail has so many tokens more than in the store, and at least a quarter of a block more.
 constexpr uint64_t kTailStep = 8;
+// Of states that boundaries keep the store gets one in so many tokens: a state may be larger than the KV of all these.
+constexpr uint64_t kStateStep = 1024;
 
 // The conversation that a cancel at this moment would leave. *kept: the count of its first tokens that are also the session's.
 Conversation as_cancelled(const LoadedModel& model, const Session& s, uint64_t* kept) {
@@ -52,12 +54,14 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   const uint64_t n = tokens.size();
   plan.mark = {s.kv.root, n, plan.said.messages.size()};
   if (n == 0) return plan;
-  const auto filled = [&](uint32_t group, uint32_t i) {
-    return std::min<uint64_t>(s.kv.tables[group].filled(i), kept - std::min(kept, i * T));
+  const auto filled = [&](uint32_t group, uint32_t i) -> uint64_t {
+    const uint64_t has = s.kv.tables[group].filled(i), most = kept - std::min(kept, i * T);
+    return has <= most ? has : shape.groups[group].state ? 0 : most;
   };
   const auto last = static_cast<uint32_t>((n - 1) / T);
   uint64_t in_memory = T;
   for (uint32_t g = 0; g < shape.n_groups; ++g) in_memory = std::min(in_memory, filled(g, last));
+  if (shape.has_states() && filled(shape.n_groups - 1, last) != in_memory) in_memory = 0;  // the state is of other tokens
   uint64_t stored = 0;
   if (s.stored.tail_begin == last * T && s.stored.tail_end > s.stored.tail_begin && s.stored.tail_end <= kept)
     stored = s.stored.tail_end - s.stored.tail_begin;
@@ -65,11 +69,14 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   const uint32_t full = ends_full ? last + 1 : last;
   uint64_t tail = 0;
   if (!ends_full) {
-    const bool enough = which == SaveTail::kWhole || (which == SaveTail::kGrown && in_memory >= stored + std::max(kTailStep, T / 4));
+    const bool first_state = shape.has_states() && stored == 0;  // without it a resume goes on from the last boundary
+    const bool grown = in_memory >= stored + (first_state ? 1 : std::max(kTailStep, T / 4));
+    const bool enough = which == SaveTail::kWhole || (which == SaveTail::kGrown && grown);
     tail = enough ? std::max(in_memory, stored) : stored;
   }
   // The tail is copied even if the store had it: the store may have lost it. Not for kStored: a step may be writing to that block.
-  if (tail && tail <= in_memory && which != SaveTail::kStored) {
+  const bool there = shape.has_states() ? tail == in_memory : tail <= in_memory;
+  if (tail && there && which != SaveTail::kStored) {
     plan.tail_copied = copy_tail(*cache, s.kv, last, copy, &plan.tails);
     if (!plan.tail_copied.is_ok()) {
       tail = 0;
@@ -78,6 +85,7 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   }
   cache->extend(&s.kv, s.tokens);
   for (uint64_t i = 0; i < std::min<uint64_t>(full, kept / T); ++i) plan.keys.push_back(s.kv.chain[i]->key);
+  uint64_t next_state = 0;
   for (uint32_t i = 0; i < full; ++i) {
     NodeIn node{{}, i ? plan.keys[i - 1] : s.kv.root, tokens.subspan(i * T, T)};
     if (i == plan.keys.size()) plan.keys.push_back(chain_key(node.parent, node.tokens));
@@ -89,6 +97,9 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
       const BlockId block = in_table ? s.kv.tables[g].block(i) : (i + 1) * T <= kept ? cache->kept_window(*s.kv.chain[i], g) : kNoBlock;
       if (shape.groups[g].window == 0 || (i + 1) * T + shape.groups[g].window > full * T + tail) needs |= 1u << g;
       if (block == kNoBlock) continue;
+      const bool spare = shape.groups[g].state && (needs >> g & 1) == 0;
+      if (spare && (i + 1) * T < next_state) continue;
+      if (spare) next_state = (i + 1) * T + kStateStep;
       has |= 1u << g;
       plan.chunks.push_back({plan.nodes.size(), g, node.key, node.parent, node.tokens, block, cache->units_of(block)});
     }

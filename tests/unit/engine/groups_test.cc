@@ -45,7 +45,7 @@ class World {
   World(const KvShape& shape, uint32_t units, uint32_t seed)
       : shape_(shape),
         cache_(units, shape),
-        scheduler_(&cache_, {.context = 1000, .prefill_chunk = kRows, .rows_max = 2 * kRows, .logits_max = 4}),
+        scheduler_(&cache_, {.context = 1000, .prefill_chunk = kRows, .rows_max = 2 * kRows, .logits_max = 4, .state_every = 16}),
         memory_(units + 1, std::vector<uint64_t>(kBlock, kUnwritten)),
         random_(seed) {
     auto file = GgufFile::open(test::tiny("llama_gqa_f32.gguf"));
@@ -165,11 +165,28 @@ class World {
       const Session& s = *plan.seqs[i].session;
       const StepSeq& seq = plan.step.seqs[i];
       for (uint32_t r = 0; r < seq.n_rows; ++r) row(s, seq, static_cast<uint64_t>(seq.first_position) + r);
+      states(s, seq);
     }
+  }
+  // The state before the rows is that of the token before them, and becomes that of the last.
+  void states(const Session& s, const StepSeq& seq) {
+    ASSERT_EQ(seq.state_to != nullptr, shape_.has_states());
+    if (!shape_.has_states()) return;
+    const auto begin = static_cast<uint64_t>(seq.first_position), end = begin + seq.n_rows;
+    const uint32_t g = shape_.n_groups - 1;
+    ASSERT_TRUE(seq.stores >> g & 1);
+    ASSERT_EQ(seq.state_from == nullptr, begin == 0);
+    for (uint32_t u = 0; u < shape_.groups[g].units; ++u) {
+      ASSERT_NE(seq.state_to[u], static_cast<int32_t>(cache_.size()));
+      if (begin == 0) continue;
+      ASSERT_EQ(unit(seq.state_from[u])[0], value(s, begin - 1, 100 + u)) << "the state before row " << begin;
+    }
+    for (uint32_t u = 0; u < shape_.groups[g].units; ++u) std::ranges::fill(unit(seq.state_to[u]), value(s, end - 1, 100 + u));
   }
   void row(const Session& s, const StepSeq& seq, uint64_t p) {
     uint32_t table = 0;
     for (uint32_t g = 0; g < shape_.n_groups; ++g) {
+      if (shape_.groups[g].state) continue;
       const uint64_t window = shape_.groups[g].window, first = window > 0 && p >= window ? p - window + 1 : 0;
       for (const uint32_t end = table + shape_.groups[g].units; table < end; ++table) {
         const auto slot = [&](uint64_t at) -> uint64_t& { return unit(seq.table(table)[at / kBlock])[at % kBlock]; };
@@ -239,10 +256,19 @@ class World {
 
 TEST(Groups, EveryRowReadsItsOwnKv) {
   const std::vector<std::vector<KvShape::Group>> shapes = {
-      {{0, 1}, {10, 2}}, {{0, 1}, {4, 1}, {17, 3}}, {{9, 1}}, {{0, 2}}, {{5, 1}, {30, 2}}, {{0, 1}, {200, 2}},
+      {{0, 1}, {10, 2}},
+      {{0, 1}, {4, 1}, {17, 3}},
+      {{9, 1}},
+      {{0, 2}},
+      {{5, 1}, {30, 2}},
+      {{0, 1}, {200, 2}},
+      {{0, 1}, {1, 3, true}},
+      {{0, 2}, {6, 1}, {1, 2, true}},
+      {{9, 1}, {1, 1, true}},
+      {{1, 2, true}},
   };
   uint64_t rewinds = 0, copies = 0, boundaries = 0, preemptions = 0;
-  for (uint32_t seed = 0; seed < 120; ++seed) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
     const KvShape shape = shape_of(shapes[seed % shapes.size()]);
     const auto units = static_cast<uint32_t>(shape.units_for(60) * (seed % 5 == 0 ? 1 : 1 + seed % 3) + 3);
     World world(shape, units, seed);

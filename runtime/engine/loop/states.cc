@@ -1,0 +1,93 @@
+// The scheduler's part for recurrent layers: a state is written over by every step, so where one is kept, and which rows run, is another
+// matter than for KV.
+#include <algorithm>
+#include <iterator>
+
+#include "runtime/engine/loop/scheduler.h"
+
+namespace kvrt {
+
+// A row whose logits are wanted has to run, and goes on from the state before it. So a prefill that wants none leaves the last row to what
+// comes after it.
+bool Scheduler::leaves_last(const Session& s) {
+  const GenerateOptions& o = s.generation->options;
+  return s.kv.shape.has_states() && o.prefill_only && o.logits == WantLogits::kNone && !s.tokens.empty();
+}
+
+// A state is there at the end of a run alone, so a run ends where one is to be kept: at a boundary, and where none is for state_every tokens.
+uint64_t Scheduler::stop_at_boundary(Session* s, const KvRun& run) {
+  if (!s->kv.shape.has_states()) return run.end;
+  const auto after = [&](uint64_t at) { return std::ranges::upper_bound(s->kv.marks, at); };
+  const uint64_t last = after(run.begin) == s->kv.marks.begin() ? 0 : *std::prev(after(run.begin));
+  const uint64_t block_end = run.begin / block_tokens_ * block_tokens_ + block_tokens_;
+  const uint64_t at_most = std::max((last + limits_.state_every) / block_tokens_ * block_tokens_, block_end);
+  if (at_most <= run.end) cache_->mark(&s->kv, at_most);
+  const auto next = after(run.begin);
+  return next == s->kv.marks.end() ? run.end : std::min(run.end, *next);
+}
+
+// Gives the run a block of its own for the state after its last row: `spare`, if it is one, or one of the pool. Within one block the state
+// before the run is there, and is written over: it is none until the step has come to its end. False: the pool has no block.
+bool Scheduler::make_state_writable(Session* s, const KvRun& run, BlockId spare, StepPlan* plan) {
+  const uint32_t group = s->kv.shape.n_groups - 1;
+  BlockTable& table = s->kv.tables[group];
+  const auto i = static_cast<uint32_t>((run.end - 1) / block_tokens_);
+  const BlockId have = table.block(i);
+  if (have != kNoBlock && cache_->writable(have)) {
+    if (spare != kNoBlock) cache_->drop(spare);
+    table.set_filled(i, 0);
+    return true;
+  }
+  const BlockId fresh = spare != kNoBlock ? spare : alloc_for(s, group, run);
+  if (fresh == kNoBlock) {
+    const bool own = have != kNoBlock && cache_->unshare(have);  // nobody else needs it as it was
+    if (own) table.set_filled(i, 0);
+    return own;
+  }
+  const bool reads = run.begin > uint64_t{i} * block_tokens_;
+  if (have != kNoBlock && reads) {
+    plan->copies.push_back({have, fresh, s, group, i, table.filled(i)});
+  } else if (have != kNoBlock) {
+    cache_->drop(have);
+  }
+  table.set(i, fresh, 0);
+  return true;
+}
+
+// Gives the run blocks of its own, as far as the pool has them. Returns the end of the writable part. The state comes first: rows can be
+// fewer, but without a place for it none can run.
+uint64_t Scheduler::make_writable(Session* s, KvRun run, StepPlan* plan) {
+  const KvShape& shape = s->kv.shape;
+  const uint32_t states = shape.states();
+  const auto block_of = [&](uint64_t end) { return static_cast<uint32_t>((end - 1) / block_tokens_); };
+  const uint64_t block_end = (run.begin + block_tokens_ - 1) / block_tokens_ * block_tokens_;  // of the block with the state before the run
+  if (states) {
+    plan->copies.reserve(plan->copies.size() + 1);  // before any change: it needs memory
+    s->kv.tables.back().grow(block_of(run.end) + 1);
+    if (!make_state_writable(s, run, kNoBlock, plan)) {
+      run.end = std::min(run.end, block_end);
+      if (run.end == run.begin || !make_state_writable(s, run, kNoBlock, plan)) return run.begin;
+    }
+  }
+  const uint32_t at = states ? block_of(run.end) : 0;
+  for (uint32_t group = 0; group < shape.n_groups; ++group) {
+    if ((run.stores & ~states) >> group & 1) run.end = make_writable(s, group, run, plan);
+  }
+  if (!states || (run.end > run.begin && block_of(run.end) == at)) return run.end;
+  BlockTable& table = s->kv.tables.back();
+  if (run.begin > uint64_t{at} * block_tokens_) {  // nothing runs: the state before the run is not written over
+    table.set_filled(at, static_cast<uint32_t>(run.begin - uint64_t{at} * block_tokens_));
+    return run.end;
+  }
+  plan->copies.reserve(plan->copies.size() + 1);
+  const BlockId spare = table.block(at);
+  table.set(at, kNoBlock, 0);
+  if (run.end > run.begin) {
+    make_state_writable(s, run, spare, plan);
+  } else {
+    cache_->drop(spare);
+  }
+  return run.end;
+}
+
+}  // namespace kvrt
