@@ -88,9 +88,8 @@ class CudaBackend final : public Backend {
             const float* x, const float* dt, float* out) override;
   void delta(const StateLayout& states, uint8_t* pool, uint32_t layer, const Step& step, const DeltaParams& params, uint32_t stride,
              const float* qkv, uint32_t gate_stride, const float* beta, const float* alpha, float* out) override;
-  void multiply(bool silu, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride, float* out,
+  void multiply(Gate gate, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride, float* out,
                 uint32_t out_stride) override;
-  void sigmoid_gate(uint32_t n, uint32_t width, const float* y, uint32_t y_stride, float* x, uint32_t x_stride) override;
   void add(const float* y, uint32_t rows, uint32_t width, float* x) override;
   void scale(float factor, uint32_t rows, uint32_t width, float* x) override;
   void softcap(float cap, uint32_t rows, uint32_t width, float* x) override;

@@ -26,11 +26,9 @@ void CudaBackend::delta(const StateLayout& states, uint8_t* pool, uint32_t layer
   cuda::delta(&stream_, device_states(states, pool, layer, step), params, stride, qkv, gate_stride, beta, alpha, out);
 }
 
-void CudaBackend::multiply(bool silu, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride,
+void CudaBackend::multiply(Gate gate, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride,
                            float* out, uint32_t out_stride) {
-  cuda::multiply(&stream_, silu, n, width, x, x_stride, y, y_stride, out, out_stride);
+  cuda::multiply(&stream_, gate, n, width, x, x_stride, y, y_stride, out, out_stride);
 }
-
-void CudaBackend::sigmoid_gate(uint32_t, uint32_t, const float*, uint32_t, float*, uint32_t) { KVRT_CHECK(capturing_); }
 
 }  // namespace kvrt::cuda

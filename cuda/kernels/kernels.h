@@ -18,7 +18,7 @@ namespace kvrt::cuda {
 
 inline constexpr uint32_t kFewRows = 16;  // up to so many rows a step's matmuls read weights as they are (matvec); above, in tiles (gemm)
 inline constexpr uint32_t kSplitTokens = 256;   // positions of one part of a decode's attention, anchored at position 0
-inline constexpr uint32_t kWeightPartsMax = 3;  // tensors stacked in a weight
+inline constexpr uint32_t kWeightPartsMax = 4;  // tensors stacked in a weight
 
 // ---- the step, as the device has it (k_step: backend.cc uploads it in one copy)
 
@@ -102,7 +102,7 @@ void scan(Stream* stream, const DeviceStates& states, const ScanParams& params, 
           float* out);
 void delta(Stream* stream, const DeviceStates& states, const DeltaParams& params, uint32_t stride, const float* qkv, uint32_t gate_stride,
            const float* beta, const float* alpha, float* out);
-void multiply(Stream* stream, bool silu, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride,
+void multiply(Stream* stream, Gate gate, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride,
               float* out, uint32_t out_stride);
 
 // ---- matmuls (quantize.cu, matvec.cu, gemm/gemm.cu)

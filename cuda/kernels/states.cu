@@ -259,14 +259,14 @@ __global__ void __launch_bounds__(kColumns)
 }
 
 // A thread per number, a row per blockIdx.y. Bytes: 12 per number.
-__global__ void __launch_bounds__(kMapThreads) multiply_kernel(bool silu, uint32_t width, const float* x, uint32_t x_stride, const float* y,
+__global__ void __launch_bounds__(kMapThreads) multiply_kernel(Gate gate, uint32_t width, const float* x, uint32_t x_stride, const float* y,
                                                                uint32_t y_stride, float* out, uint32_t out_stride) {
   grid_wait();
   const uint32_t i = blockIdx.x * kMapThreads + threadIdx.x;
   const uint64_t row = blockIdx.y;
   if (i >= width) return;
   const float a = x[row * x_stride + i], b = y[row * y_stride + i];
-  out[row * out_stride + i] = silu ? silu_mul_of(b, a) : a * b;
+  out[row * out_stride + i] = gate == Gate::kSilu ? silu_mul_of(b, a) : a * (gate == Gate::kSigmoid ? sigmoid_of(b) : b);
 }
 
 // Threads of a block for so many columns: whole warps.
@@ -299,9 +299,9 @@ void delta(Stream* stream, const DeviceStates& states, const DeltaParams& params
          stream, states, params, key, batch_for(params.key_dim), stride, qkv, gate_stride, beta, alpha, out);
 }
 
-void multiply(Stream* stream, bool silu, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride,
+void multiply(Stream* stream, Gate gate, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride,
               float* out, uint32_t out_stride) {
-  launch(multiply_kernel, dim3((width + kMapThreads - 1) / kMapThreads, n), dim3(kMapThreads), 0, stream, silu, width, x, x_stride, y,
+  launch(multiply_kernel, dim3((width + kMapThreads - 1) / kMapThreads, n), dim3(kMapThreads), 0, stream, gate, width, x, x_stride, y,
          y_stride, out, out_stride);
 }
 

@@ -206,11 +206,9 @@ class Backend {
   // out [rows, heads * value_dim].
   virtual void delta(const StateLayout& states, uint8_t* pool, uint32_t layer, const Step& step, const DeltaParams& params, uint32_t stride,
                      const float* qkv, uint32_t gate_stride, const float* beta, const float* alpha, float* out) = 0;
-  // out = x * y, or x * silu(y): `width` numbers of n rows; rows of x, y and out are their strides apart. In place where out is x.
-  virtual void multiply(bool silu, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride,
+  // out = x * y, or x * gate(y): `width` numbers of n rows; rows of x, y and out are their strides apart. In place where out is x.
+  virtual void multiply(Gate gate, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride,
                         float* out, uint32_t out_stride) = 0;
-  virtual void sigmoid_gate(uint32_t n, uint32_t width, const float* y, uint32_t y_stride, float* x,
-                            uint32_t x_stride) = 0;                               // x *= sigmoid(y)
   virtual void add(const float* y, uint32_t rows, uint32_t width, float* x) = 0;  // x += y
   virtual void scale(float factor, uint32_t rows, uint32_t width, float* x) = 0;  // x *= factor
   virtual void softcap(float cap, uint32_t rows, uint32_t width, float* x) = 0;   // x = cap * tanh(x / cap)

@@ -38,6 +38,9 @@ struct ConvParams {
   bool silu = false;
 };
 
+// What Backend::multiply multiplies by: y, silu(y) or sigmoid(y).
+enum class Gate : uint32_t { kPlain, kSilu, kSigmoid };
+
 // Mamba-2 (state space duality, arXiv 2405.21060). Per token and head h, of group h / (heads / groups), with x [head_dim], B and C [state]:
 //   step = softplus(dt + dt_bias);  decay = exp(step * a)
 //   S[n][d] = S[n][d] * decay + (step * x[d]) * B[n];  out[d] = sum over n of S[n][d] * C[n], plus skip * x[d]

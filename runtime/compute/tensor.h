@@ -36,13 +36,34 @@ struct DTypeInfo {
 const DTypeInfo* dtype_info(uint32_t ggml_type);  // null when kvrt has no such type; in quants.cc
 std::span<const DTypeInfo> dtypes();              // all of them
 
+// A matrix' rows in another order than the file's: that has runs of rows, each with the same pieces; here the first piece of every run
+// comes first, then the second one of every run ..
+struct RowDeal {
+  struct Piece {
+    uint64_t first = 0, rows = 0;  // in a run; all pieces together have its rows
+  };
+  uint64_t run = 0;  // rows; 0: the order is the file's
+  std::array<Piece, 4> pieces{};
+};
+
 // Borrowed tensor in file order: ne[0] is the contiguous dimension. A weight matrix is ne[0] = cols (inputs), ne[1] = rows (outputs).
 struct TensorView {
   DType type = DType::kF32;
   std::array<uint64_t, 4> ne{1, 1, 1, 1};
   std::span<const uint8_t> data;
+  RowDeal deal{};
   uint64_t cols() const { return ne[0]; }
   uint64_t rows() const { return ne[1] * ne[2] * ne[3]; }
+  // The file's number of row `i`.
+  uint64_t row_in_file(uint64_t i) const {
+    for (const auto& [first, rows_of_run] : deal.pieces) {
+      if (rows_of_run == 0) break;
+      const uint64_t all = rows() / deal.run * rows_of_run;
+      if (i < all) return i / rows_of_run * deal.run + first + i % rows_of_run;
+      i -= all;
+    }
+    return i;
+  }
 };
 
 }  // namespace kvrt

@@ -70,8 +70,12 @@ constexpr Arch kArchs[] = {
     {.name = "hunyuan-dense", .qk_norm = QkNorm::kHeads, .qk_norm_last = true},
     // Files without scales are of a time when they were the program's: 12, 1.4 / sqrt(layers), width / 256.
     {.name = "minicpm", .rope_style = RopeStyle::kInterleaved, .scales = true, .scales_required = true},
-    {.name = "deepseek2", .rope_style = RopeStyle::kInterleaved, .experts = true, .latent = true},  // also DeepSeek V3 and R1, Kimi K2
-    {.name = "granitehybrid",                                                                       // Granite 4.0 H
+    {.name = "deepseek2",
+     .rope_style = RopeStyle::kInterleaved,
+     .experts = true,
+     .routing = true,
+     .latent = true},          // also DeepSeek V3 and R1, Kimi K2
+    {.name = "granitehybrid",  // Granite 4.0 H
      .rope_style = RopeStyle::kInterleaved,
      .experts = true,
      .shared_expert = true,
@@ -86,6 +90,27 @@ constexpr Arch kArchs[] = {
      .shared_gate = true,
      .recurrent = Mixer::kDelta,
      .ffn_norm = "post_attention_norm"},
+    {.name = "qwen35",
+     .attention_gate = true,
+     .qk_norm = QkNorm::kHeads,
+     .recurrent = Mixer::kDelta,
+     .tiled_heads = true,
+     .ffn_norm = "post_attention_norm"},
+    {.name = "qwen35moe",
+     .attention_gate = true,
+     .qk_norm = QkNorm::kHeads,
+     .experts = true,
+     .shared_expert = true,
+     .shared_gate = true,
+     .recurrent = Mixer::kDelta,
+     .tiled_heads = true,
+     .ffn_norm = "post_attention_norm"},
+    {.name = "lfm2moe",
+     .qk_norm = QkNorm::kHeads,
+     .experts = true,
+     .routing = true,
+     .recurrent = Mixer::kConv,
+     .output_norm = "token_embd_norm"},
     {.name = "lfm2", .qk_norm = QkNorm::kHeads, .recurrent = Mixer::kConv, .output_norm = "token_embd_norm"},
 };
 

@@ -42,10 +42,12 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"pooling_type", 0},
 };
 
-// Of these, what a row with `scales` reads, one with `logit_scale` the first; and what one with `latent` reads.
+// Of these, what a row with `scales` reads, one with `logit_scale` the first; and what one with `routing`, and one with `latent` reads.
 constexpr const char* kScaleKeys[] = {"logit_scale", "residual_scale", "embedding_scale"};
-constexpr std::string_view kLatentKeys[] = {"expert_gating_func",   "expert_group_count",        "expert_shared_count",
-                                            "expert_weights_scale", "leading_dense_block_count", "rope.scaling.yarn_log_multiplier"};
+constexpr std::string_view kRoutingKeys[] = {"expert_gating_func", "expert_group_count", "expert_shared_count", "expert_weights_scale",
+                                             "leading_dense_block_count"};
+constexpr const char *kFf = "feed_forward_length", *kExpertFf = "expert_feed_forward_length";
+constexpr std::string_view kLatentKey = "rope.scaling.yarn_log_multiplier";
 
 class DimsReader : public ArchKeys {
  public:
@@ -72,7 +74,8 @@ class DimsReader : public ArchKeys {
     for (const NeutralKey& neutral : kNeutralKeys) {
       const std::string name = key(neutral.key);
       const bool read = std::ranges::find(scale_keys(), std::string_view(neutral.key)) != scale_keys().end() ||
-                        (arch_.latent && std::ranges::find(kLatentKeys, neutral.key) != std::end(kLatentKeys));
+                        (arch_.routing && std::ranges::find(kRoutingKeys, neutral.key) != std::end(kRoutingKeys)) ||
+                        (arch_.latent && neutral.key == kLatentKey);
       if (!file_.has(name) || read) continue;
       std::optional<double> value = file_.get_float(name);
       if (const auto integer = file_.get_uint(name)) value = static_cast<double>(*integer);
@@ -98,7 +101,8 @@ class DimsReader : public ArchKeys {
     KVRT_TRY(read_optional_uint("nextn_predict_layers", 0, dims->layers - 1, &dims->draft_layers));
     dims->layers -= dims->draft_layers;
     KVRT_TRY(read_uint("embedding_length", 1, kWidthMax, &dims->width));
-    KVRT_TRY(read_uint("feed_forward_length", 1, kWidthMax, &dims->ff));
+    const bool experts_alone = arch_.experts && file_.has(key(kExpertFf)) && !file_.has(key(kFf));
+    KVRT_TRY(read_uint(experts_alone ? kExpertFf : kFf, 1, kWidthMax, &dims->ff));
     KVRT_TRY(read_uint("context_length", 1, kContextMax, &dims->context));
     dims->no_rope_period = arch_.no_rope_period;
     dims->attention_gate = arch_.attention_gate;
@@ -115,11 +119,11 @@ class DimsReader : public ArchKeys {
     if (!arch_.experts) return unsupported(key("expert_count"), "experts are not known to this architecture");
     KVRT_TRY(read_uint("expert_used_count", 1, dims->experts, &dims->experts_used));
     const uint32_t dense_ff = dims->ff;
-    KVRT_TRY(read_optional_uint("expert_feed_forward_length", 1, kWidthMax, &dims->ff));
+    KVRT_TRY(read_optional_uint(kExpertFf, 1, kWidthMax, &dims->ff));
     if (arch_.shared_expert) KVRT_TRY(read_optional_uint("expert_shared_feed_forward_length", 0, kWidthMax, &dims->shared_ff));
     if (arch_.latent) dims->experts_normalize = false;  // where the file says nothing
     if (const auto normalize = file_.get_bool(key("expert_weights_norm"))) dims->experts_normalize = *normalize;
-    return arch_.latent ? read_routing(dense_ff, dims) : Status::ok();
+    return arch_.routing ? read_routing(dense_ff, dims) : Status::ok();
   }
 
   Status read_routing(uint32_t dense_ff, ModelDims* dims) const {

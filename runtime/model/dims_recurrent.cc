@@ -53,6 +53,7 @@ class RecurrentReader : public ArchKeys {
 
   Status read_heads(ModelDims* dims) const {
     RecurrentDims& r = dims->recurrent;
+    r.tiled = arch_.tiled_heads;
     KVRT_TRY(read_uint("ssm.conv_kernel", 2, kTapsMax, &r.taps));
     KVRT_TRY(read_uint("ssm.inner_size", 1, kWidthMax, &r.inner));
     KVRT_TRY(read_uint("ssm.state_size", 1, kHeadDimMax, &r.state));

@@ -59,7 +59,7 @@ void latent_input(const Pass& p, Rows rows, uint32_t index) {
   const LatentWeights& w = layer.latent;
   const uint32_t heads = p.d.heads, q_stride = heads * l.q(), width = l.rank + l.rope, stride = heads * width;
   const MatmulInput in = block_input(p, rows, layer.attn_norm);
-  float *q = rows.of(p.s->by_head, q_stride), *latent = rows.of(p.s->latent, width), *absorbed = rows.of(p.s->qkv, stride);
+  float *q = rows.of(p.s->by_head, q_stride), *latent = rows.of(p.s->latent, width), *absorbed = rows.of(p.qkv(index), stride);
   if (l.q_rank > 0) {
     float* q_in = rows.of(p.s->q_in, l.q_rank);
     p.backend->matmul(*w.q_in, nullptr, in, /*accumulate=*/false, q_in);
@@ -84,7 +84,7 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
   const Layer& layer = p.model.layers[index];
   const Heads heads = d.heads_of(index);
   const uint32_t stride = heads.qkv_width();
-  float* qkv = rows.of(p.s->qkv, stride);
+  float* qkv = rows.of(p.qkv(index), stride);
   p.backend->matmul(*layer.qkv, layer.qkv_bias.device, block_input(p, rows, layer.attn_norm), /*accumulate=*/false, qkv);
   QkParams params{d.rope_of(index), heads.q};
   if (p.arch.qk_norm != QkNorm::kNone) {
@@ -94,18 +94,19 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
     params.norm_last = p.arch.qk_norm_last;
     params.eps = d.norm_eps;
   }
-  p.backend->rope_store(p.kv.unit(p.kv.places[index]), p.pool, p.kv.places[index], p.step, rows.first, rows.n, params, stride, qkv);
+  p.backend->rope_store(p.kv.unit(p.kv.places[index]), p.pool, p.kv.places[index], p.step, rows.first, rows.n, params, stride,
+                        qkv + heads.gate_width());
 }
 
 void attention_output(const Pass& p, Rows rows, uint32_t index) {
   const Layer& layer = p.model.layers[index];
   const LatentDims& l = p.d.latent;
-  const uint32_t width = p.d.out_width(index), stride_in = p.d.in_width(index);
+  const uint32_t width = p.d.out_width(index), in_width = p.d.in_width(index);
   float* out = rows.of(p.s->attended, width);
   if (p.d.mixer(index) != Mixer::kAttention) {
     recurrent_output(p, rows, index);
   } else if (p.d.attention_gate) {
-    p.backend->sigmoid_gate(rows.n, width, rows.of(p.s->qkv, stride_in) + stride_in - width, stride_in, out, width);
+    p.backend->multiply(Gate::kSigmoid, rows.n, width, out, width, rows.of(p.qkv(index), in_width), in_width, out, width);
   } else if (l.rank > 0) {
     const uint32_t stride = p.d.heads * l.v;
     float* values = rows.of(p.s->by_head, stride);
@@ -206,15 +207,15 @@ void mix(const Pass& p, uint32_t index) {
   const Heads heads = p.d.heads_of(index);
   const KvPlace place = p.kv.places[index];
   const AttentionParams params{heads.q, p.d.attention_scale, p.d.attention_softcap, p.d.window(index), p.model.layers[index].sinks.device};
-  p.backend->attention(p.kv.unit(place), p.pool, place, p.step, params, p.s->qkv, p.d.in_width(index), p.s->attended);
+  p.backend->attention(p.kv.unit(place), p.pool, place, p.step, params, p.qkv(index) + heads.gate_width(), p.d.in_width(index),
+                       p.s->attended);
 }
 
 // The rows whose logits are wanted alone go on from the last layer's mixer.
 uint32_t gather_last(const Pass& p, uint32_t index) {
   p.backend->gather_logits_rows(p.step, p.d.width, p.s->x);
   p.backend->gather_logits_rows(p.step, p.d.out_width(index), p.s->attended);
-  const bool gated = p.d.attention_gate || p.d.mixer(index) != Mixer::kAttention;
-  if (gated) p.backend->gather_logits_rows(p.step, p.d.in_width(index), p.s->qkv);
+  if (p.d.gated()) p.backend->gather_logits_rows(p.step, p.d.in_width(index), p.qkv(index));
   return static_cast<uint32_t>(p.step.logits_rows.size());
 }
 

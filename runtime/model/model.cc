@@ -9,38 +9,15 @@
 namespace kvrt {
 namespace {
 
-constexpr uint64_t kPanelRows = 16;  // a backend pads each tensor of a stack to a multiple
-
-using Copies = std::vector<std::vector<uint8_t>>;
-
-// The end of what is one tensor of a stack: the parts from `at` on that are short pieces of one, or that part alone.
-size_t run_end(const Tensors& parts, size_t at) {
-  size_t end = at + 1;
-  if (parts[at].rows % kPanelRows == 0) return end;
-  while (end < parts.size() && parts[end].tensor == parts[at].tensor) ++end;
-  return end;
-}
-
-// Matrix `index` of each tensor. Short pieces of one are put together in `copies`; where that is null, the view has their size alone.
-std::vector<TensorView> views_of(const Tensors& parts, uint64_t index, Copies* copies) {
+// Matrix `index` of each tensor.
+std::vector<TensorView> views_of(const Tensors& tensors, uint64_t index) {
   std::vector<TensorView> views;
-  for (size_t i = 0, end = 0; i < parts.size(); i = end) {
-    end = run_end(parts, i);
-    const TensorView& whole = parts[i].tensor->view;
-    const uint64_t row_bytes = whole.data.size() / whole.rows();
-    std::vector<std::span<const uint8_t>> pieces;
-    TensorView& view = views.emplace_back(whole);
-    view.ne[1] = 0;
+  for (const auto& [tensor, deal] : tensors) {
+    TensorView& view = views.emplace_back(tensor->view);
+    const uint64_t bytes = view.data.size() / view.ne[2];
+    view.data = view.data.subspan(index * bytes, bytes);
     view.ne[2] = 1;
-    for (size_t k = i; k < end; ++k) {
-      pieces.push_back(whole.data.subspan((index * whole.ne[1] + parts[k].first) * row_bytes, parts[k].rows * row_bytes));
-      view.ne[1] += parts[k].rows;
-    }
-    view.data = pieces.size() == 1 ? pieces[0] : whole.data.first(view.ne[1] * row_bytes);
-    if (pieces.size() == 1 || !copies) continue;
-    std::vector<uint8_t>& copy = copies->emplace_back();
-    for (const auto piece : pieces) copy.insert(copy.end(), piece.begin(), piece.end());
-    view.data = copy;
+    view.deal = deal;
   }
   return views;
 }
@@ -138,13 +115,13 @@ class Counter {
   Counter(const GgufFile& file, const Backend& backend) : file_(file), backend_(backend) {}
 
   Status matrix(const Tensors& tensors, uint64_t index, std::unique_ptr<Weight>*) {
-    Result<uint64_t> bytes = backend_.weight_bytes(views_of(tensors, index, nullptr));
+    Result<uint64_t> bytes = backend_.weight_bytes(views_of(tensors, index));
     if (!bytes.is_ok()) return bytes.take_status().annotate(file_.name() + ": tensor " + tensors[0].tensor->name);
     bytes_ += *bytes;
     return Status::ok();
   }
   Status vectors(const Tensors& tensors, Vector*) {
-    for (const TensorRows& part : tensors) bytes_ += part.tensor->view.cols() * part.tensor->view.rows() * sizeof(float);
+    for (const PlannedTensor& part : tensors) bytes_ += part.tensor->view.cols() * part.tensor->view.rows() * sizeof(float);
     return Status::ok();
   }
   uint64_t bytes() const { return bytes_; }
@@ -164,12 +141,12 @@ class Loader {
   }
 
   Status read(const Tensors& tensors) {
-    for (const TensorRows& part : tensors) KVRT_TRY(taken(part.tensor->view.data));
+    for (const PlannedTensor& part : tensors) KVRT_TRY(taken(part.tensor->view.data));
     return Status::ok();
   }
 
   Status matrix(const Tensors& tensors, uint64_t index, std::unique_ptr<Weight>* out) {
-    const TensorStack& stack = stacks_.emplace_back(views_of(tensors, index, &copies_));
+    const TensorStack& stack = stacks_.emplace_back(views_of(tensors, index));
     Result<uint64_t> bytes = backend_->weight_bytes(stack);
     if (!bytes.is_ok()) return bytes.take_status().annotate("tensor " + tensors[0].tensor->name);
     resident_ += *bytes;
@@ -181,7 +158,7 @@ class Loader {
     std::vector<float>& out = vector->values;
     for (uint64_t row = 0; !tensors.empty() && row < tensors[0].tensor->view.rows();
          ++row) {  // of experts: one's vectors, then the next one's
-      for (const TensorRows& part : tensors) {
+      for (const PlannedTensor& part : tensors) {
         const TensorView& view = part.tensor->view;
         const uint64_t n = view.cols(), at = out.size();
         out.resize(at + n);
@@ -213,7 +190,6 @@ class Loader {
   Backend* backend_;
   const LoadProgress& progress_;
   std::vector<TensorStack> stacks_;
-  Copies copies_;
   std::vector<std::unique_ptr<Weight>*> places_;
   uint64_t total_ = 0, done_ = 0, resident_ = 0;
 };

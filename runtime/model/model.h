@@ -50,7 +50,8 @@ struct Arch {
   bool experts = false;          // may have experts instead of an MLP
   bool shared_expert = false;    // expert_shared_feed_forward_length: an MLP beside the experts
   bool shared_gate = false;      // times the sigmoid of a number of the row's
-  bool latent = false;           // attention.kv_lora_rank: tokens leave latents behind (MLA); experts may be shared, grouped, biased
+  bool routing = false;          // experts may be shared, grouped, biased, and some first layers have none
+  bool latent = false;           // attention.kv_lora_rank: tokens leave latents behind (MLA)
   // attention.sliding_window: of window_period layers the last sees everything, the others a window. 0: no layer may have one.
   uint32_t window_period = 0;
   uint32_t window = 0;                             // where the file says nothing
@@ -67,6 +68,7 @@ struct Arch {
   bool sinks = false;              // attn_sinks
   bool positions = false;          // position_embd is added to the embedding
   Mixer recurrent = Mixer::kAttention;      // what layers without attention have; kAttention: there are none
+  bool tiled_heads = false;                 // DeltaParams; the decays and the rates are of two matrices then
   const char* output_norm = "output_norm";  // the tensor of the norm before the head
   const char* ffn_norm = "ffn_norm";        // the tensor of the norm of the MLP's input
 };
@@ -79,7 +81,8 @@ struct Heads {
   bool latent = false, gate = false;
   uint32_t q_width() const { return q * dim; }
   uint32_t out_width() const { return q * v_dim; }
-  uint32_t qkv_width() const { return latent ? q_width() : q_width() + kv * (dim + v_dim) + (gate ? out_width() : 0); }
+  uint32_t gate_width() const { return gate ? out_width() : 0; }
+  uint32_t qkv_width() const { return latent ? q_width() : gate_width() + q_width() + kv * (dim + v_dim); }
   bool operator==(const Heads&) const = default;
 };
 
@@ -135,6 +138,7 @@ struct ModelDims {
     return window(layer) > 0 ? &window_rope : &rope;
   }
   Mixer mixer(uint32_t layer) const { return mixers.empty() ? Mixer::kAttention : mixers[layer]; }
+  bool gated() const { return attention_gate || !mixers.empty(); }  // numbers of a layer's projection outlive its mixer
   uint32_t window(uint32_t layer) const { return windows.empty() ? 0 : windows[layer]; }
   bool has_experts(uint32_t layer) const { return experts > 0 && layer >= dense_layers; }
   Heads heads_of(uint32_t layer) const {

@@ -12,14 +12,15 @@ class Scratch final : public ForwardScratch {
 
   uint32_t rows_max = 0;
   std::unique_ptr<Buffer> buffer;
-  float* x = nullptr;          // [rows, width] the residual stream
-  float* normed = nullptr;     // [rows, width] a block's output, or its input after a norm of its own
-  float* qkv = nullptr;        // [rows, (heads + 2 kv_heads) * head_dim] of a layer; latents: [rows, heads * (rank + rope)], Q absorbed
-  float* attended = nullptr;   // [rows, heads * head_dim] of a layer; latents: [rows, heads * rank]
-  float* q_in = nullptr;       // [rows, q_rank]
-  float* by_head = nullptr;    // [rows, heads * (nope + rope)] Q before it is absorbed; [rows, heads * v] the heads' outputs
-  float* latent = nullptr;     // [rows, rank + rope]
-  float* gate_up = nullptr;    // [rows, 2 ff] where they have biases
+  float* x = nullptr;         // [rows, width] the residual stream
+  float* normed = nullptr;    // [rows, width] a block's output, or its input after a norm of its own
+  float* qkv = nullptr;       // [rows, in_width] of a layer; latents: Q absorbed
+  float* qkv_odd = nullptr;   // that of each second layer, where gates in it outlive the mixer: the next layer's rows are written meanwhile
+  float* attended = nullptr;  // [rows, out_width] of a layer; latents: [rows, heads * rank]
+  float* q_in = nullptr;      // [rows, q_rank]
+  float* by_head = nullptr;   // [rows, heads * (nope + rope)] Q before it is absorbed; [rows, heads * v] the heads' outputs
+  float* latent = nullptr;    // [rows, rank + rope]
+  float* gate_up = nullptr;   // [rows, 2 ff] where they have biases
   float* activated = nullptr;  // [rows, ff]
   float* router = nullptr;     // [rows, experts]
   float* expert_in = nullptr;  // [rows, width] the rows of one expert, and its output
@@ -40,6 +41,7 @@ struct Pass {
   Scratch* s;
   const ModelDims& d = model.dims;
   const Arch& arch = *model.arch;
+  float* qkv(uint32_t layer) const { return layer % 2 == 1 && d.gated() ? s->qkv_odd : s->qkv; }
 };
 
 // Rows [first, first + n) of the step, as by_rows gives them. Arrays are those rows' part of Scratch's.

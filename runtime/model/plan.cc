@@ -2,6 +2,7 @@
 #include "runtime/model/plan.h"
 
 #include <algorithm>
+#include <array>
 
 #include "runtime/compute/quant/quants.h"
 #include "runtime/model/ggml_types.h"
@@ -65,16 +66,17 @@ class Planner {
     const auto take_qkv = [&](const char* name, uint64_t rows) {
       return take_rows(blk + name, d_.width, rows, bias, &layer->qkv, &layer->qkv_bias);
     };
-    Tensors gates;
     if (arch_.fused_qkv) {
       KVRT_TRY(take_qkv("attn_qkv", q_rows + 2 * kv_rows));
     } else {
-      KVRT_TRY(heads.gate ? take_dealt(blk + "attn_q.weight", heads.q, {{heads.dim, &layer->qkv}, {heads.dim, &gates}})
-                          : take_qkv("attn_q", q_rows));
+      if (heads.gate) {  // all gates, then all of Q
+        KVRT_TRY(take_dealt(blk + "attn_q.weight", heads.q, {{{heads.dim, heads.dim}, {0, heads.dim}}}, &layer->qkv));
+      } else {
+        KVRT_TRY(take_qkv("attn_q", q_rows));
+      }
       KVRT_TRY(take_qkv("attn_k", kv_rows));
       KVRT_TRY(take_qkv("attn_v", kv_rows));
     }
-    layer->qkv.insert(layer->qkv.end(), gates.begin(), gates.end());
     if (arch_.qk_norm != QkNorm::kNone) {
       const bool row = arch_.qk_norm == QkNorm::kRow;
       KVRT_TRY(take_vector(blk + "attn_q_norm.weight", row ? q_rows : heads.dim, &layer->q_norm));
@@ -121,14 +123,19 @@ class Planner {
     const RecurrentDims& r = d_.recurrent;
     const uint64_t of_key = r.heads / r.groups;  // heads that share a key
     if (file_.find(blk + "ssm_in.weight")) {     // of converters of before January 2026: heads of Q with what belongs to each
-      const uint64_t values = of_key * r.head_dim();
-      Tensors* in = &layer->qkv;
-      KVRT_TRY(take_dealt(blk + "ssm_in.weight", r.groups, {{r.state, in}, {r.state, in}, {values, in}, {values, in}}));
+      const uint64_t key = r.state, values = of_key * r.head_dim();
+      KVRT_TRY(take_dealt(blk + "ssm_in.weight", r.groups, {{{0, key}, {key, key}, {2 * key, values}, {2 * key + values, values}}},
+                          &layer->qkv));
     } else {
       KVRT_TRY(take(blk + "attn_qkv.weight", d_.width, r.channels(), &layer->qkv));
       KVRT_TRY(take(blk + "attn_gate.weight", d_.width, r.inner, &layer->qkv));
     }
-    KVRT_TRY(take_dealt(blk + "ssm_ba.weight", r.groups, {{of_key, &layer->qkv}, {of_key, &layer->qkv}}));
+    if (arch_.tiled_heads) {
+      KVRT_TRY(take(blk + "ssm_beta.weight", d_.width, r.heads, &layer->qkv));
+      KVRT_TRY(take(blk + "ssm_alpha.weight", d_.width, r.heads, &layer->qkv));
+    } else {
+      KVRT_TRY(take_dealt(blk + "ssm_ba.weight", r.groups, {{{0, of_key}, {of_key, of_key}}}, &layer->qkv));
+    }
     KVRT_TRY(take_vector(blk + "ssm_a", r.heads, &layer->a));
     KVRT_TRY(take_vector(blk + "ssm_norm.weight", r.head_dim(), &layer->state_norm));
     return plan_heads(blk, layer);
@@ -158,7 +165,7 @@ class Planner {
     KVRT_TRY(take_experts("ffn_gate_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
     KVRT_TRY(take_experts("ffn_up_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
     KVRT_TRY(take_experts("ffn_down_exps", d_.ff, d_.width, &layer->experts_down, &layer->down_bias));
-    if (arch_.latent && file_.find(blk + "exp_probs_b.bias"))
+    if (arch_.routing && file_.find(blk + "exp_probs_b.bias"))
       KVRT_TRY(take_vector(blk + "exp_probs_b.bias", d_.experts, &layer->choice_bias));
     if (d_.shared_ff == 0) return Status::ok();
     if (arch_.shared_gate) KVRT_TRY(take(blk + "ffn_gate_inp_shexp.weight", d_.width, 1, &layer->shared_gate));
@@ -167,20 +174,12 @@ class Planner {
     return take(blk + "ffn_down_shexp.weight", d_.shared_ff, d_.width, &layer->shared_down);
   }
 
-  struct Share {
-    uint64_t rows;
-    Tensors* out;
-  };
-  // A matrix of `runs` runs of rows, each with the same shares: the first one's of all runs, then the second one's ..
-  Status take_dealt(const std::string& name, uint64_t runs, std::initializer_list<Share> shares) {
-    uint64_t run = 0, at = 0;
-    for (const Share& share : shares) run += share.rows;
-    Tensors whole;
-    KVRT_TRY(take(name, d_.width, runs * run, &whole));
-    for (const Share& share : shares) {
-      for (uint64_t i = 0; i < runs; ++i) share.out->push_back({whole[0].tensor, i * run + at, share.rows});
-      at += share.rows;
-    }
+  // A matrix of `runs` runs of rows, dealt.
+  Status take_dealt(const std::string& name, uint64_t runs, const std::array<RowDeal::Piece, 4>& pieces, Tensors* out) {
+    uint64_t run = 0;
+    for (const RowDeal::Piece& piece : pieces) run += piece.rows;
+    KVRT_TRY(take(name, d_.width, runs * run, out));
+    out->back().deal = {run, pieces};
     return Status::ok();
   }
 
@@ -219,7 +218,7 @@ class Planner {
     }
     if (!dtype_info(static_cast<uint32_t>(tensor->view.type))) return unsupported_type(name, tensor->view, "");
     taken_.push_back(tensor);
-    out->push_back({tensor, 0, rows});
+    out->push_back({tensor});
     return Status::ok();
   }
 
@@ -229,7 +228,7 @@ class Planner {
       for (const GgufTensor& tensor : file_.tensors()) {
         if (!tensor.name.starts_with(blk)) continue;
         taken_.push_back(&tensor);
-        read->push_back({&tensor, 0, tensor.view.ne[1]});
+        read->push_back({&tensor});
       }
     }
   }

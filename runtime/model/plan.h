@@ -7,12 +7,11 @@
 
 namespace kvrt {
 
-// Rows [first, first + rows) of a tensor, or of each of its matrices.
-struct TensorRows {
+struct PlannedTensor {
   const GgufTensor* tensor;
-  uint64_t first, rows;
+  RowDeal deal{};
 };
-using Tensors = std::vector<TensorRows>;  // stacked by rows
+using Tensors = std::vector<PlannedTensor>;  // stacked by rows
 
 // Tensors that an architecture lacks are empty.
 struct LayerTensors {

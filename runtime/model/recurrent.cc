@@ -9,10 +9,10 @@ namespace kvrt {
 void recurrent_input(const Pass& p, Rows rows, uint32_t index) {
   const Layer& layer = p.model.layers[index];
   const uint32_t stride = p.d.in_width(index), inner = p.d.recurrent.inner;
-  float* in = rows.of(p.s->qkv, stride);
+  float* in = rows.of(p.qkv(index), stride);
   p.backend->matmul(*layer.qkv, nullptr, block_input(p, rows, layer.attn_norm), /*accumulate=*/false, in);
   if (p.d.mixer(index) != Mixer::kConv) return;
-  p.backend->multiply(/*silu=*/false, rows.n, inner, in, stride, in + 2 * inner, stride, in, stride);
+  p.backend->multiply(Gate::kPlain, rows.n, inner, in, stride, in + 2 * inner, stride, in, stride);
 }
 
 void recur(const Pass& p, uint32_t index) {
@@ -20,7 +20,7 @@ void recur(const Pass& p, uint32_t index) {
   const RecurrentDims& r = p.d.recurrent;
   const Mixer mixer = p.d.mixer(index);
   const uint32_t stride = p.d.in_width(index), state = p.kv.places[index].layer;
-  float *in = mixer == Mixer::kScan ? p.s->qkv + r.inner : p.s->qkv, *out = p.s->attended;
+  float *in = mixer == Mixer::kScan ? p.qkv(index) + r.inner : p.qkv(index), *out = p.s->attended;
   const ConvParams conv{r.channels(), r.taps, layer.conv.device, layer.conv_bias.device, mixer != Mixer::kConv};
   p.backend->conv(p.kv.states, p.pool, state, p.step, conv, stride, in);
   const float* behind = in + r.channels();
@@ -39,20 +39,20 @@ void recurrent_output(const Pass& p, Rows rows, uint32_t index) {
   const RecurrentDims& r = p.d.recurrent;
   const Mixer mixer = p.d.mixer(index);
   const uint32_t stride = p.d.in_width(index), inner = r.inner;
-  const float* in = rows.of(p.s->qkv, stride);
+  const float* in = rows.of(p.qkv(index), stride);
   float* out = rows.of(p.s->attended, inner);
   const auto normalize = [&](uint32_t first, uint32_t runs, uint32_t dim) {
     p.backend->rmsnorm_heads(layer.state_norm.device + first, p.d.norm_eps, rows.n, runs, dim, inner, out + first);
   };
   if (mixer == Mixer::kConv) {
-    p.backend->multiply(/*silu=*/false, rows.n, inner, in, stride, in + inner, stride, out, inner);
+    p.backend->multiply(Gate::kPlain, rows.n, inner, in, stride, in + inner, stride, out, inner);
   } else if (mixer == Mixer::kScan) {
-    p.backend->multiply(/*silu=*/true, rows.n, inner, out, inner, in, stride, out, inner);
+    p.backend->multiply(Gate::kSilu, rows.n, inner, out, inner, in, stride, out, inner);
     const uint32_t group = inner / r.groups;
     for (uint32_t first = 0; first < inner; first += group) normalize(first, 1, group);
   } else {
     normalize(0, r.heads, r.head_dim());
-    p.backend->multiply(/*silu=*/true, rows.n, inner, out, inner, in + r.channels(), stride, out, inner);
+    p.backend->multiply(Gate::kSilu, rows.n, inner, out, inner, in + r.channels(), stride, out, inner);
   }
 }
 

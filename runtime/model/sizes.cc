@@ -15,13 +15,14 @@ struct ScratchArray {
   CheckedSize bytes() const { return (CheckedSize(rows) * width * sizeof(float)).align(64); }  // whole cache lines
 };
 
-std::array<ScratchArray, 14> scratch_arrays(const ModelDims& d, const Backend& backend, uint32_t rows_max) {
+std::array<ScratchArray, 15> scratch_arrays(const ModelDims& d, const Backend& backend, uint32_t rows_max) {
   const LatentDims& l = d.latent;
   const uint32_t expert_width = d.experts > 0 ? d.width : 0, logits_rows = backend.unified() ? 0 : std::min(rows_max, kLogitsRowsMax);
   return {{
       {&Scratch::x, rows_max, d.width},
       {&Scratch::normed, rows_max, d.width},
       {&Scratch::qkv, rows_max, d.in_width_max()},
+      {&Scratch::qkv_odd, rows_max, d.gated() ? d.in_width_max() : 0},
       {&Scratch::attended, rows_max, d.out_width_max()},
       {&Scratch::q_in, rows_max, l.q_rank},
       {&Scratch::by_head, rows_max, l.rank > 0 ? d.heads * std::max(l.q(), l.v) : 0},

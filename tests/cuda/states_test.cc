@@ -53,17 +53,17 @@ TEST(CudaMultiply, HasTheCpusBits) {
   Random random(23);
   const auto scalar = open_backend("scalar"), gpu = device();
   const std::vector<float> x = random.extremes(kRows * kStride), y = random.extremes(kRows * kStride);
-  for (const bool silu : {false, true}) {
+  for (const Gate gate : {Gate::kPlain, Gate::kSilu, Gate::kSigmoid}) {
     for (const bool in_place : {false, true}) {
       const auto run = [&](Backend* b) {
         const DeviceFloats a(b, x), c(b, y), out(b, x);
         b->run({}, [&] {
-          b->multiply(silu, kRows, kWidth, a.get(), kStride, c.get(), kStride, in_place ? a.get() : out.get(), in_place ? kStride : kWidth);
+          b->multiply(gate, kRows, kWidth, a.get(), kStride, c.get(), kStride, in_place ? a.get() : out.get(), in_place ? kStride : kWidth);
         });
         EXPECT_TRUE(b->sync().is_ok());
         return in_place ? a.to_host() : out.to_host();
       };
-      EXPECT_SAME_BITS(run(scalar.get()), run(gpu.get())) << silu << in_place;
+      EXPECT_SAME_BITS(run(scalar.get()), run(gpu.get())) << static_cast<int>(gate) << in_place;
     }
   }
 }

@@ -208,7 +208,8 @@ def write_model(path, arch, cfg, weights):
     w.add_block_count(cfg.num_hidden_layers)
     w.add_context_length(cfg.max_position_embeddings)
     w.add_embedding_length(cfg.hidden_size)
-    w.add_feed_forward_length(cfg.n_inner if arch == "gpt2" else cfg.intermediate_size)
+    if arch != "qwen35moe":
+        w.add_feed_forward_length(cfg.n_inner if arch == "gpt2" else cfg.intermediate_size)
     w.add_head_count(cfg.num_attention_heads)
     latent = hasattr(cfg, "kv_lora_rank")
     if arch in recurrent_rows.ARCHS:
@@ -218,7 +219,7 @@ def write_model(path, arch, cfg, weights):
     if arch in ("cohere2", "starcoder2", "gpt2", "stablelm"):
         w.add_layer_norm_eps(LAYER_EPS)
     else:
-        w.add_layer_norm_rms_eps(cfg.norm_eps if arch == "lfm2" else cfg.rms_norm_eps)
+        w.add_layer_norm_rms_eps(cfg.norm_eps if arch.startswith("lfm2") else cfg.rms_norm_eps)
     if latent:
         arch_keys.write_latent(w, cfg)
     elif arch_keys.head_dim(cfg) * cfg.num_attention_heads != cfg.hidden_size or arch.startswith("gemma"):
@@ -241,7 +242,7 @@ def write_model(path, arch, cfg, weights):
     if experts:
         w.add_expert_count(experts)
         w.add_expert_used_count(cfg.num_experts_per_tok)
-        if arch in ("qwen3moe", "deepseek2", "qwen3next"):
+        if hasattr(cfg, "moe_intermediate_size"):
             w.add_expert_feed_forward_length(cfg.moe_intermediate_size)
         if arch == "gpt-oss":
             w.add_expert_feed_forward_length(cfg.intermediate_size)
@@ -305,7 +306,7 @@ def make(path, arch, cfg, seed):
     model = hf.AutoModelForCausalLM.from_config(cfg).float().eval()
     rng = np.random.Generator(np.random.PCG64(seed))
     weights = {}
-    buffers = [(name, b) for name, b in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    buffers = [(name, b) for name, b in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias"))]
     for name, parameter in [*model.named_parameters(), *buffers]:
         weights[name] = draw(name, tuple(parameter.shape), arch, rng)
         parameter.data.copy_(torch.from_numpy(weights[name]))

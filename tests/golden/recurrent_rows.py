@@ -1,8 +1,10 @@
 """The rows of make_arch.py whose models have recurrent layers: their configs, and what GGUF wants of their weights and keys."""
+import gguf
 import numpy as np
 import transformers as hf
 
-ARCHS = ("lfm2", "granitehybrid", "qwen3next")
+QWENS = ("qwen3next", "qwen35", "qwen35moe")
+ARCHS = ("lfm2", "granitehybrid", "lfm2moe", *QWENS)
 
 
 def cases(config, rope):
@@ -25,6 +27,14 @@ def cases(config, rope):
         hf.Qwen3NextConfig, layers=4, **qwen, num_experts=8, layer_types=["linear_attention", "full_attention"] * 2, gguf_ssm_in=False)
     yield "qwen3next", "row_qwen3next_old", config(
         hf.Qwen3NextConfig, **qwen, num_experts=4, layer_types=["full_attention", "linear_attention"], gguf_ssm_in=True)
+    yield "lfm2moe", "row_lfm2moe", config(
+        hf.Lfm2MoeConfig, layers=3, head_dim=8, rope_parameters=rope, norm_eps=1e-6, conv_L_cache=4, num_dense_layers=1, num_experts=8,
+        num_experts_per_tok=3, moe_intermediate_size=24, layer_types=["conv", "conv", "full_attention"], tie_word_embeddings=True)
+    yield "qwen35", "row_qwen35", config(
+        hf.Qwen3_5TextConfig, layers=3, **qwen, layer_types=["linear_attention", "full_attention", "linear_attention"],
+        tie_word_embeddings=True)
+    yield "qwen35moe", "row_qwen35moe", config(
+        hf.Qwen3_5MoeTextConfig, **qwen, num_experts=8, layer_types=["linear_attention", "full_attention"])
 
 
 def recurrent_layers(cfg):
@@ -37,7 +47,7 @@ def draw(arch, name, x):
         return np.float32(0.8) * x
     if name.endswith("A_log"):  # some heads forget within a token, others within tens
         return np.float32(1.5) * x - np.float32(1)
-    if arch.startswith("qwen3") and name.endswith("norm.weight") and ".linear_attn." not in name:
+    if arch in QWENS and name.endswith("norm.weight") and ".linear_attn." not in name:
         return np.float32(0.1) * x  # 1 is added to it
     return x if name.endswith(".D") else None
 
@@ -53,9 +63,9 @@ def tensors(arch, cfg, name, w):
         return [(block + "shortconv.conv.weight", w[:, 0])]
     if arch == "granitehybrid":
         return granite_tensors(cfg, name, block, w)
-    if arch == "qwen3next":
-        return qwen_tensors(cfg, name, block, w)
-    return None
+    if name.endswith("expert_bias"):
+        return [(block + "exp_probs_b.bias", w)]
+    return qwen_tensors(cfg, name, block, w) if arch in QWENS else None
 
 
 def granite_tensors(cfg, name, block, w):
@@ -78,6 +88,8 @@ def qwen_tensors(cfg, name, block, w):
     if ".linear_attn." not in name:
         return [(norm_name(name, block), w + np.float32(1))] if name.endswith("norm.weight") else None
     kind = name.split("linear_attn.")[-1]
+    if "qwen3_5" in cfg.model_type:  # heads with the same key are not beside each other
+        w = tiled(cfg, kind, w)
     if kind == "in_proj_qkvz.weight" and cfg.gguf_ssm_in:
         return [(block + "ssm_in.weight", w)]
     if kind == "in_proj_qkvz.weight":  # each head of Q with its K, V and gates
@@ -86,10 +98,26 @@ def qwen_tensors(cfg, name, block, w):
         by_head = w.reshape(cfg.linear_num_key_heads, -1, w.shape[1])
         q, k, v, z = (part.reshape(-1, w.shape[1]) for part in np.split(by_head, dims, axis=1))
         return [(block + "attn_qkv.weight", np.concatenate([q, k, v])), (block + "attn_gate.weight", z)]
-    delta = {"in_proj_ba.weight": ("ssm_ba.weight", w), "norm.weight": ("ssm_norm.weight", w), "out_proj.weight": ("ssm_out.weight", w),
+    delta = {"in_proj_ba.weight": ("ssm_ba.weight", w), "in_proj_qkv.weight": ("attn_qkv.weight", w),
+             "in_proj_z.weight": ("attn_gate.weight", w), "in_proj_b.weight": ("ssm_beta.weight", w),
+             "in_proj_a.weight": ("ssm_alpha.weight", w), "norm.weight": ("ssm_norm.weight", w), "out_proj.weight": ("ssm_out.weight", w),
              "dt_bias": ("ssm_dt.bias", w), "A_log": ("ssm_a", -np.exp(w)),
              "conv1d.weight": ("ssm_conv1d.weight", w[:, 0] if w.ndim == 3 else w)}
     return [(block + delta[kind][0], delta[kind][1])]
+
+
+def tiled(cfg, kind, w):
+    """The first head of every key, then the second one of every key ..; in Q, K and V V's rows alone."""
+    keys, dim = cfg.linear_num_key_heads, cfg.linear_value_head_dim
+    deal = lambda x, dim: x.reshape(keys, -1, dim, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)
+    if kind == "norm.weight":
+        return w
+    if kind == "out_proj.weight":
+        return deal(w.T, dim).T
+    if kind in ("in_proj_qkv.weight", "conv1d.weight"):
+        qk = 2 * keys * cfg.linear_key_head_dim
+        return np.concatenate([w[:qk], deal(w[qk:], dim)])
+    return deal(w, dim if kind == "in_proj_z.weight" else 1)
 
 
 def norm_name(name, block):
@@ -100,10 +128,13 @@ def norm_name(name, block):
 
 
 def write_keys(w, arch, cfg):
-    if arch in ("lfm2", "granitehybrid"):
+    if arch in ("lfm2", "lfm2moe", "granitehybrid"):
         w.add_head_count_kv([0 if recurrent else cfg.num_key_value_heads for recurrent in recurrent_layers(cfg)])
-    if arch == "lfm2":
+    if arch in ("lfm2", "lfm2moe"):
         w.add_shortconv_l_cache(cfg.conv_L_cache)
+    if arch == "lfm2moe":
+        w.add_leading_dense_block_count(cfg.num_dense_layers)
+        w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     if arch == "granitehybrid":
         w.add_ssm_conv_kernel(cfg.mamba_d_conv)
         w.add_ssm_state_size(cfg.mamba_d_state)
@@ -112,15 +143,18 @@ def write_keys(w, arch, cfg):
         w.add_ssm_time_step_rank(cfg.mamba_n_heads)
         w.add_rope_scaling_finetuned(False)
         w.add_expert_shared_feed_forward_length(cfg.shared_intermediate_size)
-    if arch == "qwen3next":
+    if arch in QWENS:
         w.add_head_count_kv(cfg.num_key_value_heads)
         w.add_ssm_conv_kernel(cfg.linear_conv_kernel_dim)
         w.add_ssm_state_size(cfg.linear_key_head_dim)
         w.add_ssm_group_count(cfg.linear_num_key_heads)
         w.add_ssm_inner_size(cfg.linear_value_head_dim * cfg.linear_num_value_heads)
         w.add_ssm_time_step_rank(cfg.linear_num_value_heads)
-        if cfg.gguf_ssm_in:
-            w.add_array("qwen3next.attention.recurrent_layers", recurrent_layers(cfg))
+        if getattr(cfg, "gguf_ssm_in", False):
+            w.add_array(f"{arch}.attention.recurrent_layers", recurrent_layers(cfg))
         else:
             w.add_full_attention_interval(2)
-        w.add_expert_shared_feed_forward_length(cfg.shared_expert_intermediate_size)
+        if arch != "qwen35":
+            w.add_expert_shared_feed_forward_length(cfg.shared_expert_intermediate_size)
+        if arch != "qwen3next":
+            w.add_rope_dimension_sections([2, 1, 1, 0])

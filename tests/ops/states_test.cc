@@ -253,7 +253,7 @@ TEST(Multiply, BitEqualAndTheFormula) {
   constexpr uint32_t kRows = 50, kWidth = 83, kXStride = 90, kYStride = 84, kOutStride = 100;
   Random random(16);
   const std::vector<float> x = random.floats(kRows * kXStride), y = random.floats(kRows * kYStride, 4.0f);
-  for (const bool silu : {false, true}) {
+  for (const Gate gate : {Gate::kPlain, Gate::kSilu, Gate::kSigmoid}) {
     for (const bool in_place : {false, true}) {
       const uint32_t stride = in_place ? kXStride : kOutStride;
       std::vector<float> want = in_place ? x : std::vector<float>(kRows * kOutStride, 3.0f);
@@ -262,17 +262,20 @@ TEST(Multiply, BitEqualAndTheFormula) {
         const uint32_t row = i / kWidth, at = i % kWidth;
         const float a = x[row * kXStride + at], b = y[row * kYStride + at];
         float* to = &want[row * stride + at];
-        *to = a * b;
-        if (silu) scalar::silu_mul_row(&b, &a, 1, to);
-        EXPECT_NEAR(*to, a * (silu ? exact_silu(b) : double{b}), 4e-7 * std::fabs(a * b) + 1e-30);
+        float factor = b;
+        if (gate == Gate::kSigmoid) scalar::sigmoid_row(&b, 1, &factor);
+        *to = a * factor;
+        if (gate == Gate::kSilu) scalar::silu_mul_row(&b, &a, 1, to);
+        const double exact = gate == Gate::kPlain ? b : gate == Gate::kSilu ? exact_silu(b) : 1 / (1 + std::exp(-double{b}));
+        EXPECT_NEAR(*to, a * exact, 4e-7 * std::fabs(a * std::max(1.0f, std::fabs(b))) + 1e-30);
       }
       for (const std::string& isa : all_isas()) {
         const auto b = open_backend(isa, 2);
         std::vector<float> got = start;
         b->run({}, [&] {
-          b->multiply(silu, kRows, kWidth, in_place ? got.data() : x.data(), kXStride, y.data(), kYStride, got.data(), stride);
+          b->multiply(gate, kRows, kWidth, in_place ? got.data() : x.data(), kXStride, y.data(), kYStride, got.data(), stride);
         });
-        EXPECT_SAME_BITS(want, got) << isa << silu << in_place;
+        EXPECT_SAME_BITS(want, got) << isa << static_cast<int>(gate) << in_place;
       }
     }
   }

@@ -195,6 +195,7 @@ class Runner {
     }
     Step step{seqs, tokens, positions, wanted};
     step.n_tables = kv_.tables();
+    step.state_units = kv_.states.units;
     step.n_groups = static_cast<uint32_t>(kv_.groups.size());
     const uint64_t floats = wanted.size() * model_->dims.vocab;
     auto* logits = reinterpret_cast<float*>(logits_->data());

@@ -147,25 +147,19 @@ void CpuBackend::delta(const StateLayout& states, uint8_t* pool, uint32_t layer,
   });
 }
 
-void CpuBackend::multiply(bool silu, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride,
+void CpuBackend::multiply(Gate gate, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride,
                           float* out, uint32_t out_stride) {
   pool_.parallel_for(n, [&](uint32_t row, uint32_t) {
     const float *a = x + uint64_t{row} * x_stride, *b = y + uint64_t{row} * y_stride;
     float* to = out + uint64_t{row} * out_stride;
-    if (silu) return kernels_.silu_mul_row(b, a, width, to);
-    for (uint32_t i = 0; i < width; ++i) to[i] = a[i] * b[i];
-  });
-}
-
-void CpuBackend::sigmoid_gate(uint32_t n, uint32_t width, const float* y, uint32_t y_stride, float* x, uint32_t x_stride) {
-  for_rows(n, [&](uint32_t row) {
+    if (gate == Gate::kSilu) return kernels_.silu_mul_row(b, a, width, to);
     constexpr uint32_t kPiece = 256;
     float factors[kPiece];
-    for (uint32_t at = 0; at < width; at += kPiece) {
-      const uint32_t count = std::min(kPiece, width - at);
-      float* to = x + uint64_t{row} * x_stride + at;
-      kernels_.sigmoid_row(y + uint64_t{row} * y_stride + at, count, factors);
-      for (uint32_t i = 0; i < count; ++i) to[i] *= factors[i];
+    for (uint32_t first = 0; first < width; first += kPiece) {
+      const uint32_t count = std::min(kPiece, width - first);
+      if (gate == Gate::kSigmoid) kernels_.sigmoid_row(b + first, count, factors);
+      const float* by = gate == Gate::kSigmoid ? factors : b + first;
+      for (uint32_t i = 0; i < count; ++i) to[first + i] = a[first + i] * by[i];
     }
   });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "runtime/base/bytes.h"
 #include "runtime/compute/quant/block.h"
@@ -92,10 +93,18 @@ void pack_panels(const TensorView& tensor, uint32_t begin, uint32_t end, uint8_t
   const DTypeInfo& info = *dtype_info(static_cast<uint32_t>(tensor.type));
   const auto cols = static_cast<uint32_t>(tensor.cols());
   const uint64_t row_bytes = uint64_t{cols} / info.block_elems * info.block_bytes, panel_bytes = panel_bytes_of(tensor.type, cols);
+  std::vector<uint8_t> dealt;
   for (uint32_t panel = begin; panel < end; ++panel, out += panel_bytes) {
     const uint64_t first = uint64_t{panel} * kPanelRows;
     const auto rows = static_cast<uint32_t>(std::min<uint64_t>(kPanelRows, tensor.rows() - first));
     const uint8_t* row = tensor.data.data() + first * row_bytes;
+    if (tensor.deal.run > 0) {
+      dealt.resize(rows * row_bytes);
+      for (uint32_t lane = 0; lane < rows; ++lane) {
+        std::memcpy(dealt.data() + lane * row_bytes, tensor.data.data() + tensor.row_in_file(first + lane) * row_bytes, row_bytes);
+      }
+      row = dealt.data();
+    }
     if (is_plain(tensor.type)) {
       info.block_bytes == 4 ? pack_plain<uint32_t>(row, row_bytes, rows, cols, out) : pack_plain<uint16_t>(row, row_bytes, rows, cols, out);
     } else {

@@ -151,6 +151,10 @@ Hash256 WeightImage::key(const Hash256& source) const {
     const TensorView& t = part.tensor;
     hasher.add_u64(static_cast<uint64_t>(t.type)).add_u64(t.cols()).add_u64(t.rows()).add_u64(part.offset);
     hasher.add_u64(static_cast<uint64_t>(t.data.data() - first));
+    if (t.deal.run > 0) hasher.add_u64(t.deal.run);
+    for (const RowDeal::Piece& piece : t.deal.pieces) {
+      if (piece.rows > 0) hasher.add_u64(piece.first).add_u64(piece.rows);
+    }
     if (seen[static_cast<size_t>(t.type)]) continue;
     seen[static_cast<size_t>(t.type)] = true;
     constexpr uint32_t kCols = 512, kRows = kPanelRows + 3;

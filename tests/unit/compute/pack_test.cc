@@ -94,6 +94,30 @@ TEST(Pack, PanelsComeOutAloneAsTogether) {
   }
 }
 
+TEST(Pack, DealtRowsAreAsIfTheFileHadThemSo) {
+  for (const DType type : {DType::kF32, DType::kQ4_K}) {
+    Rows tensor = random_rows(type, 4 * 12, 256, 5);
+    const uint64_t row_bytes = tensor.view.data.size() / tensor.view.rows();
+    std::vector<uint8_t> sorted;  // 5 rows of each run from 2 on, then the 2 before them, then the other 5
+    for (const auto& [first, rows] : {std::pair{2u, 5u}, {0u, 2u}, {7u, 5u}}) {
+      for (uint32_t run = 0; run < 4; ++run) {
+        const auto from = tensor.view.data.subspan((run * 12 + first) * row_bytes, rows * row_bytes);
+        sorted.insert(sorted.end(), from.begin(), from.end());
+      }
+    }
+    TensorView dealt = tensor.view, other = tensor.view;
+    dealt.deal = {12, {{{2, 5}, {0, 2}, {7, 5}}}};
+    other.data = sorted;
+    const std::vector<uint8_t> want = plain_way(other);
+    std::vector<uint8_t> found(want.size());
+    pack_panels(dealt, 0, 3, found.data());
+    EXPECT_EQ(found, want);
+    WeightImage images[2];
+    EXPECT_TRUE(images[0].add(TensorStack{tensor.view}).is_ok() && images[1].add(TensorStack{dealt}).is_ok());
+    EXPECT_FALSE(images[0].key({}) == images[1].key({})) << "they are different weights";
+  }
+}
+
 // Three weights of mixed types, one of them stacked.
 struct Mixed {
   std::vector<Rows> rows;

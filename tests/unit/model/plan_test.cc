@@ -39,8 +39,8 @@ uint64_t bytes_by_directory(const GgufFile& file) {
     const uint64_t cols = t.view.ne[0], rows = t.view.ne[1], matrices = t.view.ne[2];
     if (t.name.find("rope_f") == 0) continue;  // RoPE's factors are a hyper-parameter
     const auto named = [&](const char* word) { return t.name.find(word) != std::string::npos; };
-    const bool vector =
-        named("norm") || named("bias") || named("sinks") || named("conv.weight") || named("conv1d") || named("ssm_a") || named("ssm_d");
+    const bool vector = named("norm") || named("bias") || named("sinks") || named("conv.weight") || named("conv1d") ||
+                        t.name.ends_with("ssm_a") || t.name.ends_with("ssm_d");
     sum += vector ? 4 * cols * rows : matrices * (((rows + 15) / 16 * 16 * (t.view.data.size() / (matrices * rows)) + 63) / 64 * 64);
   }
   return sum;
