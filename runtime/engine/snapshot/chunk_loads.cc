@@ -153,10 +153,11 @@ void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
   const std::vector<NodeIn> nodes = full_blocks(s);  // the whole chain, as the store looks it up
   const auto tail = static_cast<uint32_t>(s.stored.tail_begin / T);
   bool wanted = false;
+  const uint64_t most = s.tokens.size() - last_runs(s);
   for (uint32_t i = 0; i < nodes.size(); ++i) wanted |= lacking(s.kv, i) != 0 && (s.kv.share || uint64_t{i + 1} * T <= s.stored.own_tokens);
   std::vector<NodeIn> branch;
-  if (lacking(s.kv, tail) == shape.all()) branch = with_tail(s, nodes);
-  const uint64_t most = s.tokens.size() - last_runs(s);
+  const bool lacks_state = shape.has_states() && s.stored.tail_end <= most && s.kv.restart(most) < s.stored.tail_end;
+  if (lacking(s.kv, tail) == shape.all() || lacks_state) branch = with_tail(s, nodes);
   const bool ready = shape.has_states() ? s.kv.restart(most) == most : s.kv.ready(nodes.size() * T) == nodes.size() * T;
   if ((!wanted || ready) && branch.empty()) return;
   const bool one_chain = branch.size() == nodes.size() + 1;
@@ -167,10 +168,13 @@ void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
     return (shape.all() & ~lacking(s.kv, i)) | (may ? stored[i] : 0);
   };
   const auto blocks = static_cast<uint32_t>(nodes.size());
-  const bool whole_tail =
-      tail == blocks && tail_chunks != 0 && groups_stored(kv_, {tail_chunks})[0] == shape.all() && s.stored.tail_end <= most;
-  const uint32_t end = reachable(shape, blocks, whole_tail ? s.stored.tail_end - s.stored.tail_begin : 0, most, has);
-  const uint32_t wants = shape.has_states() && s.kv.restart(most) >= uint64_t{end} * T ? ~shape.states() : ~0u;  // it has a later state
+  const bool whole_tail = tail_chunks != 0 && groups_stored(kv_, {tail_chunks})[0] == shape.all() && s.stored.tail_end <= most;
+  uint32_t end = reachable(shape, blocks, 0, most, has);
+  // From the tail's end a window begins later, and the tail has the state.
+  const bool from_tail = whole_tail && end <= tail && reachable(shape, tail, s.stored.tail_end - s.stored.tail_begin, most, has) == tail;
+  if (from_tail) end = tail;
+  const bool later_state = from_tail || s.kv.restart(most) >= uint64_t{end} * T;
+  const uint32_t wants = later_state ? ~shape.states() : ~0u;
   for (uint32_t i = 0; i < blocks; ++i) {
     const uint32_t groups = shape.keeping(i, end) & lacking(s.kv, i) & wants, stored_groups = groups & has(i);
     const bool lost = shape.groups[0].window == 0 && ((groups & ~stored_groups) & 1);
