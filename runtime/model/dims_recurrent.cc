@@ -22,11 +22,11 @@ class RecurrentReader : public ArchKeys {
     for (uint32_t block = 0; block < dims->file_blocks - dims->draft_blocks; ++block) {
       const int64_t width = (*ff)[block];
       if (width == 0) {
-        dims->blocks.push_back({block, kNoBlock});
+        dims->blocks.push_back({block, LayerBlocks::kNone});
         continue;
       }
       const bool known = dims->ff == 0 || width == dims->ff;
-      if (width < 0 || width > kWidthMax || !known || dims->blocks.empty() || dims->blocks.back().mlp != kNoBlock) {
+      if (width < 0 || width > kWidthMax || !known || dims->blocks.empty() || dims->blocks.back().mlp != LayerBlocks::kNone) {
         return error(Code::kUnsupported, Detail::kNone,
                      "%s: metadata key %s: expected MLPs of one width, each behind a mixer, found %lld in block %u", file_.name().c_str(),
                      key("feed_forward_length").c_str(), static_cast<long long>(width), block);

@@ -113,9 +113,9 @@ struct LatentDims {
 
 // Where a layer's tensors are in the file.
 struct LayerBlocks {
-  uint32_t mixer = 0, mlp = 0;
+  static constexpr uint32_t kNone = UINT32_MAX;
+  uint32_t mixer = 0, mlp = 0;  // mlp kNone: it has none
 };
-inline constexpr uint32_t kNoBlock = UINT32_MAX;
 
 struct ModelDims {
   uint32_t file_blocks = 0, draft_blocks = 0;  // blocks of the file; of these so many last ones guess tokens ahead, and are not used
@@ -128,7 +128,7 @@ struct ModelDims {
   uint32_t dense_layers = 0, dense_ff = 0;      // so many first layers have an MLP
   uint32_t shared_ff = 0;                       // an MLP beside the experts; 0: none
   LatentDims latent;
-  std::vector<LayerBlocks> blocks;  // [layers] mlp kNoBlock: it has none; or empty: layer i is block i
+  std::vector<LayerBlocks> blocks;  // [layers]; or empty: layer i is block i
   std::vector<Mixer> mixers;        // [layers]; or empty: all layers have attention
   RecurrentDims recurrent;          // of the layers without
   std::vector<Heads> layer_heads;   // [layers]; or empty: heads, kv_heads, head_dim are every layer's. Else these are the most of any
@@ -150,7 +150,7 @@ struct ModelDims {
   bool gated() const { return attention_gate || !mixers.empty(); }  // numbers of a layer's projection outlive its mixer
   uint32_t window(uint32_t layer) const { return windows.empty() ? 0 : windows[layer]; }
   LayerBlocks blocks_of(uint32_t layer) const { return blocks.empty() ? LayerBlocks{layer, layer} : blocks[layer]; }
-  bool has_mlp(uint32_t layer) const { return blocks_of(layer).mlp != kNoBlock; }  // or experts
+  bool has_mlp(uint32_t layer) const { return blocks_of(layer).mlp != LayerBlocks::kNone; }  // or experts
   bool has_experts(uint32_t layer) const { return experts > 0 && layer >= dense_layers && has_mlp(layer); }
   Heads heads_of(uint32_t layer) const {
     if (latent.rank > 0) return {heads, 1, latent.rank + latent.rope, latent.rank, true};

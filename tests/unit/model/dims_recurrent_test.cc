@@ -100,7 +100,7 @@ TEST(RecurrentDims, AMixerBeginsALayerAndAnMlpCompletesIt) {
   ASSERT_TRUE(dims.is_ok()) << dims.status().message();
   ASSERT_EQ(dims->layers, 3u);
   EXPECT_EQ(dims->ff, 64u);
-  const std::pair<uint32_t, uint32_t> blocks[] = {{0, 1}, {2, kNoBlock}, {3, 4}};
+  const std::pair<uint32_t, uint32_t> blocks[] = {{0, 1}, {2, LayerBlocks::kNone}, {3, 4}};
   for (uint32_t i = 0; i < 3; ++i) {
     EXPECT_EQ(dims->blocks_of(i).mixer, blocks[i].first) << i;
     EXPECT_EQ(dims->blocks_of(i).mlp, blocks[i].second) << i;
