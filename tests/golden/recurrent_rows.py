@@ -20,7 +20,7 @@ def cases(config, rope):
         num_local_experts=0, shared_intermediate_size=64)
     yield "granitehybrid", "row_granitehybrid_moe", config(
         hf.GraniteMoeHybridConfig, **granite, layer_types=["linear_attention", "attention", "linear_attention"], mamba_n_groups=1,
-        num_local_experts=8, num_experts_per_tok=3, intermediate_size=24, shared_intermediate_size=40)
+        num_local_experts=6, num_experts_per_tok=3, intermediate_size=24, shared_intermediate_size=40)
     qwen = dict(rope_parameters=dict(rope, partial_rotary_factor=0.5), linear_num_key_heads=2, linear_num_value_heads=6,
                 linear_key_head_dim=16, linear_value_head_dim=16, num_experts_per_tok=3, moe_intermediate_size=24,
                 shared_expert_intermediate_size=40)
