@@ -153,7 +153,8 @@ KvRun KvSequence::next_run(uint64_t n) const { return Presence(shape, filled_of(
 uint64_t KvSequence::ready(uint64_t n) const {
   if (n == 0) return 0;
   const KvRun run = next_run(n);
-  return run.stores == 0 || (shape.has_states() && run.begin == n - 1) ? n : run.begin;
+  const bool all = shape.has_states() ? run.begin == n - 1 || restart(n) == n : run.stores == 0;
+  return all ? n : run.begin;
 }
 
 uint64_t KvSequence::without_window(uint64_t n) const {
@@ -196,6 +197,7 @@ std::vector<KvRun> KvSequence::runs(uint64_t n) const {
 }
 
 uint64_t KvSequence::reusable(uint64_t n) const {
+  if (shape.has_states() && restart(n) == n) return n;
   uint64_t reused = n;
   for (const KvRun& run : runs(n)) reused -= run.end - run.begin;
   return reused;

@@ -61,11 +61,11 @@ struct KvSequence {
   // group has what a row there sees: so a run may begin before the first hole, at the nearest position where that is so. Where there are
   // states every run stores one, and the last row always runs.
   KvRun next_run(uint64_t n) const;
-  // The leading positions of n that need no computing; the last row, where it always runs, apart.
+  // The leading positions of n that need no computing for a token after them, or, where the last row always runs, for that.
   uint64_t ready(uint64_t n) const;
   // All that would be computed for n tokens, in order.
   std::vector<KvRun> runs(uint64_t n) const;
-  // Positions of n that need no computing.
+  // Positions of n that need no computing for a token after them.
   uint64_t reusable(uint64_t n) const;
   // The largest position, `at` or before it, where computing can go on.
   uint64_t restart(uint64_t at) const;

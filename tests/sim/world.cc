@@ -13,7 +13,11 @@ constexpr uint64_t kPassedOverMax = 30;   // steps in a row, of a session that n
 constexpr uint64_t kFinishStepsMax = 20'000;
 
 // A session may give up its own windows to go on: those it computes again.
-uint64_t progress_of(const Session& s) { return s.kv.shape.has_windows() ? s.kv.ready(s.tokens.size()) : s.kv.reusable(s.tokens.size()); }
+uint64_t progress_of(const Session& s) {
+  const uint64_t n = s.tokens.size();
+  if (s.kv.shape.has_states()) return n > 0 ? s.kv.restart(n - 1) : 0;
+  return s.kv.shape.has_windows() ? s.kv.ready(n) : s.kv.reusable(n);
+}
 
 // The store's warnings are of damage, and nothing is damaged here.
 class StrictLog final : public Log {

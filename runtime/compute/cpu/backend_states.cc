@@ -28,6 +28,15 @@ StateAt head_at(const StateLayout& states, uint8_t* pool, const StepSeq& seq, ui
   return {at.to, at.to};
 }
 
+// fn(row) for rows [0, n): each has a logarithm for each head, so that fewer rows than elsewhere are worth a region.
+template <typename F>
+void for_gates(ThreadPool* pool, uint32_t n, const F& fn) {
+  constexpr uint32_t kGrain = 4;
+  pool->parallel_for((n + kGrain - 1) / kGrain, [&](uint32_t chunk, uint32_t) {
+    for (uint32_t row = chunk * kGrain; row < std::min(n, (chunk + 1) * kGrain); ++row) fn(row);
+  });
+}
+
 }  // namespace
 
 void CpuBackend::conv(const StateLayout& states, uint8_t* pool, uint32_t layer, const Step& step, const ConvParams& params, uint32_t stride,
@@ -64,7 +73,7 @@ void CpuBackend::scan(const StateLayout& states, uint8_t* pool, uint32_t layer, 
   KVRT_CHECK(states.heads.items == heads && states.heads.bytes == params.state * params.head_dim * sizeof(float));
   if (gates_.size() < uint64_t{2} * rows * heads) gates_.resize(uint64_t{2} * rows * heads);
   float *steps = gates_.data(), *decays = steps + uint64_t{rows} * heads;
-  for_rows(rows, [&](uint32_t row) {
+  for_gates(&pool_, rows, [&](uint32_t row) {
     const uint64_t at = uint64_t{row} * heads;
     kernels_.decay_row(dt + uint64_t{row} * stride, params.dt_bias, params.a, heads, steps + at, decays + at);
   });
@@ -103,7 +112,7 @@ void CpuBackend::delta(const StateLayout& states, uint8_t* pool, uint32_t layer,
   if (keys_.size() < uint64_t{2} * rows * keys) keys_.resize(uint64_t{2} * rows * keys);
   float *rates = gates_.data(), *decays = rates + uint64_t{rows} * heads;
   const float root = std::sqrt(static_cast<float>(dim));
-  for_rows(rows, [&](uint32_t row) {
+  for_gates(&pool_, rows, [&](uint32_t row) {
     const uint64_t at = uint64_t{row} * heads;
     kernels_.decay_row(alpha + uint64_t{row} * gate_stride, params.dt_bias, params.a, heads, rates + at, decays + at);
     kernels_.sigmoid_row(beta + uint64_t{row} * gate_stride, heads, rates + at);  // the steps are not needed
@@ -140,7 +149,7 @@ void CpuBackend::delta(const StateLayout& states, uint8_t* pool, uint32_t layer,
 
 void CpuBackend::multiply(Gate gate, uint32_t n, uint32_t width, const float* x, uint32_t x_stride, const float* y, uint32_t y_stride,
                           float* out, uint32_t out_stride) {
-  for_rows(n, [&](uint32_t row) {
+  pool_.parallel_for(n, [&](uint32_t row, uint32_t) {
     const float *a = x + uint64_t{row} * x_stride, *b = y + uint64_t{row} * y_stride;
     float* to = out + uint64_t{row} * out_stride;
     if (gate == Gate::kSilu) return kernels_.silu_mul_row(b, a, width, to);

@@ -96,7 +96,8 @@ KVRT_INLINE void conv_strip(const ConvArgs& a, const Strip& strip, uint32_t firs
     F sum = bias;
     KVRT_UNROLL for (uint32_t i = 0; i < kKept; ++i) sum = S::fma(weight[i], kept[i], sum);
     strip.store(x, 0, S::fma(weight[kKept], in, sum));
-    KVRT_UNROLL for (uint32_t i = 0; i + 1 < kKept; ++i) kept[i] = kept[i + 1];
+    if constexpr (kKept > 2) kept[kKept - 3] = kept[kKept - 2];  // no loop: clang would keep them on the stack
+    kept[kKept - 2] = kept[kKept - 1];
     kept[kKept - 1] = in;
   }
   KVRT_UNROLL for (uint32_t i = 0; i < kKept; ++i) strip.store(a.to + i * a.to_stride, 0, kept[i]);

@@ -97,7 +97,8 @@ void Scheduler::count_reuse(Session* s) {
   uint64_t n = g.prompt_end, fresh = 0;
   bool first = g.accounted.empty(), last_runs = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
   g.accounted.resize(n);
-  const std::vector<KvRun> runs = s->kv.runs(s->tokens.size());
+  const uint64_t all = s->tokens.size();
+  const std::vector<KvRun> runs = last_runs || s->kv.ready(all) < all ? s->kv.runs(all) : std::vector<KvRun>();
   auto run = runs.begin();
   for (uint64_t p = 0; p < n - (last_runs ? 1 : 0); ++p) {
     while (run != runs.end() && run->end <= p) ++run;
@@ -110,7 +111,12 @@ void Scheduler::count_reuse(Session* s) {
   r.reused_disk += disk;
   r.reused_memory += fresh - disk;
   r.prefilled = n - r.reused_disk - r.reused_memory;
-  const uint64_t missing = std::min(n, s->kv.ready(s->tokens.size()));
+  uint64_t missing = s->kv.ready(all);
+  if (last_runs && s->kv.shape.has_states()) {
+    const uint64_t begin = runs.empty() ? n : runs.front().begin;
+    missing = begin + 1 < n ? begin : n;
+  }
+  missing = std::min(n, missing);
   if (g.computed == 0 && (first || missing > r.reuse_stopped_at)) {
     r.reuse_stopped_at = missing;
     r.reuse_stopped = missing == n ? ReuseStop::kAll : why_stopped(*s, &r.reuse_stopped_at);
