@@ -74,6 +74,7 @@ class CudaBackend final : public Backend {
   void matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) override;
   void act_mul(Activation act, const float* gate_up, uint32_t rows, uint32_t ff, float* out) override;
   void gelu(uint32_t rows, uint32_t width, float* x) override;
+  void relu_squared(uint32_t rows, uint32_t width, float* x) override;
   void prepare_rope(const RopeParams& params, const Step& step) override;
   void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
   void kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n, const float* k,

@@ -61,6 +61,7 @@ void CudaBackend::add(const float* y, uint32_t rows, uint32_t width, float* x) {
 
 void CudaBackend::scale(float factor, uint32_t rows, uint32_t width, float* x) { cuda::scale(&stream_, factor, uint64_t{rows} * width, x); }
 
+void CudaBackend::relu_squared(uint32_t rows, uint32_t width, float* x) { cuda::relu_squared(&stream_, uint64_t{rows} * width, x); }
 void CudaBackend::gelu(uint32_t rows, uint32_t width, float* x) { cuda::gelu(&stream_, uint64_t{rows} * width, x); }
 
 void CudaBackend::softcap(float cap, uint32_t rows, uint32_t width, float* x) { cuda::softcap(&stream_, cap, uint64_t{rows} * width, x); }

@@ -76,6 +76,7 @@ void add(Stream* stream, const float* y, uint64_t n, float* x);  // x += y
 void scale(Stream* stream, float factor, uint64_t n, float* x);  // x *= factor
 void softcap(Stream* stream, float cap, uint64_t n, float* x);   // x = cap * tanh(x / cap)
 void gelu(Stream* stream, uint64_t n, float* x);
+void relu_squared(Stream* stream, uint64_t n, float* x);
 // x[i] = x[rows[i]] for i < n, in place or not: rows ascend.
 void gather_rows(Stream* stream, const float* x, const uint32_t* rows, uint32_t n, uint32_t width, float* out);
 // x[rows[i]] += weights[i] * y[i], each one fma; no row twice (experts.cu).

@@ -97,6 +97,9 @@ struct Scale {
 struct Gelu {
   __device__ __forceinline__ float operator()(float x, float) const { return gelu_mul_of(x, 1.0f); }
 };
+struct ReluSquared {
+  __device__ __forceinline__ float operator()(float x, float) const { return x < 0.0f ? 0.0f : x * x; }
+};
 struct Cap {
   float cap;
   __device__ __forceinline__ float operator()(float x, float) const { return softcap_of(x, cap); }
@@ -192,6 +195,7 @@ void rmsnorm_heads(Stream* stream, const float* weight, float eps, uint32_t rows
 void add(Stream* stream, const float* y, uint64_t n, float* x) { start_map<true>(stream, Add{}, y, n, x); }
 void scale(Stream* stream, float factor, uint64_t n, float* x) { start_map<false>(stream, Scale{factor}, nullptr, n, x); }
 void gelu(Stream* stream, uint64_t n, float* x) { start_map<false>(stream, Gelu{}, nullptr, n, x); }
+void relu_squared(Stream* stream, uint64_t n, float* x) { start_map<false>(stream, ReluSquared{}, nullptr, n, x); }
 void softcap(Stream* stream, float cap, uint64_t n, float* x) { start_map<false>(stream, Cap{cap}, nullptr, n, x); }
 
 void gather_rows(Stream* stream, const float* x, const uint32_t* rows, uint32_t n, uint32_t width, float* out) {

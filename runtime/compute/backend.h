@@ -57,7 +57,7 @@ struct WeightLoad {
   const WeightCache* cache = nullptr;  // null: none. Its faults are logged and fail no load
 };
 
-enum class Activation : uint32_t { kSilu, kGeluTanh, kClampedSwiglu };
+enum class Activation : uint32_t { kSilu, kGeluTanh, kClampedSwiglu, kReluSquared };  // the last: without a gate alone
 
 struct AttentionParams {
   uint32_t heads = 0;
@@ -178,7 +178,8 @@ class Backend {
   virtual void matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) = 0;
   // out[rows, ff] = act(gate) * up, a row of gate_up holding ff of gate, then ff of up: what a matmul with a bias gives.
   virtual void act_mul(Activation act, const float* gate_up, uint32_t rows, uint32_t ff, float* out) = 0;
-  virtual void gelu(uint32_t rows, uint32_t width, float* x) = 0;  // x = gelu(x), by its tanh form
+  virtual void gelu(uint32_t rows, uint32_t width, float* x) = 0;          // x = gelu(x), by its tanh form
+  virtual void relu_squared(uint32_t rows, uint32_t width, float* x) = 0;  // x = x < 0 ? 0 : x * x
   // The rotations of a step's positions; the last two params are kept, or more.
   virtual void prepare_rope(const RopeParams& params, const Step& step) = 0;
   // Rotates `heads` heads of head_dim, at x + i * stride, of the rows [first, first + n) of the prepared positions.

@@ -27,6 +27,8 @@ class ArchKeys {
   const Arch& arch_;
 };
 
+// Which blocks of the file are mixers and which are MLPs, where each is one of them.
+Status read_blocks(const ArchKeys& keys, ModelDims* dims);
 // Which layers of dims have no attention, by their number of KV heads or by keys, and their shape.
 Status read_recurrent(const ArchKeys& keys, std::span<const uint32_t> kv_heads, ModelDims* dims);
 

@@ -97,12 +97,12 @@ class DimsReader : public ArchKeys {
   }
 
   Status read_shape(ModelDims* dims) const {
-    KVRT_TRY(read_uint("block_count", 1, kLayersMax, &dims->layers));
-    KVRT_TRY(read_optional_uint("nextn_predict_layers", 0, dims->layers - 1, &dims->draft_layers));
-    dims->layers -= dims->draft_layers;
+    KVRT_TRY(read_uint("block_count", 1, kLayersMax, &dims->file_blocks));
+    KVRT_TRY(read_optional_uint("nextn_predict_layers", 0, dims->file_blocks - 1, &dims->draft_blocks));
+    dims->layers = dims->file_blocks - dims->draft_blocks;
     KVRT_TRY(read_uint("embedding_length", 1, kWidthMax, &dims->width));
     const bool experts_alone = arch_.experts && file_.has(key(kExpertFf)) && !file_.has(key(kFf));
-    KVRT_TRY(read_uint(experts_alone ? kExpertFf : kFf, 1, kWidthMax, &dims->ff));
+    KVRT_TRY(arch_.single_blocks ? read_blocks(*this, dims) : read_uint(experts_alone ? kExpertFf : kFf, 1, kWidthMax, &dims->ff));
     KVRT_TRY(read_uint("context_length", 1, kContextMax, &dims->context));
     dims->no_rope_period = arch_.no_rope_period;
     dims->attention_gate = arch_.attention_gate;
@@ -127,7 +127,7 @@ class DimsReader : public ArchKeys {
   }
 
   Status read_routing(uint32_t dense_ff, ModelDims* dims) const {
-    uint32_t gating = 1, shared = 0;
+    uint32_t gating = arch_.sigmoid_experts ? 2 : 1, shared = 0;
     KVRT_TRY(read_optional_uint("leading_dense_block_count", 0, dims->layers, &dims->dense_layers));
     if (dims->dense_layers > 0) dims->dense_ff = dense_ff;
     KVRT_TRY(read_optional_uint("expert_shared_count", 0, kExpertsMax, &shared));
@@ -135,7 +135,7 @@ class DimsReader : public ArchKeys {
       return error(Code::kLimit, Detail::kNone, "%s: metadata key %s: %u shared experts of %u have a width above the limit of %u",
                    file_.name().c_str(), key("expert_shared_count").c_str(), shared, dims->ff, kWidthMax);
     }
-    dims->shared_ff = shared * dims->ff;
+    if (!arch_.shared_expert) dims->shared_ff = shared * dims->ff;
     KVRT_TRY(read_scale("expert_weights_scale", &dims->experts_scale));
     KVRT_TRY(read_optional_uint("expert_gating_func", 0, UINT32_MAX, &gating));
     if (gating > 2) return unsupported(key("expert_gating_func"), "only 1 (softmax) and 2 (sigmoid) are supported");
@@ -154,7 +154,7 @@ class DimsReader : public ArchKeys {
   }
 
   // One number for all layers, or an array with one for each.
-  Status read_by_layer(const char* name, uint64_t max, uint32_t draft_layers, std::vector<uint32_t>* out) const {
+  Status read_by_layer(const char* name, uint64_t max, const ModelDims& dims, std::vector<uint32_t>* out) const {
     const auto numbers = file_.get_ints(key(name));
     if (!numbers) {
       uint32_t all = 0;
@@ -162,17 +162,18 @@ class DimsReader : public ArchKeys {
       std::ranges::fill(*out, all);
       return Status::ok();
     }
-    if (numbers->size() != out->size() + draft_layers) {
+    const size_t blocks = dims.file_blocks;
+    if (numbers->size() != blocks) {
       return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a number for each of %zu layers, found %zu",
-                   file_.name().c_str(), key(name).c_str(), out->size() + draft_layers, numbers->size());
+                   file_.name().c_str(), key(name).c_str(), blocks, numbers->size());
     }
-    for (size_t i = 0; i < out->size(); ++i) {
-      const int64_t n = (*numbers)[i];
+    for (uint32_t i = 0; i < dims.layers; ++i) {
+      const int64_t n = (*numbers)[dims.blocks_of(i).mixer];
       if (n == 0 && arch_.recurrent == Mixer::kAttention)
         return unsupported(key(name), ("layer " + std::to_string(i) + " has no attention, which is not supported").c_str());
       if (n < 0 || static_cast<uint64_t>(n) > max) {
         return error(n < 0 ? Code::kCorrupt : Code::kLimit, n < 0 ? Detail::kFormat : Detail::kNone,
-                     "%s: metadata key %s: layer %zu has %lld, expected 1 to %llu", file_.name().c_str(), key(name).c_str(), i,
+                     "%s: metadata key %s: layer %u has %lld, expected 1 to %llu", file_.name().c_str(), key(name).c_str(), i,
                      static_cast<long long>(n), Ull{max});
       }
       (*out)[i] = static_cast<uint32_t>(n);
@@ -182,9 +183,9 @@ class DimsReader : public ArchKeys {
 
   Status read_heads(ModelDims* dims) const {
     std::vector<uint32_t> q(dims->layers), kv;
-    KVRT_TRY(read_by_layer("attention.head_count", kHeadsMax, dims->draft_layers, &q));
+    KVRT_TRY(read_by_layer("attention.head_count", kHeadsMax, *dims, &q));
     kv = q;
-    if (file_.has(key("attention.head_count_kv"))) KVRT_TRY(read_by_layer("attention.head_count_kv", kHeadsMax, dims->draft_layers, &kv));
+    if (file_.has(key("attention.head_count_kv"))) KVRT_TRY(read_by_layer("attention.head_count_kv", kHeadsMax, *dims, &kv));
     KVRT_TRY(read_recurrent(*this, kv, dims));
     for (uint32_t i = 0; i < dims->layers; ++i) {
       if (dims->mixer(i) != Mixer::kAttention)

@@ -14,12 +14,37 @@ class RecurrentReader : public ArchKeys {
  public:
   explicit RecurrentReader(const ArchKeys& keys) : ArchKeys(keys) {}
 
+  // A mixer begins a layer, an MLP completes it.
+  Status read_blocks(ModelDims* dims) const {
+    const auto ff = file_.get_ints(key("feed_forward_length"));
+    if (!ff || ff->size() != dims->file_blocks)
+      return unsupported(key("feed_forward_length"), "only an array with a number for each block is supported");
+    for (uint32_t block = 0; block < dims->file_blocks - dims->draft_blocks; ++block) {
+      const int64_t width = (*ff)[block];
+      if (width == 0) {
+        dims->blocks.push_back({block, LayerBlocks::kNone});
+        continue;
+      }
+      const bool known = dims->ff == 0 || width == dims->ff;
+      if (width < 0 || width > kWidthMax || !known || dims->blocks.empty() || dims->blocks.back().mlp != LayerBlocks::kNone) {
+        return error(Code::kUnsupported, Detail::kNone,
+                     "%s: metadata key %s: expected MLPs of one width, each behind a mixer, found %lld in block %u", file_.name().c_str(),
+                     key("feed_forward_length").c_str(), static_cast<long long>(width), block);
+      }
+      dims->ff = static_cast<uint32_t>(width);
+      dims->blocks.back().mlp = block;
+    }
+    dims->layers = static_cast<uint32_t>(dims->blocks.size());
+    if (dims->ff == 0) return unsupported(key("feed_forward_length"), "no block is an MLP, which is not supported");
+    return Status::ok();
+  }
+
   Status read(std::span<const uint32_t> kv_heads, ModelDims* dims) const {
     if (arch_.recurrent == Mixer::kAttention) return Status::ok();
     std::vector<bool> recurrent;
     for (const uint32_t n : kv_heads) recurrent.push_back(n == 0);
     const char* name = "attention.head_count_kv";
-    if (arch_.recurrent == Mixer::kDelta) KVRT_TRY(read_layers(dims->draft_layers, &name, &recurrent));
+    if (arch_.recurrent == Mixer::kDelta) KVRT_TRY(read_layers(*dims, &name, &recurrent));
     const auto count = static_cast<size_t>(std::ranges::count(recurrent, true));
     if (count == 0) return Status::ok();
     if (count == recurrent.size()) return unsupported(key(name), "no layer has attention, which is not supported");
@@ -29,13 +54,13 @@ class RecurrentReader : public ArchKeys {
 
  private:
   // An array of flags, or of so many layers the last has attention.
-  Status read_layers(uint32_t draft_layers, const char** name, std::vector<bool>* recurrent) const {
+  Status read_layers(const ModelDims& dims, const char** name, std::vector<bool>* recurrent) const {
     *name = "attention.recurrent_layers";
     if (file_.has(key(*name))) {
       const auto flags = file_.get_flags(key(*name));
-      if (!flags || flags->size() != recurrent->size() + draft_layers)
+      if (!flags || flags->size() != dims.file_blocks)
         return unsupported(key(*name), "only an array with a flag for each layer is supported");
-      recurrent->assign(flags->begin(), flags->end() - draft_layers);
+      recurrent->assign(flags->begin(), flags->begin() + dims.layers);
       return Status::ok();
     }
     *name = "full_attention_interval";
@@ -87,6 +112,8 @@ class RecurrentReader : public ArchKeys {
 };
 
 }  // namespace
+
+Status read_blocks(const ArchKeys& keys, ModelDims* dims) { return RecurrentReader(keys).read_blocks(dims); }
 
 Status read_recurrent(const ArchKeys& keys, std::span<const uint32_t> kv_heads, ModelDims* dims) {
   return RecurrentReader(keys).read(kv_heads, dims);

@@ -121,7 +121,7 @@ const float* activate(const Pass& p, Rows rows, uint32_t ff, const Weight& gate_
   float* out = rows.of(p.s->activated, ff);
   if (!p.arch.gated) {
     p.backend->matmul(gate_up, bias, in, /*accumulate=*/false, out);
-    p.backend->gelu(rows.n, ff, out);
+    p.arch.activation == Activation::kReluSquared ? p.backend->relu_squared(rows.n, ff, out) : p.backend->gelu(rows.n, ff, out);
   } else if (bias) {
     float* both = rows.of(p.s->gate_up, uint64_t{2} * ff);
     p.backend->matmul(gate_up, bias, in, /*accumulate=*/false, both);
@@ -148,7 +148,7 @@ void layer_output(const Pass& p, Rows rows, uint32_t index) {
     return mlp(p, rows, layer, {normed, rows.n});
   }
   attention_output(p, rows, index);
-  mlp(p, rows, layer, block_input(p, rows, layer.ffn_norm));
+  if (p.d.has_mlp(index)) mlp(p, rows, layer, block_input(p, rows, layer.ffn_norm));
 }
 
 // Each expert's matrices run once, for all rows of the step that chose it; a row adds its experts' outputs in the order of their ids, then

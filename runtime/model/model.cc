@@ -96,11 +96,11 @@ Status for_each_weight(const Plan& plan, const ModelDims& dims, Model* model, To
     KVRT_TRY(to->vectors(from.out_bias, &layer.out_bias));
     KVRT_TRY(to->vectors(from.post_attn_norm, &layer.post_attn_norm));
     KVRT_TRY(to->vectors(from.ffn_norm, &layer.ffn_norm));
-    if (from.router.empty()) {
+    if (!from.router.empty()) {
+      KVRT_TRY(for_experts(from, dims.experts, &layer, to));
+    } else if (!from.down.empty()) {
       KVRT_TRY(to->matrix(from.gate_up, 0, &layer.gate_up));
       KVRT_TRY(to->matrix(from.down, 0, &layer.down));
-    } else {
-      KVRT_TRY(for_experts(from, dims.experts, &layer, to));
     }
     KVRT_TRY(to->vectors(from.gate_up_bias, &layer.gate_up_bias));
     KVRT_TRY(to->vectors(from.down_bias, &layer.down_bias));

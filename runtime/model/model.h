@@ -38,7 +38,7 @@ struct Arch {
   bool bias = false;               // all matrices of a layer have biases, the router's and the experts' too
   bool fused_qkv = false;          // attn_qkv holds Q, K and V
   bool fused_up = false;           // ffn_up holds gate and up
-  bool gated = true;               // false: the MLP is gelu(up), without a gate
+  bool gated = true;               // false: the MLP is act(up), without a gate
   bool parallel = false;           // attention and MLP read the same normalized input; not with post_norm or scales
   bool pre_norm = true;            // a norm of attention's and MLP's input
   bool post_norm = false;          // a norm of their output, before it is added
@@ -67,6 +67,8 @@ struct Arch {
   bool whole_ramp = true;          // yarn's
   bool sinks = false;              // attn_sinks
   bool positions = false;          // position_embd is added to the embedding
+  bool single_blocks = false;      // a block of the file is a mixer or, where feed_forward_length is not 0, an MLP
+  bool sigmoid_experts = false;    // of each logit, where the file says nothing
   Mixer recurrent = Mixer::kAttention;      // what layers without attention have; kAttention: there are none
   bool tiled_heads = false;                 // DeltaParams; the decays and the rates are of two matrices then
   const char* output_norm = "output_norm";  // the tensor of the norm before the head
@@ -109,8 +111,14 @@ struct LatentDims {
   uint32_t q() const { return nope + rope; }
 };
 
+// Where a layer's tensors are in the file.
+struct LayerBlocks {
+  static constexpr uint32_t kNone = UINT32_MAX;
+  uint32_t mixer = 0, mlp = 0;  // mlp kNone: it has none
+};
+
 struct ModelDims {
-  uint32_t draft_layers = 0;  // blocks of the file behind the layers that guess tokens ahead: they are not used
+  uint32_t file_blocks = 0, draft_blocks = 0;  // blocks of the file; of these so many last ones guess tokens ahead, and are not used
   uint32_t layers = 0, width = 0, ff = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, context = 0;  // ff: of one expert
   uint32_t experts = 0, experts_used = 0;                                                                 // 0: an MLP
   bool experts_normalize = true;                // the weights of a row's experts sum to 1
@@ -120,9 +128,10 @@ struct ModelDims {
   uint32_t dense_layers = 0, dense_ff = 0;      // so many first layers have an MLP
   uint32_t shared_ff = 0;                       // an MLP beside the experts; 0: none
   LatentDims latent;
-  std::vector<Mixer> mixers;       // [layers]; or empty: all layers have attention
-  RecurrentDims recurrent;         // of the layers without
-  std::vector<Heads> layer_heads;  // [layers]; or empty: heads, kv_heads, head_dim are every layer's. Else these are the most of any
+  std::vector<LayerBlocks> blocks;  // [layers]; or empty: layer i is block i
+  std::vector<Mixer> mixers;        // [layers]; or empty: all layers have attention
+  RecurrentDims recurrent;          // of the layers without
+  std::vector<Heads> layer_heads;   // [layers]; or empty: heads, kv_heads, head_dim are every layer's. Else these are the most of any
   float norm_eps = 0;
   RopeParams rope, window_rope;                                         // for layers that see everything, and for the others
   std::vector<uint32_t> windows;                                        // [layers], 0: the layer sees everything; or empty: all do
@@ -140,7 +149,9 @@ struct ModelDims {
   Mixer mixer(uint32_t layer) const { return mixers.empty() ? Mixer::kAttention : mixers[layer]; }
   bool gated() const { return attention_gate || !mixers.empty(); }  // numbers of a layer's projection outlive its mixer
   uint32_t window(uint32_t layer) const { return windows.empty() ? 0 : windows[layer]; }
-  bool has_experts(uint32_t layer) const { return experts > 0 && layer >= dense_layers; }
+  LayerBlocks blocks_of(uint32_t layer) const { return blocks.empty() ? LayerBlocks{layer, layer} : blocks[layer]; }
+  bool has_mlp(uint32_t layer) const { return blocks_of(layer).mlp != LayerBlocks::kNone; }  // or experts
+  bool has_experts(uint32_t layer) const { return experts > 0 && layer >= dense_layers && has_mlp(layer); }
   Heads heads_of(uint32_t layer) const {
     if (latent.rank > 0) return {heads, 1, latent.rank + latent.rope, latent.rank, true};
     return layer_heads.empty() ? Heads{heads, kv_heads, head_dim, head_dim, false, attention_gate} : layer_heads[layer];

@@ -78,6 +78,8 @@ void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
     for (const Mixer mixer : d.mixers) hasher->add_u64(static_cast<uint64_t>(mixer));
     for (const uint32_t value : {r.taps, r.inner, r.heads, r.groups, r.state}) hasher->add_u64(value);
   }
+  if (!d.blocks.empty()) hasher->add_string("blocks");
+  for (const LayerBlocks& blocks : d.blocks) hasher->add_u64(blocks.mixer).add_u64(blocks.mlp);
   if (!d.layer_heads.empty()) hasher->add_string("layer_heads");
   for (const Heads& heads : d.layer_heads) hasher->add_u64(heads.q).add_u64(heads.kv).add_u64(heads.dim);
 }

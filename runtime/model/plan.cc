@@ -26,25 +26,27 @@ class Planner {
       if (file_.find(name)) KVRT_TRY(take_vector(name, d_.rope.dims / 2, &plan.read));
     }
     for (uint32_t i = 0; i < d_.layers; ++i) KVRT_TRY(plan_layer(i, &plan.layers.emplace_back()));
-    take_draft_layers(&plan.read);
+    take_draft_blocks(&plan.read);
     KVRT_TRY(refuse_other_tensors());
     return plan;
   }
 
  private:
   Status plan_layer(uint32_t index, LayerTensors* layer) {
-    const std::string blk = "blk." + std::to_string(index) + ".";
+    const LayerBlocks blocks = d_.blocks_of(index);
+    const std::string blk = "blk." + std::to_string(blocks.mixer) + ".", mlp = "blk." + std::to_string(blocks.mlp) + ".";
     if (arch_.pre_norm) {
       KVRT_TRY(take_norm(blk + "attn_norm", &layer->attn_norm));
-      if (!arch_.parallel) KVRT_TRY(take_norm(blk + arch_.ffn_norm, &layer->ffn_norm));
+      if (!arch_.parallel && d_.has_mlp(index)) KVRT_TRY(take_norm(mlp + arch_.ffn_norm, &layer->ffn_norm));
     }
     if (arch_.post_norm) {
       KVRT_TRY(take_norm(blk + "post_attention_norm", &layer->post_attn_norm));
       KVRT_TRY(take_norm(blk + "post_ffw_norm", &layer->post_ffn_norm));
     }
     KVRT_TRY(plan_mixer(blk, index, layer));
-    if (!d_.has_experts(index)) return plan_mlp(blk, d_.experts > 0 ? d_.dense_ff : d_.ff, layer);
-    return plan_experts(blk, layer);
+    if (!d_.has_mlp(index)) return Status::ok();
+    if (!d_.has_experts(index)) return plan_mlp(mlp, d_.experts > 0 ? d_.dense_ff : d_.ff, layer);
+    return plan_experts(mlp, layer);
   }
 
   Status plan_mixer(const std::string& blk, uint32_t index, LayerTensors* layer) {
@@ -162,14 +164,14 @@ class Planner {
       return take_rows(blk + name, cols, rows, arch_.bias, weights, biases, d_.experts);
     };
     KVRT_TRY(take_rows(blk + "ffn_gate_inp", d_.width, d_.experts, arch_.bias, &layer->router, &layer->router_bias));
-    KVRT_TRY(take_experts("ffn_gate_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
+    if (arch_.gated) KVRT_TRY(take_experts("ffn_gate_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
     KVRT_TRY(take_experts("ffn_up_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
     KVRT_TRY(take_experts("ffn_down_exps", d_.ff, d_.width, &layer->experts_down, &layer->down_bias));
     if (arch_.routing && file_.find(blk + "exp_probs_b.bias"))
       KVRT_TRY(take_vector(blk + "exp_probs_b.bias", d_.experts, &layer->choice_bias));
     if (d_.shared_ff == 0) return Status::ok();
     if (arch_.shared_gate) KVRT_TRY(take(blk + "ffn_gate_inp_shexp.weight", d_.width, 1, &layer->shared_gate));
-    KVRT_TRY(take(blk + "ffn_gate_shexp.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
+    if (arch_.gated) KVRT_TRY(take(blk + "ffn_gate_shexp.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
     KVRT_TRY(take(blk + "ffn_up_shexp.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
     return take(blk + "ffn_down_shexp.weight", d_.shared_ff, d_.width, &layer->shared_down);
   }
@@ -222,8 +224,8 @@ class Planner {
     return Status::ok();
   }
 
-  void take_draft_layers(Tensors* read) {
-    for (uint32_t i = d_.layers; i < d_.layers + d_.draft_layers; ++i) {
+  void take_draft_blocks(Tensors* read) {
+    for (uint32_t i = d_.file_blocks - d_.draft_blocks; i < d_.file_blocks; ++i) {
       const std::string blk = "blk." + std::to_string(i) + ".";
       for (const GgufTensor& tensor : file_.tensors()) {
         if (!tensor.name.starts_with(blk)) continue;

@@ -64,19 +64,21 @@ TEST(Elementwise, HasTheCpusBits) {
   for (const uint32_t n : {1u, 3u, 4u, 1024u, 1027u, 5000u}) {
     for (const uint32_t shift : {0u, 1u}) {  // 1: no whole fours
       const std::vector<float> x = random.extremes(n + shift), y = random.extremes(n + shift);
-      std::vector<float> sum = x, product = x, capped = x, bent = x;
-      for (uint32_t i = shift; i < n + shift; ++i) sum[i] = x[i] + y[i], product[i] = x[i] * 0.3f;
+      std::vector<float> sum = x, product = x, capped = x, bent = x, squared = x;
+      for (uint32_t i = shift; i < n + shift; ++i) sum[i] = x[i] + y[i], product[i] = x[i] * 0.3f, squared[i] = x[i] < 0 ? 0 : x[i] * x[i];
       scalar::softcap_row(30.0f, n, capped.data() + shift);
       scalar::gelu_row(n, bent.data() + shift);
-      const DeviceArray<float> a(x), b(x), c(x), d(x), more(y);
+      const DeviceArray<float> a(x), b(x), c(x), d(x), e(x), more(y);
       cuda::add(stream, more.get() + shift, n, a.get() + shift);
       cuda::scale(stream, 0.3f, n, b.get() + shift);
       cuda::softcap(stream, 30.0f, n, c.get() + shift);
       cuda::gelu(stream, n, d.get() + shift);
+      cuda::relu_squared(stream, n, e.get() + shift);
       EXPECT_SAME_BITS(sum, a.to_host()) << n;
       EXPECT_SAME_BITS(product, b.to_host()) << n;
       EXPECT_SAME_BITS(capped, c.to_host()) << n;
       EXPECT_SAME_BITS(bent, d.to_host()) << n;
+      EXPECT_SAME_BITS(squared, e.to_host()) << n;
     }
   }
 }

@@ -208,7 +208,7 @@ def write_model(path, arch, cfg, weights):
     w.add_block_count(cfg.num_hidden_layers)
     w.add_context_length(cfg.max_position_embeddings)
     w.add_embedding_length(cfg.hidden_size)
-    if arch != "qwen35moe":
+    if arch not in ("qwen35moe", *recurrent_rows.NEMOTRONS):
         w.add_feed_forward_length(cfg.n_inner if arch == "gpt2" else cfg.intermediate_size)
     w.add_head_count(cfg.num_attention_heads)
     latent = hasattr(cfg, "kv_lora_rank")
@@ -219,7 +219,7 @@ def write_model(path, arch, cfg, weights):
     if arch in ("cohere2", "starcoder2", "gpt2", "stablelm"):
         w.add_layer_norm_eps(LAYER_EPS)
     else:
-        w.add_layer_norm_rms_eps(cfg.norm_eps if arch.startswith("lfm2") else cfg.rms_norm_eps)
+        w.add_layer_norm_rms_eps(recurrent_rows.norm_eps(cfg))
     if latent:
         arch_keys.write_latent(w, cfg)
     elif arch_keys.head_dim(cfg) * cfg.num_attention_heads != cfg.hidden_size or arch.startswith("gemma"):
@@ -239,7 +239,7 @@ def write_model(path, arch, cfg, weights):
     if arch == "cohere2":
         w.add_logit_scale(cfg.logit_scale)
     experts = getattr(cfg, "num_local_experts", None) or getattr(cfg, "num_experts", None)
-    if experts:
+    if experts and arch != "nemotron_h":
         w.add_expert_count(experts)
         w.add_expert_used_count(cfg.num_experts_per_tok)
         if hasattr(cfg, "moe_intermediate_size"):

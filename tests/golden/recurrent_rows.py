@@ -4,7 +4,8 @@ import numpy as np
 import transformers as hf
 
 QWENS = ("qwen3next", "qwen35", "qwen35moe")
-ARCHS = ("lfm2", "granitehybrid", "lfm2moe", *QWENS)
+NEMOTRONS = ("nemotron_h", "nemotron_h_moe")
+ARCHS = ("lfm2", "granitehybrid", "lfm2moe", *QWENS, *NEMOTRONS)
 
 
 def cases(config, rope):
@@ -19,7 +20,7 @@ def cases(config, rope):
         num_local_experts=0, shared_intermediate_size=64)
     yield "granitehybrid", "row_granitehybrid_moe", config(
         hf.GraniteMoeHybridConfig, **granite, layer_types=["linear_attention", "attention", "linear_attention"], mamba_n_groups=1,
-        num_local_experts=8, num_experts_per_tok=3, intermediate_size=24, shared_intermediate_size=40)
+        num_local_experts=6, num_experts_per_tok=3, intermediate_size=24, shared_intermediate_size=40)
     qwen = dict(rope_parameters=dict(rope, partial_rotary_factor=0.5), linear_num_key_heads=2, linear_num_value_heads=6,
                 linear_key_head_dim=16, linear_value_head_dim=16, num_experts_per_tok=3, moe_intermediate_size=24,
                 shared_expert_intermediate_size=40)
@@ -35,10 +36,18 @@ def cases(config, rope):
         tie_word_embeddings=True)
     yield "qwen35moe", "row_qwen35moe", config(
         hf.Qwen3_5MoeTextConfig, **qwen, num_experts=8, layer_types=["linear_attention", "full_attention"])
+    nemotron = dict(num_hidden_layers=None, ssm_state_size=16, mamba_num_heads=6, mamba_head_dim=16, layer_norm_epsilon=1e-6)
+    yield "nemotron_h", "row_nemotron_h", config(
+        hf.NemotronHConfig, **nemotron, n_groups=3,
+        layers_block_type=["linear_attention", "mlp", "linear_attention", "full_attention", "mlp", "linear_attention"])
+    yield "nemotron_h_moe", "row_nemotron_h_moe", config(
+        hf.NemotronHConfig, **nemotron, n_groups=2, layers_block_type=["linear_attention", "moe", "full_attention", "moe"],
+        n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, moe_shared_expert_intermediate_size=40,
+        routed_scaling_factor=2.5)
 
 
 def recurrent_layers(cfg):
-    return [kind not in ("full_attention", "attention") for kind in cfg.layer_types]
+    return [kind not in ("full_attention", "attention") for kind in cfg.layer_types]  # MLPs of their own, too
 
 
 def draw(arch, name, x):
@@ -65,7 +74,28 @@ def tensors(arch, cfg, name, w):
         return granite_tensors(cfg, name, block, w)
     if name.endswith("expert_bias"):
         return [(block + "exp_probs_b.bias", w)]
+    if name.endswith("e_score_correction_bias"):
+        return [(block + "exp_probs_b.bias", w)]
+    if arch in NEMOTRONS:
+        return nemotron_tensors(cfg, name, block, w)
     return qwen_tensors(cfg, name, block, w) if arch in QWENS else None
+
+
+def nemotron_tensors(cfg, name, block, w):
+    outside = {"model.embeddings.weight": "token_embd.weight", "model.norm_f.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
+    if name in outside:
+        return [(outside[name], w)]
+    kind = name.split(".", 3)[3].removeprefix("mixer.")
+    if ".mixer." not in name:
+        return [(block + "attn_norm.weight", w)]
+    if kind in ("q_proj.weight", "k_proj.weight", "v_proj.weight"):
+        return [(f"{block}attn_{kind[0]}.weight", w)]
+    names = {"o_proj.weight": "attn_output", "up_proj.weight": "ffn_up", "down_proj.weight": "ffn_down", "gate.weight": "ffn_gate_inp",
+             "experts.up_proj": "ffn_up_exps", "experts.down_proj": "ffn_down_exps", "shared_experts.up_proj.weight": "ffn_up_shexp",
+             "shared_experts.down_proj.weight": "ffn_down_shexp"}
+    if kind in names:
+        return [(f"{block}{names[kind]}.weight", w)]
+    return mamba_tensors(cfg.n_groups, kind, block, w)
 
 
 def granite_tensors(cfg, name, block, w):
@@ -76,12 +106,18 @@ def granite_tensors(cfg, name, block, w):
         return [(block + ("ffn_down_shexp.weight" if cfg.num_local_experts else "ffn_down.weight"), w)]
     if name.endswith("router.weight"):
         return [(block + "ffn_gate_inp.weight", w)]
-    kind = name.split("mamba.")[-1]
-    mamba = {"A_log": ("ssm_a", -np.exp(w)[..., None]), "D": ("ssm_d", w[..., None]), "dt_bias": ("ssm_dt.bias", w),
-             "norm.weight": ("ssm_norm.weight", w.reshape(cfg.mamba_n_groups, -1) if kind == "norm.weight" else w),
-             "conv1d.weight": ("ssm_conv1d.weight", w[:, 0] if w.ndim == 3 else w), "conv1d.bias": ("ssm_conv1d.bias", w),
-             "in_proj.weight": ("ssm_in.weight", w), "out_proj.weight": ("ssm_out.weight", w)}
-    return [(block + mamba[kind][0], mamba[kind][1])] if kind in mamba else None
+    return mamba_tensors(cfg.mamba_n_groups, name.split("mamba.")[-1], block, w)
+
+
+def mamba_tensors(groups, kind, block, w):
+    if kind == "conv1d.weight":
+        return [(block + "ssm_conv1d.weight", w[:, 0])]
+    if kind == "norm.weight":
+        return [(block + "ssm_norm.weight", w.reshape(groups, -1))]
+    if kind in ("A_log", "D"):
+        return [(block + "ssm_a", -np.exp(w)[..., None]) if kind == "A_log" else (block + "ssm_d", w[..., None])]
+    names = {"dt_bias": "ssm_dt.bias", "conv1d.bias": "ssm_conv1d.bias", "in_proj.weight": "ssm_in.weight", "out_proj.weight": "ssm_out.weight"}
+    return [(block + names[kind], w)] if kind in names else None
 
 
 def qwen_tensors(cfg, name, block, w):
@@ -128,7 +164,7 @@ def norm_name(name, block):
 
 
 def write_keys(w, arch, cfg):
-    if arch in ("lfm2", "lfm2moe", "granitehybrid"):
+    if arch in ("lfm2", "lfm2moe", "granitehybrid", *NEMOTRONS):
         w.add_head_count_kv([0 if recurrent else cfg.num_key_value_heads for recurrent in recurrent_layers(cfg)])
     if arch in ("lfm2", "lfm2moe"):
         w.add_shortconv_l_cache(cfg.conv_L_cache)
@@ -158,3 +194,23 @@ def write_keys(w, arch, cfg):
             w.add_expert_shared_feed_forward_length(cfg.shared_expert_intermediate_size)
         if arch != "qwen3next":
             w.add_rope_dimension_sections([2, 1, 1, 0])
+    if arch in NEMOTRONS:
+        w.add_layer_norm_eps(cfg.layer_norm_epsilon)
+        w.add_ssm_conv_kernel(cfg.conv_kernel)
+        w.add_ssm_state_size(cfg.ssm_state_size)
+        w.add_ssm_group_count(cfg.n_groups)
+        w.add_ssm_inner_size(cfg.mamba_num_heads * cfg.mamba_head_dim)
+        w.add_ssm_time_step_rank(cfg.mamba_num_heads)
+        w.add_rope_scaling_finetuned(False)
+        ff = cfg.moe_intermediate_size if arch == "nemotron_h_moe" else cfg.intermediate_size
+        w.add_feed_forward_length([ff if kind in ("mlp", "moe") else 0 for kind in cfg.layer_types])
+    if arch == "nemotron_h_moe":
+        w.add_expert_shared_feed_forward_length(cfg.moe_shared_expert_intermediate_size)
+        w.add_expert_shared_count(cfg.n_shared_experts)
+        w.add_expert_weights_norm(cfg.norm_topk_prob)
+        w.add_expert_weights_scale(cfg.routed_scaling_factor)
+        w.add_expert_group_count(cfg.n_group)
+
+
+def norm_eps(cfg):
+    return next(getattr(cfg, name) for name in ("rms_norm_eps", "norm_eps", "layer_norm_epsilon") if hasattr(cfg, name))

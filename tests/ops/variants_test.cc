@@ -52,6 +52,16 @@ TEST(Gelu, BitEqualAndGeluMulsOfOne) {
   }
 }
 
+TEST(ReluSquared, IsItsFormula) {
+  Random random(6);
+  const std::vector<float> x = random.extremes(1003);
+  std::vector<float> want = x, got = x;
+  for (float& value : want) value = value < 0 ? 0 : value * value;  // a NaN stays one
+  const auto backend = open_backend("", 2);
+  backend->run({}, [&] { backend->relu_squared(17, 59, got.data()); });
+  EXPECT_SAME_BITS(want, got);
+}
+
 // Around both limits, and far beyond them.
 TEST(ClampedSwiglu, BitEqualAndWithinBoundOfFloat64) {
   constexpr uint32_t kRows = 3, kFf = 4001;

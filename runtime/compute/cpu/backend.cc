@@ -135,6 +135,12 @@ void CpuBackend::gelu(uint32_t rows, uint32_t width, float* x) {
   pool_.parallel_for(rows, [&](uint32_t row, uint32_t) { kernels_.gelu_row(width, x + uint64_t{row} * width); });
 }
 
+void CpuBackend::relu_squared(uint32_t rows, uint32_t width, float* x) {
+  for_rows(rows, [&](uint32_t row) {
+    for (uint64_t i = uint64_t{row} * width, end = i + width; i < end; ++i) x[i] = x[i] < 0 ? 0 : x[i] * x[i];
+  });
+}
+
 void CpuBackend::softcap(float cap, uint32_t rows, uint32_t width, float* x) {
   pool_.parallel_for(rows, [&](uint32_t row, uint32_t) { kernels_.softcap_row(cap, width, x + uint64_t{row} * width); });
 }

@@ -82,6 +82,41 @@ TEST(RecurrentDims, QwenSaysItByAPeriodOrByFlags) {
   EXPECT_EQ(layers(4, {{"nextn_predict_layers", 1}}, {1, 0, 1, 0}), (std::vector<uint32_t>{0, 2}));
 }
 
+Result<ModelDims> nemotron_with(const std::vector<int32_t>& ff) {
+  GgufModel spec;
+  spec.arch = "nemotron_h";
+  spec.layers = static_cast<uint32_t>(ff.size());
+  spec.skip_key = "feed_forward_length";
+  GgufWriter w;
+  const std::vector<uint8_t> bytes =
+      spec.write(&w, [&](GgufWriter& writer) { writer.add_array("nemotron_h.feed_forward_length", kI32, ff); });
+  KVRT_ASSIGN(auto file, GgufFile::parse(bytes, "test.gguf"));
+  const Arch* found = nullptr;
+  return read_dims(*file, &found);
+}
+
+TEST(RecurrentDims, AMixerBeginsALayerAndAnMlpCompletesIt) {
+  auto dims = nemotron_with({0, 64, 0, 0, 64});
+  ASSERT_TRUE(dims.is_ok()) << dims.status().message();
+  ASSERT_EQ(dims->layers, 3u);
+  EXPECT_EQ(dims->ff, 64u);
+  const std::pair<uint32_t, uint32_t> blocks[] = {{0, 1}, {2, LayerBlocks::kNone}, {3, 4}};
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(dims->blocks_of(i).mixer, blocks[i].first) << i;
+    EXPECT_EQ(dims->blocks_of(i).mlp, blocks[i].second) << i;
+    EXPECT_EQ(dims->has_mlp(i), i != 1) << i;
+  }
+  for (const auto& [ff, words] : {std::pair<std::vector<int32_t>, const char*>{{64, 0}, "found 64 in block 0"},
+                                  {{0, 64, 64}, "found 64 in block 2"},
+                                  {{0, 64, 0, 96}, "found 96 in block 3"},
+                                  {{0, 0}, "no block is an MLP"}}) {
+    const Status status = nemotron_with(ff).take_status();
+    EXPECT_EQ(status.code(), Code::kUnsupported) << words;
+    EXPECT_NE(status.message().find("nemotron_h.feed_forward_length"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
+  }
+}
+
 TEST(RecurrentDims, WhatIsNotSupportedIsNamed) {
   const struct {
     const char* arch;

@@ -28,9 +28,10 @@ Status load(const std::vector<uint8_t>& bytes) {
   return load_model(*file, backend.get(), nullptr).take_status();
 }
 
-constexpr const char* kModels[] = {"row_cohere2",  "row_gpt_oss", "row_starcoder2", "row_gpt2",          "row_stablelm_bias",
-                                   "row_glm4",     "row_hunyuan", "row_lfm2",       "row_granitehybrid", "row_granitehybrid_moe",
-                                   "row_qwen3next"};
+constexpr const char* kModels[] = {"row_cohere2",       "row_gpt_oss", "row_starcoder2", "row_gpt2",          "row_stablelm_bias",
+                                   "row_glm4",          "row_hunyuan", "row_lfm2",       "row_granitehybrid", "row_granitehybrid_moe",
+                                   "row_qwen3next",     "row_qwen35",  "row_qwen35moe",  "row_lfm2moe",       "row_nemotron_h",
+                                   "row_nemotron_h_moe"};
 
 TEST(Variants, EveryTensorOfTheFileIsAskedForByName) {
   for (const std::string model : kModels) {
