@@ -121,6 +121,11 @@ static inline kvrt_model_props model_props(const kvrt_model* model) {
   MUST(kvrt_model_info(model, &p, NULL));
   return p;
 }
+// True where it has recurrent layers: the last token always runs, and going back means computing again from a boundary.
+static inline int is_recurrent(const kvrt_model* model) {
+  const kvrt_model_props m = model_props(model);
+  return m.kv_groups != 0 && m.kv_group_window[m.kv_groups - 1] == 1;
+}
 
 // No session is open, and none keeps blocks.
 static inline void expect_no_leaks(const kvrt_model* model) {

@@ -84,7 +84,7 @@ static void figures(struct stage* t) {
   t->window = 0;
   for (uint32_t g = 0; g < m.kv_groups; ++g) t->window = m.kv_group_window[g] > t->window ? m.kv_group_window[g] : t->window;
   EXPECT(t->window != 0, "%s has no window", t->path);
-  t->recurrent = m.kv_group_window[m.kv_groups - 1] == 1;
+  t->recurrent = is_recurrent(t->model);
   uint32_t layers = 0;
   for (uint32_t g = 0; g < m.kv_groups; ++g) layers += m.kv_group_layers[g];
   EXPECT(layers == m.layers, "%u layers in groups, %u in all", layers, m.layers);

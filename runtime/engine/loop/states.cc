@@ -21,9 +21,11 @@ uint64_t Scheduler::stop_at_boundary(Session* s, const KvRun& run) {
   const uint64_t last = after(run.begin) == s->kv.marks.begin() ? 0 : *std::prev(after(run.begin));
   const uint64_t block_end = run.begin / block_tokens_ * block_tokens_ + block_tokens_;
   const uint64_t at_most = std::max((last + limits_.state_every) / block_tokens_ * block_tokens_, block_end);
-  if (at_most <= run.end) cache_->mark(&s->kv, at_most);
   const auto next = after(run.begin);
-  return next == s->kv.marks.end() ? run.end : std::min(run.end, *next);
+  const uint64_t end = next == s->kv.marks.end() ? run.end : std::min(run.end, *next);
+  if (at_most > end) return end;
+  cache_->mark(&s->kv, at_most);
+  return at_most;
 }
 
 // Gives the run a block of its own for the state after its last row: `spare`, if it is one, or one of the pool. Within one block the state

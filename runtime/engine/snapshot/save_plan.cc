@@ -10,7 +10,7 @@ namespace {
 
 // A checkpoint writes the tail's KV once the tail has so many tokens more than in the store, and at least a quarter of a block more.
 constexpr uint64_t kTailStep = 8;
-// Of states that boundaries keep the store gets one in so many tokens: a state may be larger than the KV of all these.
+// Of states that boundaries keep the store gets as many as leave so many tokens between them: one may be larger than the KV of all these.
 constexpr uint64_t kStateStep = 1024;
 
 // The conversation that a cancel at this moment would leave. *kept: the count of its first tokens that are also the session's.
@@ -35,11 +35,38 @@ Conversation as_cancelled(const LoadedModel& model, const Session& s, uint64_t* 
   return said;
 }
 
+// The blocks, of the first `blocks`, at whose end the store is to have a boundary's state: the first, and those without which the next one,
+// or the session's end, were too far from the one before.
+std::vector<uint32_t> states_to_keep(const KvSequence& kv, uint64_t blocks, uint64_t end) {
+  std::vector<uint32_t> boundaries, chosen;
+  const uint64_t T = kv.shape.block_tokens;
+  for (uint32_t i = 0; kv.shape.has_states() && i < blocks; ++i) {
+    if (KvCache::kept_window(*kv.chain[i], kv.shape.n_groups - 1) != kNoBlock) boundaries.push_back(i);
+  }
+  for (size_t b = 0; b < boundaries.size(); ++b) {
+    const uint64_t next = b + 1 < boundaries.size() ? (boundaries[b + 1] + 1) * T : end;
+    if (chosen.empty() || next > (chosen.back() + 1) * T + kStateStep) chosen.push_back(boundaries[b]);
+  }
+  return chosen;
+}
+
 Status copy_tail(const KvCache& cache, const KvSequence& kv, uint32_t last, const CopyBlock& copy,
                  std::vector<std::vector<uint8_t>>* tails) {
   tails->resize(kv.shape.n_groups);
   for (uint32_t g = 0; g < kv.shape.n_groups; ++g) KVRT_TRY(copy(g, cache.units_of(kv.tables[g].block(last)), &(*tails)[g]));
   return {};
+}
+
+// The node of the tail, and the chunks that were copied of it.
+void add_tail(const KvShape& shape, std::span<const int32_t> tokens, const BlockKey& parent, uint64_t begin, SavePlan* plan) {
+  const NodeIn node{chain_key(parent, tokens), parent, tokens};
+  for (uint32_t g = 0; g < plan->tails.size(); ++g) {
+    plan->chunks.push_back({plan->nodes.size(), g, node.key, node.parent, node.tokens, kNoBlock, {}});
+  }
+  plan->needs.push_back(shape.all());
+  plan->nodes.push_back(node);
+  plan->tail_begin = begin;
+  plan->tail_end = begin + tokens.size();
 }
 
 }  // namespace
@@ -85,7 +112,7 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   }
   cache->extend(&s.kv, s.tokens);
   for (uint64_t i = 0; i < std::min<uint64_t>(full, kept / T); ++i) plan.keys.push_back(s.kv.chain[i]->key);
-  uint64_t next_state = 0;
+  const std::vector<uint32_t> states = states_to_keep(s.kv, std::min<uint64_t>(full, kept / T), kept);
   for (uint32_t i = 0; i < full; ++i) {
     NodeIn node{{}, i ? plan.keys[i - 1] : s.kv.root, tokens.subspan(i * T, T)};
     if (i == plan.keys.size()) plan.keys.push_back(chain_key(node.parent, node.tokens));
@@ -97,9 +124,7 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
       const BlockId block = in_table ? s.kv.tables[g].block(i) : (i + 1) * T <= kept ? cache->kept_window(*s.kv.chain[i], g) : kNoBlock;
       if (shape.groups[g].window == 0 || (i + 1) * T + shape.groups[g].window > full * T + tail) needs |= 1u << g;
       if (block == kNoBlock) continue;
-      const bool spare = shape.groups[g].state && (needs >> g & 1) == 0;
-      if (spare && (i + 1) * T < next_state) continue;
-      if (spare) next_state = (i + 1) * T + kStateStep;
+      if (shape.groups[g].state && (needs >> g & 1) == 0 && !std::ranges::binary_search(states, i)) continue;
       has |= 1u << g;
       plan.chunks.push_back({plan.nodes.size(), g, node.key, node.parent, node.tokens, block, cache->units_of(block)});
     }
@@ -107,17 +132,7 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
     plan.needs.push_back(needs);
     plan.nodes.push_back(node);
   }
-  if (tail) {
-    NodeIn node{{}, full ? plan.keys[full - 1] : s.kv.root, tokens.subspan(full * T, tail)};
-    node.key = chain_key(node.parent, node.tokens);
-    for (uint32_t g = 0; g < plan.tails.size(); ++g) {
-      plan.chunks.push_back({plan.nodes.size(), g, node.key, node.parent, node.tokens, kNoBlock, {}});
-    }
-    plan.needs.push_back(shape.all());
-    plan.nodes.push_back(node);
-    plan.tail_begin = full * T;
-    plan.tail_end = plan.tail_begin + tail;
-  }
+  if (tail) add_tail(shape, tokens.subspan(full * T, tail), full ? plan.keys[full - 1] : s.kv.root, full * T, &plan);
   plan.pending_begin = full * T + tail;
   if (full) plan.mark.head = plan.keys[full - 1];
   if (full * T < n) plan.mark.head = chain_key(plan.mark.head, tokens.subspan(full * T));
