@@ -7,9 +7,11 @@ The weights are drawn here, put into the transformers model and written to GGUF 
 as the format wants it (Gemma's norms have 1 added, Llama's Q and K have the pairs of a rotation side by side, experts are stacked).
 *.golden: K (after RoPE) and V rounded to f16 on their way into the cache, as the runtime stores them. *.golden32: nothing rounded.
 *.golden8, in *.golden32's place where experts are quantized: their inputs are rounded to 8 bits, too.
+*.greedy: the tokens that follow a prompt, each the most likely one, with nothing rounded but what *.golden8 rounds of experts' inputs.
 """
 import argparse
 import math
+import struct
 import sys
 from pathlib import Path
 
@@ -25,6 +27,8 @@ import reference
 
 VOCAB, WIDTH, FF, CONTEXT, N_TOKENS, EPS = 304, 32, 64, 1024, 100, 1e-6
 ROWS = [0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 98, 99]  # both sides of a window of 16 and of block edges
+# Above phi3's original context: transformers takes the other factors below it, kvrt those of the model's context alone.
+N_PROMPT, N_GREEDY = 80, 200
 WINDOW = 16
 MXFP4 = gguf.GGMLQuantizationType.MXFP4
 LAYER_EPS = 1e-4  # of LayerNorms
@@ -273,6 +277,19 @@ def logits(model, tokens, cache):
         return model(torch.tensor(tokens)[None], past_key_values=cache, use_cache=cache is not None).logits[0].double().numpy()
 
 
+def write_greedy(path, model, seed):
+    """Nothing ends the text. Beside each token its lead over the second, as a share of the largest logit."""
+    tokens, leads = np.random.Generator(np.random.PCG64(seed)).integers(0, VOCAB, N_PROMPT).tolist(), []
+    for _ in range(N_GREEDY):
+        last = logits(model, tokens, None)[-1]
+        second, first = np.sort(last)[-2:]
+        tokens.append(int(last.argmax()))
+        leads.append((first - second) / np.abs(last).max())
+    path.write_bytes(struct.pack("<4sIII", b"KVGR", 1, N_PROMPT, N_GREEDY) + np.array(tokens, "<i4").tobytes() +
+                     np.array(leads, "<f4").tobytes())
+    return f"{len(set(tokens[N_PROMPT:]))} different tokens of {N_GREEDY}, least lead {min(leads):.1e}"
+
+
 def round_latents(model, cfg):
     """Attention reads latents as f16 keeps them. transformers' cache has the K and V that are made of them."""
     module = sys.modules[type(model).__module__]
@@ -315,6 +332,8 @@ def make(path, arch, cfg, seed):
         quantize_experts(model, weights)
     tokens = np.random.Generator(np.random.PCG64(seed + 500)).integers(0, VOCAB, N_TOKENS)
     exact = logits(model, tokens, None)
+    if not path.stem.endswith("mxfp4"):
+        chosen = write_greedy(path.with_suffix(".greedy"), model, seed + 1000)
     if hasattr(cfg, "kv_lora_rank"):
         round_latents(model, cfg)
         rounded = logits(model, tokens, None)
@@ -324,11 +343,12 @@ def make(path, arch, cfg, seed):
     if path.stem.endswith("mxfp4"):
         round_experts_inputs(model)
         reference.write_golden(path.with_suffix(".golden8"), tokens, ROWS, logits(model, tokens, RoundedCache())[ROWS])
+        chosen = write_greedy(path.with_suffix(".greedy"), model, seed + 1000)
     else:
         reference.write_golden(path.with_suffix(".golden32"), tokens, ROWS, exact[ROWS])
     far = np.abs(rounded - exact).max(axis=1) / np.abs(exact).max(axis=1)
     print(f"{path.stem:16} {path.stat().st_size:7} bytes, logits std {exact.std():.2f}, f16 K and V move a row's logits by up to "
-          f"{far.max():.1e} of the largest")
+          f"{far.max():.1e} of the largest; {chosen}")
 
 
 def main():
