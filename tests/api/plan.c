@@ -110,7 +110,7 @@ static void budget(kvrt_runtime* rt, const char* path) {
   EXPECT(plan_of(rt, path, o).fits == 1, "context_max does not fit");
   ++o.session_tokens;
   EXPECT(p.context_max == p.context_length || plan_of(rt, path, o).fits == 0, "more than context_max fits");
-  o.memory_bytes = one.weight_bytes;
+  o = (kvrt_plan_options){.session_tokens = 100, .memory_bytes = one.weight_bytes};
   p = plan_of(rt, path, o);
   EXPECT(p.fits == 0 && p.sessions_max == 0 && p.context_max == 0, "no room for a block, yet sessions fit");
   p = plan_of(rt, path, (kvrt_plan_options){0});
