@@ -39,8 +39,8 @@ Status ArchKeys::read_scale(const char* name, float* out) const {
   return Status::ok();
 }
 
-Status ArchKeys::unsupported(const std::string& name, const char* why) const {
-  return error(Code::kUnsupported, Detail::kNone, "%s: metadata key %s: %s", file_.name().c_str(), name.c_str(), why);
+Status ArchKeys::unsupported(const std::string& name, const std::string& why) const {
+  return error(Code::kUnsupported, Detail::kNone, "%s: metadata key %s: %s", file_.name().c_str(), name.c_str(), why.c_str());
 }
 
 }  // namespace kvrt

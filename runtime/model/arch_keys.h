@@ -20,7 +20,7 @@ class ArchKeys {
   Status read_float(const char* name, double min, double max, float* out) const;
   Status read_optional_float(const char* name, double min, double max, float* out) const;
   Status read_scale(const char* name, float* out) const;  // optional; 0 is as good as absent
-  Status unsupported(const std::string& name, const char* why) const;
+  Status unsupported(const std::string& name, const std::string& why) const;
 
  protected:
   const GgufFile& file_;

@@ -93,7 +93,7 @@ class DimsReader : public ArchKeys {
     KVRT_ASSIGN(const std::string_view found, file_.require_string(name));
     const char* own = arch_.activation == Activation::kGeluTanh ? "gelu_pytorch_tanh" : "silu";
     if (found == own) return Status::ok();
-    return unsupported(name, ("activation \"" + std::string(found.substr(0, 32)) + "\" is not supported, expected " + own).c_str());
+    return unsupported(name, "activation \"" + std::string(found.substr(0, 32)) + "\" is not supported, expected " + own);
   }
 
   Status read_shape(ModelDims* dims) const {
@@ -116,7 +116,8 @@ class DimsReader : public ArchKeys {
   Status read_experts(ModelDims* dims) const {
     KVRT_TRY(read_optional_uint("expert_count", 0, kExpertsMax, &dims->experts));
     if (dims->experts == 0) return Status::ok();
-    if (!arch_.experts) return unsupported(key("expert_count"), "experts are not known to this architecture");
+    if (!arch_.experts)
+      return unsupported(key("expert_count"), "found " + std::to_string(dims->experts) + ", experts are not known to this architecture");
     KVRT_TRY(read_uint("expert_used_count", 1, dims->experts, &dims->experts_used));
     const uint32_t dense_ff = dims->ff;
     KVRT_TRY(read_optional_uint(kExpertFf, 1, kWidthMax, &dims->ff));
@@ -138,7 +139,8 @@ class DimsReader : public ArchKeys {
     if (!arch_.shared_expert) dims->shared_ff = shared * dims->ff;
     KVRT_TRY(read_scale("expert_weights_scale", &dims->experts_scale));
     KVRT_TRY(read_optional_uint("expert_gating_func", 0, UINT32_MAX, &gating));
-    if (gating > 2) return unsupported(key("expert_gating_func"), "only 1 (softmax) and 2 (sigmoid) are supported");
+    if (gating > 2)
+      return unsupported(key("expert_gating_func"), "found " + std::to_string(gating) + ", only 1 (softmax) and 2 (sigmoid) are supported");
     dims->experts_sigmoid = gating == 2;
     KVRT_TRY(read_optional_uint("expert_group_count", 0, dims->experts, &dims->expert_groups));
     if (dims->expert_groups <= 1) {
@@ -170,7 +172,7 @@ class DimsReader : public ArchKeys {
     for (uint32_t i = 0; i < dims.layers; ++i) {
       const int64_t n = (*numbers)[dims.blocks_of(i).mixer];
       if (n == 0 && arch_.recurrent == Mixer::kAttention)
-        return unsupported(key(name), ("layer " + std::to_string(i) + " has no attention, which is not supported").c_str());
+        return unsupported(key(name), "layer " + std::to_string(i) + " has no attention, which is not supported");
       if (n < 0 || static_cast<uint64_t>(n) > max) {
         return error(n < 0 ? Code::kCorrupt : Code::kLimit, n < 0 ? Detail::kFormat : Detail::kNone,
                      "%s: metadata key %s: layer %u has %lld, expected 1 to %llu", file_.name().c_str(), key(name).c_str(), i,
@@ -285,7 +287,9 @@ class DimsReader : public ArchKeys {
     uint32_t window = arch_.window, period = arch_.window_period;
     KVRT_TRY(read_optional_uint("attention.sliding_window", 0, UINT32_MAX, &window));
     if (window == 0 || window >= dims->context) return Status::ok();
-    if (period == 0) return unsupported(key("attention.sliding_window"), "windows are not known to this architecture");
+    if (period == 0)
+      return unsupported(key("attention.sliding_window"),
+                         "found " + std::to_string(window) + ", windows are not known to this architecture");
     if (file_.has(key("attention.sliding_window_pattern"))) {
       const auto given = file_.get_uint(key("attention.sliding_window_pattern"));
       if (!given || (arch_.no_rope_period > 0 && *given != arch_.no_rope_period))
@@ -337,7 +341,8 @@ Result<ModelDims> read_dims(const GgufFile& file, const Arch** arch) {
   KVRT_ASSIGN(const std::string_view name, file.require_string("general.architecture"));
   *arch = find_arch(name);
   if (!*arch) {
-    return error(Code::kUnsupported, Detail::kNone, "%s: architecture \"%.*s\" is not supported; these are: %s", file.name().c_str(),
+    return error(Code::kUnsupported, Detail::kNone,
+                 "%s: metadata key general.architecture: architecture \"%.*s\" is not supported; these are: %s", file.name().c_str(),
                  static_cast<int>(std::min<size_t>(name.size(), 64)), name.data(), arch_names().c_str());
   }
   return DimsReader(file, **arch).read();

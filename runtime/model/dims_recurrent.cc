@@ -17,8 +17,11 @@ class RecurrentReader : public ArchKeys {
   // A mixer begins a layer, an MLP completes it.
   Status read_blocks(ModelDims* dims) const {
     const auto ff = file_.get_ints(key("feed_forward_length"));
-    if (!ff || ff->size() != dims->file_blocks)
-      return unsupported(key("feed_forward_length"), "only an array with a number for each block is supported");
+    if (!ff || ff->size() != dims->file_blocks) {
+      const std::string found = ff ? std::to_string(ff->size()) : "no array";
+      return unsupported(key("feed_forward_length"),
+                         "expected an array with a number for each of " + std::to_string(dims->file_blocks) + " blocks, found " + found);
+    }
     for (uint32_t block = 0; block < dims->file_blocks - dims->draft_blocks; ++block) {
       const int64_t width = (*ff)[block];
       if (width == 0) {
@@ -58,8 +61,11 @@ class RecurrentReader : public ArchKeys {
     *name = "attention.recurrent_layers";
     if (file_.has(key(*name))) {
       const auto flags = file_.get_flags(key(*name));
-      if (!flags || flags->size() != dims.file_blocks)
-        return unsupported(key(*name), "only an array with a flag for each layer is supported");
+      if (!flags || flags->size() != dims.file_blocks) {
+        const std::string found = flags ? std::to_string(flags->size()) : "no array";
+        return unsupported(key(*name),
+                           "expected an array with a flag for each of " + std::to_string(dims.file_blocks) + " layers, found " + found);
+      }
       recurrent->assign(flags->begin(), flags->begin() + dims.layers);
       return Status::ok();
     }
@@ -84,8 +90,8 @@ class RecurrentReader : public ArchKeys {
     KVRT_TRY(read_uint("ssm.state_size", 1, kHeadDimMax, &r.state));
     KVRT_TRY(read_uint("ssm.time_step_rank", 1, kHeadsMax, &r.heads));
     KVRT_TRY(read_uint("ssm.group_count", 1, kHeadsMax, &r.groups));
-    KVRT_TRY(check_divisor("ssm.time_step_rank", r.inner, r.heads));
-    KVRT_TRY(check_divisor("ssm.group_count", r.heads, r.groups));
+    KVRT_TRY(check_divisor("ssm.time_step_rank", r.heads, "ssm.inner_size", r.inner));
+    KVRT_TRY(check_divisor("ssm.group_count", r.groups, "ssm.time_step_rank", r.heads));
     if (r.head_dim() > kHeadDimMax) {
       return error(Code::kLimit, Detail::kNone, "%s: metadata key %s: heads have %u dimensions, the limit is %u", file_.name().c_str(),
                    key("ssm.inner_size").c_str(), r.head_dim(), kHeadDimMax);
@@ -93,10 +99,10 @@ class RecurrentReader : public ArchKeys {
     return check_items(r, "ssm.inner_size");
   }
 
-  Status check_divisor(const char* name, uint32_t of, uint32_t found) const {
+  Status check_divisor(const char* name, uint32_t found, const char* of_name, uint32_t of) const {
     if (of % found == 0) return Status::ok();
-    return error(Code::kUnsupported, Detail::kNone, "%s: metadata key %s: expected a divisor of %u, found %u", file_.name().c_str(),
-                 key(name).c_str(), of, found);
+    return error(Code::kUnsupported, Detail::kNone, "%s: metadata key %s: expected a divisor of %s, which is %u, found %u",
+                 file_.name().c_str(), key(name).c_str(), key(of_name).c_str(), of, found);
   }
 
   // A state lies in the pool in items of whole cache lines.

@@ -5,6 +5,7 @@
 #include "runtime/base/numbers.h"
 #include "runtime/compute/quant/quants.h"
 #include "runtime/model/arch_keys.h"
+#include "runtime/model/ggml_types.h"
 
 namespace kvrt {
 namespace {
@@ -54,7 +55,8 @@ class RopeReader : public ArchKeys {
       return unsupported(name, "\"longrope\" is supported with the tensors rope_factors_long and rope_factors_short and no factor");
     }
     if (type != "linear" && type != "yarn")
-      return unsupported(name, ("RoPE scaling \"" + std::string(type.substr(0, 32)) + "\" is not supported").c_str());
+      return unsupported(
+          name, "RoPE scaling \"" + std::string(type.substr(0, 32)) + "\" is not supported; these are: none, linear, yarn, longrope");
     if (factor < kRopeFactorMin) {
       return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected %s to %s, found %s", file_.name().c_str(),
                    key("rope.scaling.factor").c_str(), shown(kRopeFactorMin).c_str(), shown(kRopeFactorMax).c_str(), shown(factor).c_str());
@@ -101,9 +103,9 @@ class RopeReader : public ArchKeys {
     if (!tensor) return Status::ok();
     const TensorView& view = tensor->view;
     if (view.type != DType::kF32 || view.rows() != 1 || view.cols() != dims->rope.dims / 2) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected %u values of type F32, found %llu x %llu of type %u",
+      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected %u values of type F32, found %llu x %llu of type %s",
                    file_.name().c_str(), tensor->name.c_str(), dims->rope.dims / 2, static_cast<unsigned long long>(view.cols()),
-                   static_cast<unsigned long long>(view.rows()), static_cast<unsigned>(view.type));
+                   static_cast<unsigned long long>(view.rows()), find_ggml_type(static_cast<uint32_t>(view.type))->name);
     }
     std::vector<float>& factors = dims->rope.frequency_factors;
     factors.resize(view.cols());

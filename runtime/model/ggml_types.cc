@@ -1,5 +1,7 @@
 #include "runtime/model/ggml_types.h"
 
+#include <iterator>
+
 namespace kvrt {
 namespace {
 
@@ -21,5 +23,7 @@ const GgmlType* find_ggml_type(uint32_t id) {
   }
   return nullptr;
 }
+
+const GgmlType& last_ggml_type() { return *std::rbegin(kTypes); }
 
 }  // namespace kvrt

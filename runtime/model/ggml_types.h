@@ -11,5 +11,6 @@ struct GgmlType {
   uint32_t block_elems, block_bytes;
 };
 const GgmlType* find_ggml_type(uint32_t id);  // null: unknown number
+const GgmlType& last_ggml_type();             // the one with the largest number
 
 }  // namespace kvrt

@@ -261,7 +261,10 @@ class Parser {
     const uint64_t type_at = in_.position();
     KVRT_TRY(read(&type_id));
     const GgmlType* type = find_ggml_type(type_id);
-    if (!type) return fail(Code::kUnsupported, type_at, "tensor %.*s: unknown tensor type %u", width(n), n.c_str(), type_id);
+    if (!type) {
+      return fail(Code::kUnsupported, type_at, "tensor %.*s: unknown tensor type %u; the last known one is %u (%s)", width(n), n.c_str(),
+                  type_id, last_ggml_type().id, last_ggml_type().name);
+    }
     tensor->view.type = static_cast<DType>(type_id);
     const auto& ne = tensor->view.ne;
     if (ne[0] % type->block_elems != 0) {

@@ -10,7 +10,16 @@
 namespace kvrt {
 namespace {
 
-using Ull = unsigned long long;
+// As kvrt inspect shows it: without ones at its end.
+std::string shape_text(const std::array<uint64_t, 4>& ne) {
+  size_t dims = ne.size();
+  while (dims > 1 && ne[dims - 1] == 1) --dims;
+  std::string text = "[" + std::to_string(ne[0]);
+  for (size_t i = 1; i < dims; ++i) text += ", " + std::to_string(ne[i]);
+  return text + "]";
+}
+
+bool is_vector_type(const DTypeInfo& type) { return type.block_elems == 1; }
 
 class Planner {
  public:
@@ -201,24 +210,30 @@ class Planner {
   Status take_vector(const std::string& name, uint64_t cols, Tensors* out, uint64_t n = 1) {
     KVRT_TRY(take(name, cols, n, out));
     const TensorView& view = out->back().tensor->view;
-    if (dtype_info(static_cast<uint32_t>(view.type))->block_elems == 1) return Status::ok();
-    return unsupported_type(name, view, " for a vector");
+    return is_vector_type(*dtype_info(static_cast<uint32_t>(view.type))) ? Status::ok() : unsupported_type(name, view, true);
   }
 
-  Status unsupported_type(const std::string& name, const TensorView& view, const char* where) const {
-    return error(Code::kUnsupported, Detail::kNone, "%s: tensor %s: type %s is not supported%s", file_.name().c_str(), name.c_str(),
-                 find_ggml_type(static_cast<uint32_t>(view.type))->name, where);
+  Status unsupported_type(const std::string& name, const TensorView& view, bool vector) const {
+    std::string types;
+    for (const DTypeInfo& type : dtypes()) {
+      if (!vector || is_vector_type(type)) types += (types.empty() ? "" : ", ") + std::string(type.name);
+    }
+    return error(Code::kUnsupported, Detail::kNone, "%s: tensor %s: type %s is not supported%s; these are: %s", file_.name().c_str(),
+                 name.c_str(), find_ggml_type(static_cast<uint32_t>(view.type))->name, vector ? " for a vector" : "", types.c_str());
   }
 
   Status take(const std::string& name, uint64_t cols, uint64_t rows, Tensors* out, uint64_t matrices = 1) {
     const GgufTensor* tensor = file_.find(name);
-    if (!tensor) return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s is missing", file_.name().c_str(), name.c_str());
-    const auto& ne = tensor->view.ne;
-    if (ne[0] != cols || ne[1] != rows || ne[2] != matrices || ne[3] != 1) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected shape [%llu, %llu, %llu], found [%llu, %llu, %llu, %llu]",
-                   file_.name().c_str(), name.c_str(), Ull{cols}, Ull{rows}, Ull{matrices}, Ull{ne[0]}, Ull{ne[1]}, Ull{ne[2]}, Ull{ne[3]});
+    const std::array<uint64_t, 4> shape{cols, rows, matrices, 1};
+    if (!tensor) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s is missing, expected shape %s", file_.name().c_str(), name.c_str(),
+                   shape_text(shape).c_str());
     }
-    if (!dtype_info(static_cast<uint32_t>(tensor->view.type))) return unsupported_type(name, tensor->view, "");
+    if (tensor->view.ne != shape) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected shape %s, found %s", file_.name().c_str(), name.c_str(),
+                   shape_text(shape).c_str(), shape_text(tensor->view.ne).c_str());
+    }
+    if (!dtype_info(static_cast<uint32_t>(tensor->view.type))) return unsupported_type(name, tensor->view, false);
     taken_.push_back(tensor);
     out->push_back({tensor});
     return Status::ok();

@@ -1,0 +1,117 @@
+"""refused.py KVRT TINY: what a file needs that kvrt lacks, or is wrong, is named by kvrt inspect and when the model is opened alike."""
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+kvrt, tiny = sys.argv[1], pathlib.Path(sys.argv[2])
+U32 = 4
+
+
+class File:
+    """A model of `tiny`, changed where it lies: nothing moves."""
+
+    def __init__(self, model):
+        self.data = bytearray((tiny / f"{model}.gguf").read_bytes())
+
+    def after(self, name):
+        """Where a key's or a tensor's fields begin: behind its name, which is behind its length."""
+        written = struct.pack("<Q", len(name)) + name.encode()
+        assert self.data.count(written) == 1, name
+        return self.data.index(written) + len(written)
+
+    def put(self, at, layout, *values):
+        struct.pack_into("<" + layout, self.data, at, *values)
+        return self
+
+    def rename(self, name, to):
+        assert len(name) == len(to)
+        return self.put(self.after(name) - len(name), f"{len(to)}s", to.encode())
+
+    def number(self, key, value):
+        assert struct.unpack_from("<I", self.data, self.after(key)) == (U32,), key
+        return self.put(self.after(key) + 4, "I", value)
+
+    def text(self, key, value):
+        at = self.after(key) + 4
+        assert struct.unpack_from("<Q", self.data, at) == (len(value),), key
+        return self.put(at + 8, f"{len(value)}s", value.encode())
+
+    def shape(self, tensor, *ne):
+        at = self.after(tensor)
+        assert struct.unpack_from("<I", self.data, at) == (len(ne),), tensor
+        return self.put(at + 4, f"{len(ne)}Q", *ne)
+
+    def kind(self, tensor, number):
+        at = self.after(tensor)
+        return self.put(at + 4 + 8 * struct.unpack_from("<I", self.data, at)[0], "I", number)
+
+
+# (the file, the status, what the message says after the file's name)
+CASES = [
+    (File("row_llama3").text("general.architecture", "lambd"), "UNSUPPORTED",
+     'metadata key general.architecture: architecture "lambd" is not supported; these are: llama, qwen2, '),
+    (File("row_llama3").rename("rope_freqs.weight", "rope_steps.weight"), "UNSUPPORTED",
+     "tensor rope_steps.weight is not known to architecture llama"),
+    (File("row_granitehybrid").rename("blk.1.ssm_conv1d.bias", "blk.1.ssm_conv2d.bias"), "UNSUPPORTED",
+     "tensor blk.1.ssm_conv2d.bias is not known to architecture granitehybrid"),
+    (File("row_qwen2_yarn").text("qwen2.rope.scaling.type", "warp"), "UNSUPPORTED",
+     'metadata key qwen2.rope.scaling.type: RoPE scaling "warp" is not supported; these are: none, linear, yarn, longrope'),
+    (File("row_llama3").kind("blk.1.ffn_up.weight", 26), "UNSUPPORTED",
+     "tensor blk.1.ffn_up.weight: type I32 is not supported; these are: F32, F16, "),
+    (File("row_llama3").kind("blk.1.ffn_norm.weight", 26), "UNSUPPORTED",
+     "tensor blk.1.ffn_norm.weight: type I32 is not supported; these are: F32, F16, "),
+    (File("row_llama3").kind("blk.0.attn_q.weight", 99), "UNSUPPORTED",
+     "tensor blk.0.attn_q.weight: unknown tensor type 99; the last known one is "),
+    # A recurrent layer's tensors: Mamba-2, a short convolution, the delta rule.
+    (File("row_granitehybrid").rename("blk.1.ssm_a", "blk.1.ssm_x"), "CORRUPT", "tensor blk.1.ssm_a is missing, expected shape [1, 4]"),
+    (File("row_granitehybrid").shape("blk.0.ssm_conv1d.weight", 160, 4), "CORRUPT",
+     "tensor blk.0.ssm_conv1d.weight: expected shape [4, 160], found [160, 4]"),
+    (File("row_lfm2").rename("blk.2.shortconv.conv.weight", "blk.2.shortconv.comb.weight"), "CORRUPT",
+     "tensor blk.2.shortconv.conv.weight is missing, expected shape [3, 32]"),
+    (File("row_lfm2").shape("blk.0.shortconv.in_proj.weight", 96, 32), "CORRUPT",
+     "tensor blk.0.shortconv.in_proj.weight: expected shape [32, 96], found [96, 32]"),
+    (File("row_qwen3next").rename("blk.0.ssm_dt.bias", "blk.0.ssm_xt.bias"), "CORRUPT", "tensor blk.0.ssm_dt.bias is missing, expected shape [6]"),
+    (File("row_qwen3next").shape("blk.2.ssm_out.weight", 32, 96), "CORRUPT",
+     "tensor blk.2.ssm_out.weight: expected shape [96, 32], found [32, 96]"),
+    (File("row_granitehybrid").number("granitehybrid.ssm.group_count", 3), "UNSUPPORTED",
+     "metadata key granitehybrid.ssm.group_count: expected a divisor of granitehybrid.ssm.time_step_rank, which is 4, found 3"),
+    (File("row_qwen3next").number("qwen3next.ssm.group_count", 4), "UNSUPPORTED",
+     "metadata key qwen3next.ssm.group_count: expected a divisor of qwen3next.ssm.time_step_rank, which is 6, found 4"),
+    # Arrays by layer.
+    (File("row_lfm2").number("lfm2.block_count", 5), "CORRUPT",
+     "metadata key lfm2.attention.head_count_kv: expected a number for each of 5 layers, found 4"),
+    (File("row_granitehybrid").number("granitehybrid.block_count", 2), "CORRUPT",
+     "metadata key granitehybrid.attention.head_count_kv: expected a number for each of 2 layers, found 3"),
+    (File("row_qwen3next_old").number("qwen3next.block_count", 3), "UNSUPPORTED",
+     "metadata key qwen3next.attention.recurrent_layers: expected an array with a flag for each of 3 layers, found 2"),
+    (File("row_nemotron_h").number("nemotron_h.block_count", 3), "UNSUPPORTED",
+     "metadata key nemotron_h.feed_forward_length: expected an array with a number for each of 3 blocks, found "),
+]
+
+
+def said(*words):
+    """What a command that must fail says."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("KVRT_")} | {"KVRT_CACHE": "", "XDG_CONFIG_HOME": "/nowhere"}
+    done = subprocess.run([kvrt, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment)
+    assert 0 < done.returncode < 64, (words, done.returncode, done.stderr)
+    return done.stdout + done.stderr
+
+
+def main():
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        model = str(pathlib.Path(folder) / "changed.gguf")
+        for file, status, message in CASES:
+            pathlib.Path(model).write_bytes(file.data)
+            for words in (("inspect", model), ("logits", "-m", model, "--tokens", "1", "-o", model + ".out")):
+                text = said(*words)
+                if message not in text or status not in text or "changed.gguf" not in text:
+                    failed += 1
+                    print(f"kvrt {words[0]}: expected {status}: {message!r}, found {text!r}")
+    sys.exit(failed != 0)
+
+
+main()
