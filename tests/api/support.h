@@ -82,7 +82,7 @@ static inline size_t list_tiny(char (*paths)[kPathMax], size_t capacity) {
     if (size > 5 && strcmp(e->d_name + size - 5, ".gguf") == 0) snprintf(paths[count++], kPathMax, "%s/%s", tiny_dir(), e->d_name);
   }
   closedir(dir);
-  REQUIRE(count != 0, "no models in %s", KVRT_TINY_DIR);
+  REQUIRE(count != 0 && count < capacity, "%zu models in %s, room for fewer than %zu", count, KVRT_TINY_DIR, capacity);
   qsort(paths, count, kPathMax, compare_paths);
   return count;
 }
