@@ -54,7 +54,8 @@ ReuseStop Scheduler::why_stopped(const Session& s, uint64_t* at) const {
   if (s.stored.not_stored) return ReuseStop::kNotStored;
   if (s.stored.behind_window || s.kv.behind_window(*at)) return ReuseStop::kWindow;
   const auto shared = cache_->shared_with_sibling(s.kv, s.tokens, *at);
-  if (!shared || *shared == std::min<size_t>(block_tokens_, s.tokens.size() - *at)) return ReuseStop::kNewTokens;
+  const uint64_t n = s.generation ? s.generation->prompt_end : s.tokens.size();
+  if (!shared || *shared >= std::min<uint64_t>(block_tokens_, n - std::min(n, *at))) return ReuseStop::kNewTokens;
   *at += *shared;
   return ReuseStop::kDifferentToken;
 }

@@ -276,7 +276,11 @@ bool ChunkLoads::read(const Runtime& runtime, uint8_t* pool, Store* store, const
 bool ChunkLoads::put_into(Session* session, const Runtime& runtime) {
   Session& s = *session;
   bool forgot = false;
-  const uint64_t had = s.kv.reusable(s.tokens.size());
+  const auto known = [&] {
+    const uint64_t n = s.tokens.size();
+    return s.kv.shape.has_states() ? s.kv.restart(n - last_runs(s)) : s.kv.reusable(n);
+  };
+  const uint64_t had = known();
   for (Load& load : list_) {
     forgot |= load.state == ChunkState::kDamaged;
     if (load.state != ChunkState::kOk) {
@@ -291,7 +295,7 @@ bool ChunkLoads::put_into(Session* session, const Runtime& runtime) {
       if (filled == s.kv.shape.block_tokens) cache_->seal(&s.kv, s.tokens, target.group, load.index);
     }
   }
-  s.stored.disk_tokens += s.kv.reusable(s.tokens.size()) - had;
+  s.stored.disk_tokens += std::max(known(), had) - had;
   return forgot;
 }
 
