@@ -59,6 +59,7 @@ inline constexpr uint64_t kGrammarMaskStepsMax = 1'000'000;  // the readings tha
 
 // KV and engine
 inline constexpr uint32_t kBlockTokensDefault = 32;
+inline constexpr uint64_t kStateEvery = 1024;  // tokens between states that are kept, in memory and in the store: the most to compute again
 inline constexpr uint32_t kBlockTokensMin = 16;
 inline constexpr uint32_t kBlockTokensMax = 256;
 inline constexpr uint32_t kStepRowsMax = 512;   // rows of one step: prefill chunks and decodes together

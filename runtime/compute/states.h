@@ -10,7 +10,7 @@ namespace kvrt {
 // A kind of numbers of a state: `items` of `bytes` each in every layer that has a state. No item lies in two units.
 struct StateItems {
   uint32_t items = 0;                     // of a layer; 0: there are none
-  uint32_t bytes = 0;                     // of an item: f32 numbers, a multiple of 64
+  uint32_t bytes = 0;                     // of an item: f32 numbers
   uint32_t per_unit = 0, first_unit = 0;  // items in a unit of a block; the first of the block's units that has any
 };
 

@@ -123,7 +123,7 @@ uint32_t KvShape::units() const {
   return std::accumulate(groups.begin(), groups.begin() + n_groups, 0u, [](uint32_t n, const Group& group) { return n + group.units; });
 }
 
-uint32_t KvShape::tables() const { return units() - (has_states() ? groups[n_groups - 1].units : 0); }
+uint32_t KvShape::tables() const { return units() - state_units(); }
 
 uint32_t KvShape::first_window() const {
   uint32_t g = 0;

@@ -29,8 +29,9 @@ struct KvShape {
   uint32_t first_window() const;  // the first group with a window; n_groups: there is none
   bool has_windows() const { return first_window() < n_groups; }
   bool has_states() const { return groups[n_groups - 1].state; }
-  uint32_t states() const { return has_states() ? 1u << (n_groups - 1) : 0; }  // their group, as a bit
-  uint32_t units() const;                                                      // of a block of every group
+  uint32_t states() const { return has_states() ? 1u << (n_groups - 1) : 0; }             // their group, as a bit
+  uint32_t state_units() const { return has_states() ? groups[n_groups - 1].units : 0; }  // of a state
+  uint32_t units() const;                                                                 // of a block of every group
   uint32_t tables() const;                               // block tables of a sequence, as a device reads them: one per unit, none of states
   uint32_t all() const { return (1u << n_groups) - 1; }  // groups, as bits
   // The most blocks of the group that a sequence of so many tokens holds: all; or of a window two, and before a step one with its rows.

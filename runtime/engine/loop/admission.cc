@@ -114,8 +114,7 @@ void Scheduler::count_reuse(Session* s) {
   r.prefilled = n - r.reused_disk - r.reused_memory;
   uint64_t missing = s->kv.ready(all);
   if (last_runs && s->kv.shape.has_states()) {
-    const uint64_t begin = runs.empty() ? n : runs.front().begin;
-    missing = begin + 1 < n ? begin : n;
+    missing = runs.front().begin + 1 < n ? runs.front().begin : n;  // the last row always runs
   }
   missing = std::min(n, missing);
   if (g.computed == 0 && (first || missing > r.reuse_stopped_at)) {

@@ -340,9 +340,8 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
     const std::vector<int32_t>& all = plan->tables[i];
     seq.blocks = all.data();
     if (!shape.has_states()) continue;
-    const uint32_t units = shape.groups[shape.n_groups - 1].units;
-    seq.state_to = all.data() + all.size() - units;
-    if (seq.first_position > 0) seq.state_from = seq.state_to - units;
+    seq.state_to = all.data() + all.size() - shape.state_units();
+    if (seq.first_position > 0) seq.state_from = seq.state_to - shape.state_units();
   }
   for (const BlockCopy& copy : plan->copies) {
     for (BlockId from = copy.from, to = copy.to; from != kNoBlock; from = cache_->next_unit(from), to = cache_->next_unit(to)) {
@@ -352,7 +351,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   plan->step = {plan->step_seqs, plan->tokens, plan->positions, plan->logits_rows};
   plan->step.n_groups = shape.n_groups;
   plan->step.n_tables = shape.tables();
-  plan->step.state_units = shape.has_states() ? shape.groups[shape.n_groups - 1].units : 0;
+  plan->step.state_units = shape.state_units();
 }
 
 }  // namespace kvrt

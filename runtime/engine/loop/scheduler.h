@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/base/limits.h"
 #include "runtime/compute/step.h"
 #include "runtime/engine/loop/pace.h"
 #include "runtime/engine/session.h"
@@ -24,7 +25,7 @@ struct SchedulerLimits {
   uint64_t context_cost = 4096;  // tokens of context that make a row cost twice
   uint32_t rows_max = 0;         // rows per step
   uint32_t logits_max = 0;       // rows per step that want logits
-  uint64_t state_every = 1024;   // tokens: the most that going back computes again where there are states
+  uint64_t state_every = kStateEvery;
 };
 
 // One session's part of a plan.

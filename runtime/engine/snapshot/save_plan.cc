@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/limits.h"
 #include "runtime/engine/conversation/edit.h"
 
 namespace kvrt {
@@ -10,8 +11,6 @@ namespace {
 
 // A checkpoint writes the tail's KV once the tail has so many tokens more than in the store, and at least a quarter of a block more.
 constexpr uint64_t kTailStep = 8;
-// Of states that boundaries keep the store gets as many as leave so many tokens between them: one may be larger than the KV of all these.
-constexpr uint64_t kStateStep = 1024;
 
 // The conversation that a cancel at this moment would leave. *kept: the count of its first tokens that are also the session's.
 Conversation as_cancelled(const LoadedModel& model, const Session& s, uint64_t* kept) {
@@ -36,7 +35,7 @@ Conversation as_cancelled(const LoadedModel& model, const Session& s, uint64_t* 
 }
 
 // The blocks, of the first `blocks`, at whose end the store is to have a boundary's state: the first, and those without which the next one,
-// or the session's end, were too far from the one before.
+// or the session's end, were too far from the one before: a state may be larger than the KV of all tokens between them.
 std::vector<uint32_t> states_to_keep(const KvSequence& kv, uint64_t blocks, uint64_t end) {
   std::vector<uint32_t> boundaries, chosen;
   const uint64_t T = kv.shape.block_tokens;
@@ -45,7 +44,7 @@ std::vector<uint32_t> states_to_keep(const KvSequence& kv, uint64_t blocks, uint
   }
   for (size_t b = 0; b < boundaries.size(); ++b) {
     const uint64_t next = b + 1 < boundaries.size() ? (boundaries[b + 1] + 1) * T : end;
-    if (chosen.empty() || next > (chosen.back() + 1) * T + kStateStep) chosen.push_back(boundaries[b]);
+    if (chosen.empty() || next > (chosen.back() + 1) * T + kStateEvery) chosen.push_back(boundaries[b]);
   }
   return chosen;
 }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace kvrt {
 namespace {
 
@@ -57,6 +59,37 @@ TEST(KvChunks, AChunkOfAllLayersHasEveryGroup) {
 TEST(KvChunks, NoChunkHasLayersOfSeveralShapes) {
   const KvGroups kv = deal_layers(std::vector<KvLayer>{{0, {1, 2, 16, 32}}, {8, {1, 4, 16, 32}}});
   EXPECT_EQ(groups_stored(kv, {0, 1, 2, 4, 6, 5}), (std::vector<uint32_t>{0, 0, 1, 2, 3, 2}));
+  EXPECT_TRUE(kv_chunk(kv, kAllLayers).parts.empty());
+}
+
+// FORMAT.md, layout 512: per layer the runs of channels, then per layer the heads; nothing of what lies between them in the pool.
+TEST(KvChunks, OfStatesHaveTheirItemsInOrder) {
+  const StateNeed need{96, 3, 3, 512};  // three runs of 32 channels
+  const KvLayer attention{0, {1, 2, 16, 32}}, recurrent{0, {0, 0, 0, 32}, need};
+  const KvGroups kv = deal_layers(std::vector{recurrent, attention, recurrent, recurrent, recurrent, recurrent});
+  const KvChunk chunk = kv_chunk(kv, 2);
+  EXPECT_EQ(chunk.layout(), 512u);
+  EXPECT_EQ(payload_elem_bytes(chunk.geometry), 4u);
+  EXPECT_EQ(payload_scratch_bytes(chunk.geometry), 0u);
+  std::vector<int32_t> units(kv.states.units);
+  for (uint32_t u = 0; u < units.size(); ++u) units[u] = static_cast<int32_t>(7 + 2 * u);
+  uint64_t at = 0;
+  const auto expect_item = [&](const StateItems& kind, uint32_t layer, uint32_t item, uint64_t bytes) {
+    EXPECT_EQ(kind.bytes, bytes);
+    const auto part = std::ranges::find_if(chunk.parts, [&](const ChunkPart& p) { return at >= p.in_chunk && at < p.in_chunk + p.bytes; });
+    ASSERT_NE(part, chunk.parts.end());
+    const uint64_t in_pool = static_cast<uint64_t>(units[part->unit]) * kv.unit_bytes() + part->in_unit + (at - part->in_chunk);
+    EXPECT_EQ(in_pool, state_offset(kv.states, kind, units.data(), layer, item)) << "layer " << layer << ", item " << item;
+    at += bytes;
+  };
+  for (uint32_t layer = 0; layer < 5; ++layer) {
+    for (uint32_t run = 0; run < 3; ++run) expect_item(kv.states.inputs, layer, run, 2 * 32 * sizeof(float));
+  }
+  for (uint32_t layer = 0; layer < 5; ++layer) {
+    for (uint32_t head = 0; head < 3; ++head) expect_item(kv.states.heads, layer, head, 512);
+  }
+  EXPECT_EQ(chunk.geometry.block_bytes(), at);
+  EXPECT_EQ(groups_needed(kv)[1].window, 1u) << "the last node's chunk alone";
   EXPECT_TRUE(kv_chunk(kv, kAllLayers).parts.empty());
 }
 
