@@ -5,6 +5,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
+#include "runtime/compute/quant/quants.h"
 
 namespace kvrt::cuda {
 
@@ -133,7 +134,32 @@ void CudaBackend::fail(Status status) {
 
 // ---- steps
 
-bool CudaBackend::begin_step(const Step& step) {
+// The host has them at hand, whatever the step's graph does: a graph copies them from where they are.
+bool CudaBackend::stage_table(const TensorView& table, const Step& step) {
+  const uint64_t bytes = uint64_t{step.n_rows()} * table.cols() * sizeof(float);
+  if (!table_host_ || table_host_->bytes() < bytes) {
+    auto host = context_->alloc_pinned(bytes);
+    if (!host.is_ok()) {
+      fail(host.take_status());
+      return false;
+    }
+    table_host_ = std::move(host).value();
+  }
+  if (!grow(&table_rows_, bytes)) return false;
+  auto* out = reinterpret_cast<float*>(table_host_->data());
+  const auto gather = [&](uint32_t row, uint32_t) { dequantize_row(table, step.tokens[row], out + row * table.cols()); };
+  if (step.n_rows() > kFewRows) {
+    Lock turn(pool_mu_);
+    pool_.parallel_for(step.n_rows(), gather);
+  } else {
+    for (uint32_t row = 0; row < step.n_rows(); ++row) gather(row, 0);
+  }
+  stream_.check(cudaMemcpyAsync(table_rows_->data(), out, bytes, cudaMemcpyHostToDevice, stream_.handle));
+  return stream_.error == cudaSuccess;
+}
+
+bool CudaBackend::begin_step(const StepRun& run) {
+  const Step& step = *run.step;
   bool moved = false;
   Status put = arrays_.put(context_.get(), &stream_, step, &moved);
   if (moved) ++generation_;
@@ -143,13 +169,13 @@ bool CudaBackend::begin_step(const Step& step) {
   }
   class_rows_ = step.n_rows();
   splits_ = splits_of(arrays_.last_position());
-  return true;
+  return !run.table || stage_table(*run.table, step);
 }
 
 void CudaBackend::run(const StepRun& step, const std::function<void()>& fn) {
   const DeviceContext::Use use(context_.get());
   if (!use.status().is_ok()) return fail(use.status());
-  if (step.step && !begin_step(*step.step)) return;
+  if (step.step && !begin_step(step)) return;
   const bool few = step.step && step.step->n_rows() <= kFewRows;
   if (!few || !step.cache) return fn();
   replay_or_capture(static_cast<GraphCache*>(step.cache), step.shape_key, fn);

@@ -65,6 +65,7 @@ class CudaBackend final : public Backend {
 
   void embed(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) override;
   void embed_positions(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) override;
+  void embed_table(const TensorView& table, const Step& step, uint32_t first, uint32_t n, float* out) override;
   void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) override;
   void layernorm(const float* x, const float* weight, const float* bias, float eps, uint32_t rows, uint32_t width, float* out) override;
   void rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
@@ -141,7 +142,8 @@ class CudaBackend final : public Backend {
   bool grow(Scratch* scratch, uint64_t bytes);
   static uint32_t splits_of(uint32_t last_position);
   static uint32_t rows_in_parts(const KvGeometry& kv, uint32_t heads, uint32_t splits);
-  bool begin_step(const Step& step);
+  bool begin_step(const StepRun& run);
+  bool stage_table(const TensorView& table, const Step& step);
   void replay_or_capture(GraphCache* cache, uint64_t key, const std::function<void()>& fn);
   Status open_gemm(const CublasLt* gemm);
   void many_rows(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out);
@@ -179,7 +181,8 @@ class CudaBackend final : public Backend {
   std::unique_ptr<GemmLibrary> gemm_;  // null: kvrt's own kernels
   std::list<RopeTable> rope_tables_;   // for all models; the last prepared is first
   Scratch q_, d_, s_, sums_, normed_, halves_, partials_, gate_up_, rows_, weights_, dequantized_, scales_, products_, heads_in_,
-      heads_out_;
+      heads_out_, table_rows_;
+  std::unique_ptr<Buffer> table_host_;  // pinned: a step's rows of embed_table's table, on their way to table_rows_
 };
 
 }  // namespace kvrt::cuda

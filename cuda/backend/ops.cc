@@ -44,6 +44,11 @@ void CudaBackend::embed_positions(const Weight& table, const Step&, uint32_t fir
   cuda::embed(&stream_, view(table), arrays_.device().positions + first, n, out);
 }
 
+void CudaBackend::embed_table(const TensorView& table, const Step&, uint32_t first, uint32_t n, float* out) {
+  const uint64_t row = table.cols() * sizeof(float);
+  stream_.check(cudaMemcpyAsync(out, table_rows_->data() + first * row, n * row, cudaMemcpyDeviceToDevice, stream_.handle));
+}
+
 void CudaBackend::rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) {
   cuda::rmsnorm(&stream_, x, weight, eps, rows, width, out);
 }

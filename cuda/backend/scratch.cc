@@ -65,6 +65,7 @@ std::vector<CudaBackend::ScratchUse> CudaBackend::scratch_uses(const StepShape& 
     uses.push_back({&CudaBackend::rows_, std::max(s.rows, kFewRows) * sizeof(uint32_t)});
     uses.push_back({&CudaBackend::weights_, std::max(s.rows, kFewRows) * sizeof(float)});
   }
+  if (s.layer_inputs > 0) uses.push_back({&CudaBackend::table_rows_, uint64_t{s.rows} * s.layer_inputs * sizeof(float)});
   if (s.by_head > 0) {
     uses.push_back({&CudaBackend::heads_in_, uint64_t{s.rows} * s.by_head * sizeof(float)});
     uses.push_back({&CudaBackend::heads_out_, uint64_t{s.rows} * s.by_head * sizeof(float)});
@@ -75,7 +76,7 @@ std::vector<CudaBackend::ScratchUse> CudaBackend::scratch_uses(const StepShape& 
   if (!gemm_ || s.rows <= kLibraryRows) return uses;
   uint64_t cells = s.cells <= kDequantizedMax ? s.cells : 0;
   // A weight has so many rows or columns; its other side is `width`.
-  for (const uint64_t weight_rows : {qkv, attended, gate_up, uint64_t{s.ff}, uint64_t{s.experts}}) {
+  for (const uint64_t weight_rows : {qkv, attended, gate_up, uint64_t{s.ff}, uint64_t{s.experts}, uint64_t{s.layer_inputs}}) {
     if (weight_rows * s.width <= kDequantizedMax) cells = std::max(cells, weight_rows * s.width);
   }
   uses.push_back({&CudaBackend::dequantized_, cells * sizeof(uint16_t)});

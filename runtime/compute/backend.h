@@ -110,8 +110,9 @@ class RunCache {
 // A step on its way through run. Ops are told of rows by their place in it.
 struct StepRun {
   const Step* step = nullptr;
-  RunCache* cache = nullptr;  // null: fn is called in any case
-  uint64_t shape_key = 0;     // the step's: with the same cache and key fn would queue the same ops
+  RunCache* cache = nullptr;          // null: fn is called in any case
+  uint64_t shape_key = 0;             // the step's: with the same cache and key fn would queue the same ops
+  const TensorView* table = nullptr;  // embed_table's; null: it is not called
 };
 
 // The shape of a model's largest steps.
@@ -121,6 +122,7 @@ struct StepShape {
   std::vector<RopeParams> ropes{};  // kinds of rotations
   uint32_t by_head = 0;             // matmul_heads: numbers of all heads of a row, in or out, at most
   uint64_t cells = 0;               // of the largest weight neither side of which is `width`
+  uint32_t layer_inputs = 0;        // columns of embed_table's table, and rows of a weight
 };
 
 // Pointers named x, out..., norm, bias are device memory, row-major f32, one row per row of the step (or of a part of it).
@@ -162,6 +164,8 @@ class Backend {
   // The step's rows [first, first + n).
   virtual void embed(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) = 0;
   virtual void embed_positions(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) = 0;
+  // The same of a table that stays in the host's memory, in the file's format: the one that run was told of.
+  virtual void embed_table(const TensorView& table, const Step& step, uint32_t first, uint32_t n, float* out) = 0;
   virtual void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) = 0;
   // LayerNorm, with a bias or, where it is null, without.
   virtual void layernorm(const float* x, const float* weight, const float* bias, float eps, uint32_t rows, uint32_t width, float* out) = 0;

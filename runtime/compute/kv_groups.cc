@@ -20,7 +20,7 @@ bool takes(const KvGroup& group, const KvLayer& layer) {
 std::vector<KvGroup> groups_of(std::span<const KvLayer> layers) {
   std::vector<KvGroup> groups;
   for (const KvLayer& layer : layers) {
-    if (layer.state.any()) continue;
+    if (layer.state.any() || layer.of != KvLayer::kOwn) continue;
     auto at = std::ranges::find_if(groups, [&](const KvGroup& group) { return takes(group, layer); });
     if (at == groups.end()) {
       at = groups.insert(std::ranges::upper_bound(groups, layer.window, {}, &KvGroup::window), {layer.window, 0, layer.kv, 0, 0});
@@ -115,6 +115,11 @@ KvGroups deal_layers(std::span<const KvLayer> layers) {
   if (state.any()) add_states(layers, *recurrent, unit_bytes, &kv);
   std::vector<uint32_t> dealt(kv.groups.size());
   for (const KvLayer& layer : layers) {
+    if (layer.of != KvLayer::kOwn) {
+      kv.places.push_back(kv.places[layer.of]);
+      continue;
+    }
+    ++kv.own;
     const auto at = std::ranges::find_if(kv.groups, [&](const KvGroup& group) { return takes(group, layer); });
     const auto group = static_cast<uint32_t>(at - kv.groups.begin());
     const uint32_t index = dealt[group]++;

@@ -24,6 +24,7 @@ struct KvGroup {
 struct KvGroups {
   std::vector<KvGroup> groups;
   std::vector<KvPlace> places;  // by layer; of one with a state: {its number among those, 0, the group}
+  uint32_t own = 0;             // so many first layers have a place of their own; the others read at one of these
   StateLayout states;           // units 0: no layer has one
   uint32_t tables() const { return groups.empty() ? 0 : groups.back().first_table + groups.back().tables; }
   uint64_t unit_bytes() const { return groups.empty() ? 0 : groups[0].unit.block_bytes(); }
@@ -45,6 +46,9 @@ struct KvLayer {
   uint32_t window = 0;  // 0: for ever
   KvGeometry kv;        // of one layer; the same block_tokens in all. With a state nothing but those
   StateNeed state{};    // the same in all layers that have one
+  // It leaves nothing behind, and reads what this earlier layer does. All layers after the first such one are so.
+  uint32_t of = kOwn;
+  static constexpr uint32_t kOwn = UINT32_MAX;
 };
 
 // Deals the layers to groups: those without a window first, then by the window, ascending; layers of different shapes are in different

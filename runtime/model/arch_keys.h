@@ -32,6 +32,9 @@ Status read_blocks(const ArchKeys& keys, ModelDims* dims);
 // Which layers of dims have no attention, by their number of KV heads or by keys, and their shape.
 Status read_recurrent(const ArchKeys& keys, std::span<const uint32_t> kv_heads, ModelDims* dims);
 
+// Which layers of dims, whose heads are counted, have windows, their heads' dimensions, and which ones have no K and V.
+Status read_windows(const ArchKeys& keys, ModelDims* dims);
+
 // The rotations of dims, whose heads are known, and what the scaling of RoPE does to the scores.
 Status read_rope(const ArchKeys& keys, ModelDims* dims);
 

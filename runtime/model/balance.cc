@@ -26,7 +26,7 @@ void balance(float* q, float* k, std::initializer_list<uint32_t> dims) {
 }  // namespace
 
 void balance_qk(Model* model) {
-  if (model->arch->qk_norm != QkNorm::kHeads) return;
+  if (model->arch->qk_norm != QkNorm::kHeads || model->dims.shared_kv > 0) return;  // several layers' Q meet one K
   const ModelDims& d = model->dims;
   for (uint32_t layer = 0; layer < d.layers; ++layer) {
     if (d.mixer(layer) != Mixer::kAttention) continue;

@@ -47,7 +47,7 @@ constexpr const char* kScaleKeys[] = {"logit_scale", "residual_scale", "embeddin
 constexpr std::string_view kRoutingKeys[] = {"expert_gating_func", "expert_group_count", "expert_shared_count", "expert_weights_scale",
                                              "leading_dense_block_count"};
 constexpr const char *kFf = "feed_forward_length", *kExpertFf = "expert_feed_forward_length";
-constexpr std::string_view kLatentKey = "rope.scaling.yarn_log_multiplier";
+constexpr std::string_view kLatentKey = "rope.scaling.yarn_log_multiplier", kSharedKvKey = "attention.shared_kv_layers";
 
 class DimsReader : public ArchKeys {
  public:
@@ -59,9 +59,9 @@ class DimsReader : public ArchKeys {
     KVRT_TRY(read_shape(&dims));
     KVRT_TRY(read_experts(&dims));
     KVRT_TRY(read_attention(&dims));
+    KVRT_TRY(read_windows(*this, &dims));
     settle_heads(&dims);
     KVRT_TRY(read_rope(*this, &dims));
-    KVRT_TRY(read_windows(&dims));
     if (arch_.window_unscaled && dims.windows.empty()) dims.window_rope = dims.rope;  // its model_id is as it was before there were windows
     KVRT_TRY(limit_groups(dims));
     KVRT_TRY(read_vocab(&dims));
@@ -75,7 +75,7 @@ class DimsReader : public ArchKeys {
       const std::string name = key(neutral.key);
       const bool read = std::ranges::find(scale_keys(), std::string_view(neutral.key)) != scale_keys().end() ||
                         (arch_.routing && std::ranges::find(kRoutingKeys, neutral.key) != std::end(kRoutingKeys)) ||
-                        (arch_.latent && neutral.key == kLatentKey);
+                        (arch_.latent && neutral.key == kLatentKey) || (arch_.layer_kinds && neutral.key == kSharedKvKey);
       if (!file_.has(name) || read) continue;
       std::optional<double> value = file_.get_float(name);
       if (const auto integer = file_.get_uint(name)) value = static_cast<double>(*integer);
@@ -102,7 +102,11 @@ class DimsReader : public ArchKeys {
     dims->layers = dims->file_blocks - dims->draft_blocks;
     KVRT_TRY(read_uint("embedding_length", 1, kWidthMax, &dims->width));
     const bool experts_alone = arch_.experts && file_.has(key(kExpertFf)) && !file_.has(key(kFf));
-    KVRT_TRY(arch_.single_blocks ? read_blocks(*this, dims) : read_uint(experts_alone ? kExpertFf : kFf, 1, kWidthMax, &dims->ff));
+    const bool by_layer = arch_.layer_kinds && file_.get_ints(key(kFf));
+    KVRT_TRY(arch_.single_blocks ? read_blocks(*this, dims)
+             : by_layer          ? read_ffs(dims)
+                                 : read_uint(experts_alone ? kExpertFf : kFf, 1, kWidthMax, &dims->ff));
+    if (arch_.per_layer) KVRT_TRY(read_optional_uint("embedding_length_per_layer_input", 0, kWidthMax / dims->layers, &dims->per_layer));
     KVRT_TRY(read_uint("context_length", 1, kContextMax, &dims->context));
     dims->no_rope_period = arch_.no_rope_period;
     dims->attention_gate = arch_.attention_gate;
@@ -113,6 +117,14 @@ class DimsReader : public ArchKeys {
     return read_float(epsilon, 0, 1, &dims->norm_eps);
   }
 
+  Status read_ffs(ModelDims* dims) const {
+    dims->ffs.resize(dims->layers);
+    KVRT_TRY(read_by_layer(kFf, kWidthMax, *dims, &dims->ffs));
+    dims->ff = *std::ranges::max_element(dims->ffs);
+    if (std::ranges::all_of(dims->ffs, [&](uint32_t ff) { return ff == dims->ff; })) dims->ffs.clear();
+    return Status::ok();
+  }
+
   Status read_experts(ModelDims* dims) const {
     KVRT_TRY(read_optional_uint("expert_count", 0, kExpertsMax, &dims->experts));
     if (dims->experts == 0) return Status::ok();
@@ -121,6 +133,9 @@ class DimsReader : public ArchKeys {
     KVRT_TRY(read_uint("expert_used_count", 1, dims->experts, &dims->experts_used));
     const uint32_t dense_ff = dims->ff;
     KVRT_TRY(read_optional_uint(kExpertFf, 1, kWidthMax, &dims->ff));
+    dims->experts_beside = arch_.experts_beside;
+    if (arch_.experts_beside) dims->shared_ff = dense_ff;
+    if (!dims->ffs.empty()) return unsupported(key(kFf), "an array is not supported beside experts");
     if (arch_.shared_expert) KVRT_TRY(read_optional_uint("expert_shared_feed_forward_length", 0, kWidthMax, &dims->shared_ff));
     if (arch_.latent) dims->experts_normalize = false;  // where the file says nothing
     if (const auto normalize = file_.get_bool(key("expert_weights_norm"))) dims->experts_normalize = *normalize;
@@ -171,10 +186,10 @@ class DimsReader : public ArchKeys {
     }
     for (uint32_t i = 0; i < dims.layers; ++i) {
       const int64_t n = (*numbers)[dims.blocks_of(i).mixer];
-      if (n == 0 && arch_.recurrent == Mixer::kAttention)
+      if (n == 0 && arch_.recurrent == Mixer::kAttention && name != kFf)
         return unsupported(key(name), "layer " + std::to_string(i) + " has no attention, which is not supported");
-      if (n < 0 || static_cast<uint64_t>(n) > max) {
-        return error(n < 0 ? Code::kCorrupt : Code::kLimit, n < 0 ? Detail::kFormat : Detail::kNone,
+      if (n < 0 || (n == 0 && name == kFf) || static_cast<uint64_t>(n) > max) {
+        return error(n <= 0 ? Code::kCorrupt : Code::kLimit, n <= 0 ? Detail::kFormat : Detail::kNone,
                      "%s: metadata key %s: layer %u has %lld, expected 1 to %llu", file_.name().c_str(), key(name).c_str(), i,
                      static_cast<long long>(n), Ull{max});
       }
@@ -205,8 +220,10 @@ class DimsReader : public ArchKeys {
   // Puts the heads where they belong: all layers' in one place, or each layer's.
   static void settle_heads(ModelDims* dims) {
     std::vector<Heads>& layers = dims->layer_heads;
-    for (Heads& heads : layers) {
-      heads.dim = heads.v_dim = dims->head_dim;
+    for (uint32_t i = 0; i < layers.size(); ++i) {
+      Heads& heads = layers[i];
+      heads.dim = heads.v_dim = dims->window(i) > 0 && dims->window_head_dim > 0 ? dims->window_head_dim : dims->head_dim;
+      heads.q_alone = i >= dims->own_kv();
       heads.gate = dims->attention_gate;
       dims->heads = std::max(dims->heads, heads.q);
       dims->kv_heads = std::max(dims->kv_heads, heads.kv);
@@ -270,7 +287,7 @@ class DimsReader : public ArchKeys {
     const bool wide = arch_.wide_scale_layers != 0 && dims->layers == arch_.wide_scale_layers;
     const float per_head = static_cast<float>(dims->width) / static_cast<float>(dims->heads);
     const uint32_t dim = dims->latent.rank > 0 ? dims->latent.q() : dims->head_dim;
-    dims->attention_scale = 1.0f / std::sqrt(wide ? per_head : static_cast<float>(dim));
+    dims->attention_scale = arch_.attention_scale > 0 ? arch_.attention_scale : 1.0f / std::sqrt(wide ? per_head : static_cast<float>(dim));
     KVRT_TRY(read_scale("attention.scale", &dims->attention_scale));
     dims->attention_softcap = arch_.attention_softcap;
     dims->final_softcap = arch_.final_softcap;
@@ -280,24 +297,6 @@ class DimsReader : public ArchKeys {
       KVRT_TRY(arch_.scales_required ? read_float(kScaleKeys[i], 1e-6, 1e6, scales[i]) : read_scale(kScaleKeys[i], scales[i]));
     }
     return read_optional_float("final_logit_softcapping", 0, 1e6, &dims->final_softcap);
-  }
-
-  // A window as long as the context is none.
-  Status read_windows(ModelDims* dims) const {
-    uint32_t window = arch_.window, period = arch_.window_period;
-    KVRT_TRY(read_optional_uint("attention.sliding_window", 0, UINT32_MAX, &window));
-    if (window == 0 || window >= dims->context) return Status::ok();
-    if (period == 0)
-      return unsupported(key("attention.sliding_window"),
-                         "found " + std::to_string(window) + ", windows are not known to this architecture");
-    if (file_.has(key("attention.sliding_window_pattern"))) {
-      const auto given = file_.get_uint(key("attention.sliding_window_pattern"));
-      if (!given || (arch_.no_rope_period > 0 && *given != arch_.no_rope_period))
-        return unsupported(key("attention.sliding_window_pattern"), given ? "another period than RoPE's" : "only a number is supported");
-      KVRT_TRY(read_uint("attention.sliding_window_pattern", 1, UINT32_MAX, &period));
-    }
-    for (uint32_t layer = 0; layer < dims->layers; ++layer) dims->windows.push_back(layer % period < period - 1 ? window : 0);
-    return Status::ok();
   }
 
   // KV groups: layers with the same window and the same KV heads (runtime/compute/kv_groups.h).

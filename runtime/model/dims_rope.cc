@@ -12,6 +12,7 @@ namespace {
 
 // Frequencies are divided by these; below the least an angle could leave the range of our sine.
 constexpr double kRopeFactorMin = 0.25, kRopeFactorMax = 1e6;
+constexpr double kFrequencyFactorMax = 1.001e30;  // Gemma 4 has 1e30 for what does not rotate: no sine reaches the least bit of a product
 
 class RopeReader : public ArchKeys {
  public:
@@ -20,11 +21,7 @@ class RopeReader : public ArchKeys {
   Status read(ModelDims* dims) const {
     dims->rope.style = arch_.rope_style;
     dims->rope.dims = dims->latent.rank > 0 ? dims->latent.rope : dims->head_dim;
-    KVRT_TRY(read_optional_uint("rope.dimension_count", 2, kHeadDimMax, &dims->rope.dims));
-    if (dims->rope.dims % 2 != 0 || dims->rope.dims > dims->head_dim) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected an even number up to the %u of a head, found %u",
-                   file_.name().c_str(), key("rope.dimension_count").c_str(), dims->head_dim, dims->rope.dims);
-    }
+    KVRT_TRY(read_dims_of("rope.dimension_count", dims->head_dim, &dims->rope));
     KVRT_TRY(read_optional_float("rope.freq_base", 1, 1e12, &dims->rope.freq_base));
     dims->window_rope = dims->rope;
     KVRT_TRY(read_rope_scaling(&dims->rope));
@@ -33,10 +30,21 @@ class RopeReader : public ArchKeys {
     if (arch_.window_freq_base == 0 && !arch_.window_unscaled) dims->window_rope = dims->rope;
     if (arch_.window_freq_base == 0) return Status::ok();
     dims->window_rope.freq_base = arch_.window_freq_base;
+    if (dims->window_head_dim > 0) {
+      dims->window_rope.dims = dims->window_head_dim;
+      KVRT_TRY(read_dims_of("rope.dimension_count_swa", dims->window_head_dim, &dims->window_rope));
+    }
     return read_optional_float("rope.freq_base_swa", 1, 1e12, &dims->window_rope.freq_base);
   }
 
  private:
+  Status read_dims_of(const char* name, uint32_t head_dim, RopeParams* rope) const {
+    KVRT_TRY(read_optional_uint(name, 2, kHeadDimMax, &rope->dims));
+    if (rope->dims % 2 == 0 && rope->dims <= head_dim) return Status::ok();
+    return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected an even number up to the %u of a head, found %u",
+                 file_.name().c_str(), key(name).c_str(), head_dim, rope->dims);
+  }
+
   // A factor without a type is linear.
   Status read_rope_scaling(RopeParams* rope) const {
     const std::string name = key("rope.scaling.type");
@@ -111,9 +119,9 @@ class RopeReader : public ArchKeys {
     factors.resize(view.cols());
     dequantize_row(view.type, view.data.data(), view.cols(), factors.data());
     for (const float f : factors) {
-      if (f >= kRopeFactorMin && f <= kRopeFactorMax) continue;
+      if (f >= kRopeFactorMin && f <= kFrequencyFactorMax) continue;
       return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected values of %s to %s, found %s", file_.name().c_str(),
-                   tensor->name.c_str(), shown(kRopeFactorMin).c_str(), shown(kRopeFactorMax).c_str(), shown(f).c_str());
+                   tensor->name.c_str(), shown(kRopeFactorMin).c_str(), shown(kFrequencyFactorMax).c_str(), shown(f).c_str());
     }
     return Status::ok();
   }

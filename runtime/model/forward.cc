@@ -50,6 +50,7 @@ void embed(const Pass& p, Rows rows) {
     p.backend->add(positions, rows.n, p.d.width, x);
   }
   if (p.d.embedding_scale != 1) p.backend->scale(p.d.embedding_scale, rows.n, p.d.width, x);
+  if (p.d.per_layer > 0) embed_layers(p, rows);
 }
 
 // Q absorbed: each head's part without rotation becomes numbers that meet the latent itself; the rotated part stands behind them.
@@ -86,6 +87,14 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
   const uint32_t stride = heads.qkv_width();
   float* qkv = rows.of(p.qkv(index), stride);
   p.backend->matmul(*layer.qkv, layer.qkv_bias.device, block_input(p, rows, layer.attn_norm), /*accumulate=*/false, qkv);
+  if (heads.q_alone) {
+    p.backend->rmsnorm_heads(layer.q_norm.device, d.norm_eps, rows.n, heads.q, heads.dim, stride, qkv);
+    return p.backend->rope(*d.rope_of(index), rows.first, rows.n, heads.q, heads.dim, stride, qkv);
+  }
+  if (p.arch.v_norm) {
+    float* v = qkv + heads.q_width() + heads.kv * heads.dim;
+    p.backend->rmsnorm_heads(layer.v_norm.device, d.norm_eps, rows.n, heads.kv, heads.v_dim, stride, v);
+  }
   QkParams params{d.rope_of(index), heads.q};
   if (p.arch.qk_norm != QkNorm::kNone) {
     params.q_norm = layer.q_norm.device;
@@ -132,9 +141,9 @@ const float* activate(const Pass& p, Rows rows, uint32_t ff, const Weight& gate_
   return out;
 }
 
-void mlp(const Pass& p, Rows rows, const Layer& layer, const MatmulInput& in) {
-  const uint32_t ff = p.d.experts > 0 ? p.d.dense_ff : p.d.ff;
-  const float* activated = activate(p, rows, ff, *layer.gate_up, layer.gate_up_bias.device, in);
+void mlp(const Pass& p, Rows rows, uint32_t index, const MatmulInput& in) {
+  const Layer& layer = p.model.layers[index];
+  const float* activated = activate(p, rows, p.d.ff_of(index), *layer.gate_up, layer.gate_up_bias.device, in);
   add_output(p, rows, *layer.down, layer.down_bias, layer.post_ffn_norm, activated);
 }
 
@@ -145,28 +154,17 @@ void layer_output(const Pass& p, Rows rows, uint32_t index) {
     float* normed = rows.of(p.s->normed, p.d.width);
     normalize(p, layer.attn_norm, rows.of(p.s->x, p.d.width), rows.n, normed);  // once more, so that it need not outlive attention
     attention_output(p, rows, index);
-    return mlp(p, rows, layer, {normed, rows.n});
+    return mlp(p, rows, index, {normed, rows.n});
   }
   attention_output(p, rows, index);
-  if (p.d.has_mlp(index)) mlp(p, rows, layer, block_input(p, rows, layer.ffn_norm));
+  if (p.d.has_mlp(index)) mlp(p, rows, index, block_input(p, rows, layer.ffn_norm));
 }
 
-// Each expert's matrices run once, for all rows of the step that chose it; a row adds its experts' outputs in the order of their ids, then
-// that of the MLP that all rows go through.
-void experts(const Pass& p, uint32_t rows, const Layer& layer) {
+// x += what the experts of s->routes make of `in`. Each expert's matrices run once, for all rows of the step that chose it; a row adds its
+// experts' outputs in the order of their ids.
+void add_experts(const Pass& p, const Layer& layer, const float* in, float* x) {
   const ModelDims& d = p.d;
   Scratch* s = p.s;
-  const float* in = s->x;
-  if (p.arch.pre_norm) {
-    normalize(p, layer.ffn_norm, s->x, rows, s->normed);
-    in = s->normed;
-  }
-  p.backend->matmul(*layer.router, layer.router_bias.device, {in, rows}, /*accumulate=*/false, s->router);
-  const float* bias = layer.choice_bias.values.empty() ? nullptr : layer.choice_bias.values.data();
-  const RouteParams params{
-      d.experts, d.experts_used, d.experts_sigmoid, d.experts_normalize, d.experts_scale * d.residual_scale, d.expert_groups, d.groups_used,
-      bias};
-  p.backend->route(s->router, rows, params, &s->routes);
   for (uint32_t e = 0; e < d.experts; ++e) {
     const uint32_t first = s->routes.first[e], n = s->routes.first[e + 1] - first;
     if (n == 0) continue;
@@ -176,8 +174,52 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
     if (up_bias) up_bias += uint64_t{2} * d.ff * e, down_bias += uint64_t{d.width} * e;
     const float* activated = activate(p, {0, n}, d.ff, *layer.experts[e].gate_up, up_bias, {s->expert_in, n});
     p.backend->matmul(*layer.experts[e].down, down_bias, {activated, n}, /*accumulate=*/false, s->expert_out);
-    p.backend->add_rows(s->expert_out, chosen, {s->routes.weights.data() + first, n}, d.width, s->x);
+    p.backend->add_rows(s->expert_out, chosen, {s->routes.weights.data() + first, n}, d.width, x);
   }
+}
+
+RouteParams route_params(const ModelDims& d, const float* bias) {
+  return {
+      d.experts, d.experts_used, d.experts_sigmoid, d.experts_normalize, d.experts_scale * d.residual_scale, d.expert_groups, d.groups_used,
+      bias};
+}
+
+// Experts, router and MLP read the same rows, each after a norm of its own; what experts and MLP give, again each after a norm, is summed.
+void experts_beside(const Pass& p, uint32_t rows, const Layer& layer) {
+  const ModelDims& d = p.d;
+  Scratch* s = p.s;
+  p.backend->matmul(*layer.router, nullptr, {s->x, rows, layer.router_norm.device, d.norm_eps}, /*accumulate=*/false, s->router);
+  p.backend->route(s->router, rows, route_params(d, nullptr), &s->routes);
+  for (uint32_t e = 0; e < d.experts; ++e) {
+    for (uint32_t i = s->routes.first[e]; i < s->routes.first[e + 1]; ++i) s->routes.weights[i] *= layer.expert_scale.values[e];
+  }
+  normalize(p, layer.experts_norm, s->x, rows, s->normed);
+  p.backend->clear(reinterpret_cast<uint8_t*>(s->expert_sum), uint64_t{rows} * d.width * sizeof(float));
+  add_experts(p, layer, s->normed, s->expert_sum);
+  normalize(p, layer.post_experts_norm, s->expert_sum, rows, s->expert_sum);
+  const float* activated =
+      activate(p, {0, rows}, d.shared_ff, *layer.shared.gate_up, nullptr, {s->x, rows, layer.ffn_norm.device, d.norm_eps});
+  p.backend->matmul(*layer.shared.down, nullptr, {activated, rows}, /*accumulate=*/false, s->normed);
+  normalize(p, layer.post_mlp_norm, s->normed, rows, s->normed);
+  p.backend->add(s->expert_sum, rows, d.width, s->normed);
+  normalize(p, layer.post_ffn_norm, s->normed, rows, s->normed);
+  p.backend->add(s->normed, rows, d.width, s->x);
+}
+
+// A row adds its experts' outputs, then that of the MLP that all rows go through.
+void experts(const Pass& p, uint32_t rows, const Layer& layer) {
+  if (p.d.experts_beside) return experts_beside(p, rows, layer);
+  const ModelDims& d = p.d;
+  Scratch* s = p.s;
+  const float* in = s->x;
+  if (p.arch.pre_norm) {
+    normalize(p, layer.ffn_norm, s->x, rows, s->normed);
+    in = s->normed;
+  }
+  p.backend->matmul(*layer.router, layer.router_bias.device, {in, rows}, /*accumulate=*/false, s->router);
+  const float* bias = layer.choice_bias.values.empty() ? nullptr : layer.choice_bias.values.data();
+  p.backend->route(s->router, rows, route_params(d, bias), &s->routes);
+  add_experts(p, layer, in, s->x);
   if (d.shared_ff == 0) return;
   const float* activated = activate(p, {0, rows}, d.shared_ff, *layer.shared.gate_up, nullptr, {in, rows});
   if (!layer.shared_gate) return add_output(p, {0, rows}, *layer.shared.down, {}, {}, activated);
@@ -216,11 +258,12 @@ uint32_t gather_last(const Pass& p, uint32_t index) {
   p.backend->gather_logits_rows(p.step, p.d.width, p.s->x);
   p.backend->gather_logits_rows(p.step, p.d.out_width(index), p.s->attended);
   if (p.d.gated()) p.backend->gather_logits_rows(p.step, p.d.in_width(index), p.qkv(index));
+  if (p.d.per_layer > 0) p.backend->gather_logits_rows(p.step, static_cast<uint32_t>(p.d.layer_inputs()), p.s->layer_inputs);
   return static_cast<uint32_t>(p.step.logits_rows.size());
 }
 
 // A mixer, where rows meet, parts a layer in two; from one layer's to the next one's a row needs no other. After the last one x has the
-// rows whose logits are wanted; where there are none, the step is for K, V and states alone.
+// rows whose logits are wanted; where there are none, the step is for K, V and states alone, and ends with the last layer that has any.
 void layers(const Pass& p) {
   const ModelDims& d = p.d;
   uint32_t rows = p.step.n_rows();
@@ -229,7 +272,7 @@ void layers(const Pass& p) {
     attention_input(p, {first, n}, 0);
   });
   for (uint32_t i = 0; i < d.layers; ++i) {
-    const bool last = i + 1 == d.layers, done = last && p.step.logits_rows.empty();
+    const bool last = i + 1 == d.layers, done = i + 1 == d.own_kv() && p.step.logits_rows.empty();
     if (!done || d.mixer(i) != Mixer::kAttention) mix(p, i);
     if (done) return;
     if (last) rows = gather_last(p, i);
@@ -240,6 +283,7 @@ void layers(const Pass& p) {
     }
     p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) {
       if (!routed) layer_output(p, {first, n}, i);
+      end_layer(p, {first, n}, i);
       if (!last) attention_input(p, {first, n}, i + 1);
     });
   }
@@ -265,7 +309,8 @@ void forward(const Model& model, Backend* backend, const KvGroups& kv, uint8_t* 
 
   const Pass pass{model, backend, kv, pool, step, s};
   RunCache* cache = model.dims.experts > 0 ? nullptr : s->cache.get();  // the step itself finds out which experts run
-  backend->run({&step, cache, uint64_t{rows} << 32 | n_logits << 1 | !step.draws.empty()}, [&] {
+  const TensorView* table = model.dims.per_layer > 0 ? &model.layer_table : nullptr;
+  backend->run({&step, cache, uint64_t{rows} << 32 | n_logits << 1 | !step.draws.empty(), table}, [&] {
     if (model.dims.no_rope_period != 1) backend->prepare_rope(model.dims.rope, step);
     if (!model.dims.windows.empty()) backend->prepare_rope(model.dims.window_rope, step);
     layers(pass);

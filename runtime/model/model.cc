@@ -1,6 +1,7 @@
 // Loading: once every tensor was found and checked, they go to the backend one weight at a time.
 #include "runtime/model/model.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "runtime/compute/quant/quants.h"
@@ -68,6 +69,11 @@ Status for_experts(const LayerTensors& from, uint32_t experts, Layer* layer, To*
     KVRT_TRY(to->matrix(from.experts_gate_up, e, &expert.gate_up));
     KVRT_TRY(to->matrix(from.experts_down, e, &expert.down));
   }
+  KVRT_TRY(to->vectors(from.router_norm, &layer->router_norm));
+  KVRT_TRY(to->vectors(from.expert_scale, &layer->expert_scale));
+  KVRT_TRY(to->vectors(from.experts_norm, &layer->experts_norm));
+  KVRT_TRY(to->vectors(from.post_experts_norm, &layer->post_experts_norm));
+  KVRT_TRY(to->vectors(from.post_mlp_norm, &layer->post_mlp_norm));
   if (from.shared_down.empty()) return Status::ok();
   if (!from.shared_gate.empty()) KVRT_TRY(to->matrix(from.shared_gate, 0, &layer->shared_gate));
   KVRT_TRY(to->matrix(from.shared_gate_up, 0, &layer->shared.gate_up));
@@ -81,6 +87,8 @@ Status for_each_weight(const Plan& plan, const ModelDims& dims, Model* model, To
   if (!plan.positions.empty()) KVRT_TRY(to->matrix(plan.positions, 0, &model->positions));
   if (!plan.head.empty()) KVRT_TRY(to->matrix(plan.head, 0, &model->head));
   KVRT_TRY(to->vectors(plan.output_norm, &model->output_norm));
+  if (!plan.layer_inputs.empty()) KVRT_TRY(to->matrix(plan.layer_inputs, 0, &model->layer_inputs));
+  KVRT_TRY(to->vectors(plan.layer_inputs_norm, &model->layer_inputs_norm));
   model->layers.reserve(plan.layers.size());  // as above
   for (const LayerTensors& from : plan.layers) {
     Layer& layer = model->layers.emplace_back();
@@ -105,8 +113,24 @@ Status for_each_weight(const Plan& plan, const ModelDims& dims, Model* model, To
     KVRT_TRY(to->vectors(from.gate_up_bias, &layer.gate_up_bias));
     KVRT_TRY(to->vectors(from.down_bias, &layer.down_bias));
     KVRT_TRY(to->vectors(from.post_ffn_norm, &layer.post_ffn_norm));
+    if (!from.input.empty()) {
+      KVRT_TRY(to->matrix(from.input_gate, 0, &layer.input_gate));
+      KVRT_TRY(to->matrix(from.input, 0, &layer.input));
+    }
+    KVRT_TRY(to->vectors(from.post_input_norm, &layer.post_input_norm));
+    KVRT_TRY(to->vectors(from.out_scale, &layer.out_scale));
   }
   return Status::ok();
+}
+
+// What vectors have beyond the file.
+void finish_vectors(Model* model) {
+  const ModelDims& d = model->dims;
+  for (uint32_t i = 0; i < d.layers; ++i) {
+    Layer& layer = model->layers[i];
+    if (model->arch->v_norm) layer.v_norm.values.assign(d.heads_of(i).v_dim, 1.0f);
+    for (float& w : layer.router_norm.values) w *= 1 / std::sqrt(static_cast<float>(d.width));
+  }
 }
 
 // Adds up the bytes that the weights will take.
@@ -147,6 +171,9 @@ class Loader {
 
   Status matrix(const Tensors& tensors, uint64_t index, std::unique_ptr<Weight>* out) {
     const TensorStack& stack = stacks_.emplace_back(views_of(tensors, index));
+    for (size_t i = 1; i < tensors.size(); ++i) {  // a tensor that is there twice is read twice
+      if (tensors[i].tensor == tensors[i - 1].tensor) total_ += stack[i].data.size();
+    }
     Result<uint64_t> bytes = backend_->weight_bytes(stack);
     if (!bytes.is_ok()) return bytes.take_status().annotate("tensor " + tensors[0].tensor->name);
     resident_ += *bytes;
@@ -203,22 +230,26 @@ Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend
   Loader loader(file, backend, progress);
   const auto load = [&]() -> Status {
     KVRT_TRY(loader.read(plan.read));
+    KVRT_TRY(loader.read(plan.layer_table));
     KVRT_TRY(for_each_weight(plan, model->dims, model.get(), &loader));
     return loader.finish(cache);
   };
   Status loaded = load();
   if (!loaded.is_ok()) return std::move(loaded).annotate(file.name());
   model->weight_bytes = loader.resident();
+  if (!plan.layer_table.empty()) model->layer_table = plan.layer_table[0].tensor->view;
+  finish_vectors(model.get());
   return model;
 }
 
 Status place_vectors(Model* model, Backend* backend) {
-  std::vector<Vector*> all{&model->output_norm};
+  std::vector<Vector*> all{&model->output_norm, &model->layer_inputs_norm};
   for (Layer& l : model->layers) {
-    for (Vector* v :
-         {&l.attn_norm,    &l.ffn_norm,  &l.post_attn_norm, &l.post_ffn_norm, &l.qkv_bias,      &l.q_norm,      &l.k_norm, &l.out_bias,
-          &l.gate_up_bias, &l.down_bias, &l.router_bias,    &l.sinks,         &l.latent_q_norm, &l.latent_norm, &l.conv,   &l.conv_bias,
-          &l.dt_bias,      &l.a,         &l.skip,           &l.state_norm}) {
+    for (Vector* v : {&l.attn_norm,     &l.ffn_norm,       &l.post_attn_norm, &l.post_ffn_norm, &l.qkv_bias,          &l.q_norm,
+                      &l.k_norm,        &l.out_bias,       &l.gate_up_bias,   &l.down_bias,     &l.router_bias,       &l.sinks,
+                      &l.latent_q_norm, &l.latent_norm,    &l.conv,           &l.conv_bias,     &l.dt_bias,           &l.a,
+                      &l.skip,          &l.state_norm,     &l.router_norm,    &l.experts_norm,  &l.post_experts_norm, &l.post_mlp_norm,
+                      &l.v_norm,        &l.post_input_norm}) {
       all.push_back(v);
     }
   }

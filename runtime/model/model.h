@@ -45,19 +45,26 @@ struct Arch {
   bool attention_gate = false;     // attn_q has after each head's rows those of a gate: attention's output is times its sigmoid
   QkNorm qk_norm = QkNorm::kNone;
   bool qk_norm_last = false;  // after the rotation
+  bool v_norm = false;        // an RMSNorm of each head of V, without weights; where there is no attn_v, V is K's projection
   Activation activation = Activation::kSilu;
   bool scale_embedding = false;  // times sqrt(width)
   bool experts = false;          // may have experts instead of an MLP
   bool shared_expert = false;    // expert_shared_feed_forward_length: an MLP beside the experts
   bool shared_gate = false;      // times the sigmoid of a number of the row's
+  bool experts_beside = false;   // experts beside the MLP, each with norms of its own
   bool routing = false;          // experts may be shared, grouped, biased, and some first layers have none
   bool latent = false;           // attention.kv_lora_rank: tokens leave latents behind (MLA)
+  bool per_layer = false;        // embedding_length_per_layer_input, and layer_output_scale where the file has it
+  // attention.sliding_window_pattern says of each layer whether it has a window; these have heads of key_length_swa dimensions. The last
+  // attention.shared_kv_layers have no K and V of their own, and feed_forward_length may be an array.
+  bool layer_kinds = false;
   // attention.sliding_window: of window_period layers the last sees everything, the others a window. 0: no layer may have one.
   uint32_t window_period = 0;
   uint32_t window = 0;                             // where the file says nothing
   float window_freq_base = 0;                      // RoPE of layers with a window: this base, not scaled; 0: as the others
   bool window_unscaled = false;                    // RoPE of layers with a window: the others' base, not scaled
   float attention_softcap = 0, final_softcap = 0;  // where the file says nothing
+  float attention_scale = 0;                       // of q·k; 0: 1 / sqrt(head_dim)
   uint32_t wide_scale_layers = 0;  // with so many layers (no key says it), q·k is scaled for width / heads dimensions, not for head_dim
   bool scales = false;             // embedding_scale, residual_scale and logit_scale (a divisor) are read
   bool logit_scale = false;        // of these logit_scale alone, a factor
@@ -81,10 +88,11 @@ std::string arch_names();  // all of them: "llama, qwen2, ..."
 struct Heads {
   uint32_t q = 0, kv = 0, dim = 0, v_dim = 0;
   bool latent = false, gate = false;
+  bool q_alone = false;  // K and V are another layer's
   uint32_t q_width() const { return q * dim; }
   uint32_t out_width() const { return q * v_dim; }
   uint32_t gate_width() const { return gate ? out_width() : 0; }
-  uint32_t qkv_width() const { return latent ? q_width() : gate_width() + q_width() + kv * (dim + v_dim); }
+  uint32_t qkv_width() const { return latent || q_alone ? q_width() : gate_width() + q_width() + kv * (dim + v_dim); }
   bool operator==(const Heads&) const = default;
 };
 
@@ -127,11 +135,16 @@ struct ModelDims {
   uint32_t expert_groups = 1, groups_used = 1;  // experts are chosen among those of the best groups
   uint32_t dense_layers = 0, dense_ff = 0;      // so many first layers have an MLP
   uint32_t shared_ff = 0;                       // an MLP beside the experts; 0: none
+  bool experts_beside = false;                  // each with norms of its own
+  std::vector<uint32_t> ffs;                    // [layers]; or empty: every MLP has ff. Else that is the most
+  uint32_t shared_kv = 0;                       // so many last layers have no K and V: kv_layer's are theirs
+  uint32_t per_layer = 0;                       // numbers that a token has for each layer beside the embedding
   LatentDims latent;
   std::vector<LayerBlocks> blocks;  // [layers]; or empty: layer i is block i
   std::vector<Mixer> mixers;        // [layers]; or empty: all layers have attention
   RecurrentDims recurrent;          // of the layers without
   std::vector<Heads> layer_heads;   // [layers]; or empty: heads, kv_heads, head_dim are every layer's. Else these are the most of any
+  uint32_t window_head_dim = 0;     // of layers with a window; 0: head_dim
   float norm_eps = 0;
   RopeParams rope, window_rope;                                         // for layers that see everything, and for the others
   std::vector<uint32_t> windows;                                        // [layers], 0: the layer sees everything; or empty: all do
@@ -149,6 +162,10 @@ struct ModelDims {
   Mixer mixer(uint32_t layer) const { return mixers.empty() ? Mixer::kAttention : mixers[layer]; }
   bool gated() const { return attention_gate || !mixers.empty(); }  // numbers of a layer's projection outlive its mixer
   uint32_t window(uint32_t layer) const { return windows.empty() ? 0 : windows[layer]; }
+  uint32_t own_kv() const { return layers - shared_kv; }  // so many first layers
+  uint32_t kv_layer(uint32_t layer) const;                // the layer itself, or the last one before own_kv() with its window
+  uint32_t ff_of(uint32_t layer) const { return !ffs.empty() ? ffs[layer] : experts > 0 ? dense_ff : ff; }  // of the MLP
+  uint64_t layer_inputs() const { return uint64_t{per_layer} * layers; }                                    // of a row
   LayerBlocks blocks_of(uint32_t layer) const { return blocks.empty() ? LayerBlocks{layer, layer} : blocks[layer]; }
   bool has_mlp(uint32_t layer) const { return blocks_of(layer).mlp != LayerBlocks::kNone; }  // or experts
   bool has_experts(uint32_t layer) const { return experts > 0 && layer >= dense_layers && has_mlp(layer); }
@@ -198,6 +215,11 @@ struct Layer {
   Vector choice_bias;  // [experts] experts are chosen by it, too, on the host
   Expert shared;
   std::unique_ptr<Weight> shared_gate;  // [1, width]
+  // Experts beside the MLP: the router's norm, that of the experts' input, of their output, of the MLP's; [experts] of outputs, on the host
+  Vector router_norm, experts_norm, post_experts_norm, post_mlp_norm, expert_scale;
+  Vector v_norm;                              // [d] of ones
+  std::unique_ptr<Weight> input_gate, input;  // [per_layer, width] [width, per_layer]
+  Vector post_input_norm, out_scale;          // [width] [1] on the host
   LatentWeights latent;
   Vector latent_q_norm, latent_norm;  // [q_rank] [rank]
 };
@@ -213,6 +235,9 @@ struct Model {
   Vector output_norm;
   std::unique_ptr<Buffer> vectors;                     // their memory on the device
   std::unique_ptr<Weight> embedding, positions, head;  // head is null when tied
+  TensorView layer_table;                              // [vocab, layers * per_layer], in the file's memory, which outlives the model
+  std::unique_ptr<Weight> layer_inputs;                // [layers * per_layer, width]
+  Vector layer_inputs_norm;                            // [per_layer]
   uint64_t weight_bytes = 0;                           // resident
 
   const Weight& head_weight() const { return head ? *head : *embedding; }

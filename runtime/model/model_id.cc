@@ -78,6 +78,10 @@ void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
     for (const Mixer mixer : d.mixers) hasher->add_u64(static_cast<uint64_t>(mixer));
     for (const uint32_t value : {r.taps, r.inner, r.heads, r.groups, r.state}) hasher->add_u64(value);
   }
+  if (d.shared_kv > 0) hasher->add_string("shared_kv").add_u64(d.shared_kv);
+  if (!d.ffs.empty()) hasher->add_string("ffs");
+  for (const uint32_t ff : d.ffs) hasher->add_u64(ff);
+  if (d.per_layer > 0) hasher->add_string("per_layer").add_u64(d.per_layer);
   if (!d.blocks.empty()) hasher->add_string("blocks");
   for (const LayerBlocks& blocks : d.blocks) hasher->add_u64(blocks.mixer).add_u64(blocks.mlp);
   if (!d.layer_heads.empty()) hasher->add_string("layer_heads");

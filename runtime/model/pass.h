@@ -21,12 +21,15 @@ class Scratch final : public ForwardScratch {
   float* by_head = nullptr;   // [rows, heads * (nope + rope)] Q before it is absorbed; [rows, heads * v] the heads' outputs
   float* latent = nullptr;    // [rows, rank + rope]
   float* gate_up = nullptr;   // [rows, 2 ff] where they have biases
-  float* activated = nullptr;  // [rows, ff]
-  float* router = nullptr;     // [rows, experts]
-  float* expert_in = nullptr;  // [rows, width] the rows of one expert, and its output
+  float* activated = nullptr;     // [rows, ff]; what layer_table has of the rows
+  float* layer_inputs = nullptr;  // [rows, layers * per_layer]
+  float* input_gate = nullptr;    // [rows, per_layer]
+  float* router = nullptr;        // [rows, experts]
+  float* expert_in = nullptr;     // [rows, width] the rows of one expert, and its output
   float* expert_out = nullptr;
-  float* logits = nullptr;  // [logits_max, vocab], where the host does not reach the device's memory
-  float* drawn = nullptr;   // [logits_max], likewise
+  float* expert_sum = nullptr;  // [rows, width] where it is no part of x yet
+  float* logits = nullptr;      // [logits_max, vocab], where the host does not reach the device's memory
+  float* drawn = nullptr;       // [logits_max], likewise
   Routes routes;
   std::unique_ptr<RunCache> cache;
 };
@@ -52,6 +55,11 @@ struct Rows {
 
 // The input of a block: the residual stream, normalized where the architecture does so.
 MatmulInput block_input(const Pass& p, Rows rows, const Vector& norm);
+
+// Numbers that a token has for each layer, beside its embedding: of all layers, once x has the embeddings; and what a layer makes of its own
+// ones at its end.
+void embed_layers(const Pass& p, Rows rows);
+void end_layer(const Pass& p, Rows rows, uint32_t index);
 
 // A recurrent layer, as attention has them: what its rows need before they meet, where they meet, and what follows, up to the last matrix' input.
 void recurrent_input(const Pass& p, Rows rows, uint32_t index);

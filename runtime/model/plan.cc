@@ -31,10 +31,18 @@ class Planner {
     if (arch_.positions) KVRT_TRY(take("position_embd.weight", d_.width, d_.context, &plan.positions));
     KVRT_TRY(take_norm(arch_.output_norm, &plan.output_norm));
     if (!d_.tied_head) KVRT_TRY(take("output.weight", d_.width, d_.vocab, &plan.head));
+    if (d_.per_layer > 0) {
+      KVRT_TRY(take("per_layer_token_embd.weight", d_.layer_inputs(), d_.vocab, &plan.layer_table));
+      KVRT_TRY(take("per_layer_model_proj.weight", d_.width, d_.layer_inputs(), &plan.layer_inputs));
+      KVRT_TRY(take_vector("per_layer_proj_norm.weight", d_.per_layer, &plan.layer_inputs_norm));
+    }
     for (const char* name : {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}) {
       if (file_.find(name)) KVRT_TRY(take_vector(name, d_.rope.dims / 2, &plan.read));
     }
-    for (uint32_t i = 0; i < d_.layers; ++i) KVRT_TRY(plan_layer(i, &plan.layers.emplace_back()));
+    for (uint32_t i = 0; i < d_.layers; ++i) {
+      KVRT_TRY(plan_layer(i, &plan.layers.emplace_back()));
+      if (i >= d_.own_kv()) KVRT_TRY(skip_kv(i, &plan.read));
+    }
     take_draft_blocks(&plan.read);
     KVRT_TRY(refuse_other_tensors());
     return plan;
@@ -52,10 +60,29 @@ class Planner {
       KVRT_TRY(take_norm(blk + "post_attention_norm", &layer->post_attn_norm));
       KVRT_TRY(take_norm(blk + "post_ffw_norm", &layer->post_ffn_norm));
     }
+    if (arch_.per_layer) KVRT_TRY(plan_layer_end(blk, layer));
     KVRT_TRY(plan_mixer(blk, index, layer));
     if (!d_.has_mlp(index)) return Status::ok();
-    if (!d_.has_experts(index)) return plan_mlp(mlp, d_.experts > 0 ? d_.dense_ff : d_.ff, layer);
+    if (!d_.has_experts(index)) return plan_mlp(mlp, d_.ff_of(index), layer);
     return plan_experts(mlp, layer);
+  }
+
+  Status plan_layer_end(const std::string& blk, LayerTensors* layer) {
+    if (file_.find(blk + "layer_output_scale.weight")) KVRT_TRY(take_vector(blk + "layer_output_scale.weight", 1, &layer->out_scale));
+    if (d_.per_layer == 0) return Status::ok();
+    KVRT_TRY(take(blk + "inp_gate.weight", d_.width, d_.per_layer, &layer->input_gate));
+    KVRT_TRY(take(blk + "proj.weight", d_.per_layer, d_.width, &layer->input));
+    return take_vector(blk + "post_norm.weight", d_.width, &layer->post_input_norm);
+  }
+
+  // A layer whose K and V are another's may have matrices of its own in the file: nothing reads them.
+  Status skip_kv(uint32_t index, Tensors* read) {
+    const std::string blk = "blk." + std::to_string(index) + ".";
+    const Heads heads = d_.heads_of(index);
+    for (const char* name : {"attn_k.weight", "attn_v.weight"}) {
+      if (file_.find(blk + name)) KVRT_TRY(take(blk + name, d_.width, uint64_t{heads.kv} * heads.dim, read));
+    }
+    return file_.find(blk + "attn_k_norm.weight") ? take_vector(blk + "attn_k_norm.weight", heads.dim, read) : Status::ok();
   }
 
   Status plan_mixer(const std::string& blk, uint32_t index, LayerTensors* layer) {
@@ -85,13 +112,15 @@ class Planner {
       } else {
         KVRT_TRY(take_qkv("attn_q", q_rows));
       }
-      KVRT_TRY(take_qkv("attn_k", kv_rows));
-      KVRT_TRY(take_qkv("attn_v", kv_rows));
+      if (!heads.q_alone) KVRT_TRY(take_qkv("attn_k", kv_rows));
+      const bool k_twice = arch_.v_norm && !file_.find(blk + "attn_v.weight");
+      if (!heads.q_alone && k_twice) layer->qkv.push_back(layer->qkv.back());
+      if (!heads.q_alone && !k_twice) KVRT_TRY(take_qkv("attn_v", kv_rows));
     }
     if (arch_.qk_norm != QkNorm::kNone) {
       const bool row = arch_.qk_norm == QkNorm::kRow;
       KVRT_TRY(take_vector(blk + "attn_q_norm.weight", row ? q_rows : heads.dim, &layer->q_norm));
-      KVRT_TRY(take_vector(blk + "attn_k_norm.weight", row ? kv_rows : heads.dim, &layer->k_norm));
+      if (!heads.q_alone) KVRT_TRY(take_vector(blk + "attn_k_norm.weight", row ? kv_rows : heads.dim, &layer->k_norm));
     }
     if (arch_.sinks) KVRT_TRY(take_vector(blk + "attn_sinks.weight", heads.q, &layer->sinks));
     return take_rows(blk + "attn_output", q_rows, d_.width, arch_.bias, &layer->out, &layer->out_bias);
@@ -173,16 +202,33 @@ class Planner {
       return take_rows(blk + name, cols, rows, arch_.bias, weights, biases, d_.experts);
     };
     KVRT_TRY(take_rows(blk + "ffn_gate_inp", d_.width, d_.experts, arch_.bias, &layer->router, &layer->router_bias));
-    if (arch_.gated) KVRT_TRY(take_experts("ffn_gate_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
-    KVRT_TRY(take_experts("ffn_up_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
+    const bool fused = d_.experts_beside && file_.find(blk + "ffn_gate_up_exps.weight");
+    if (fused) {
+      KVRT_TRY(take(blk + "ffn_gate_up_exps.weight", d_.width, uint64_t{2} * d_.ff, &layer->experts_gate_up, d_.experts));
+    } else {
+      if (arch_.gated) KVRT_TRY(take_experts("ffn_gate_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
+      KVRT_TRY(take_experts("ffn_up_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
+    }
     KVRT_TRY(take_experts("ffn_down_exps", d_.ff, d_.width, &layer->experts_down, &layer->down_bias));
     if (arch_.routing && file_.find(blk + "exp_probs_b.bias"))
       KVRT_TRY(take_vector(blk + "exp_probs_b.bias", d_.experts, &layer->choice_bias));
+    if (d_.experts_beside) return plan_beside(blk, layer);
     if (d_.shared_ff == 0) return Status::ok();
     if (arch_.shared_gate) KVRT_TRY(take(blk + "ffn_gate_inp_shexp.weight", d_.width, 1, &layer->shared_gate));
     if (arch_.gated) KVRT_TRY(take(blk + "ffn_gate_shexp.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
     KVRT_TRY(take(blk + "ffn_up_shexp.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
     return take(blk + "ffn_down_shexp.weight", d_.shared_ff, d_.width, &layer->shared_down);
+  }
+
+  Status plan_beside(const std::string& blk, LayerTensors* layer) {
+    KVRT_TRY(take_vector(blk + "ffn_gate_inp.scale", d_.width, &layer->router_norm));
+    KVRT_TRY(take_vector(blk + "ffn_down_exps.scale", d_.experts, &layer->expert_scale));
+    KVRT_TRY(take_norm(blk + "pre_ffw_norm_2", &layer->experts_norm));
+    KVRT_TRY(take_norm(blk + "post_ffw_norm_1", &layer->post_mlp_norm));
+    KVRT_TRY(take_norm(blk + "post_ffw_norm_2", &layer->post_experts_norm));
+    KVRT_TRY(take(blk + "ffn_gate.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
+    KVRT_TRY(take(blk + "ffn_up.weight", d_.width, d_.shared_ff, &layer->shared_gate_up));
+    return take(blk + "ffn_down.weight", d_.shared_ff, d_.width, &layer->shared_down);
   }
 
   // A matrix of `runs` runs of rows, dealt.

@@ -19,13 +19,15 @@ struct LayerTensors {
   Tensors qkv, qkv_bias, out, out_bias, gate_up, gate_up_bias, down, down_bias, router, router_bias, sinks;
   Tensors experts_gate_up, experts_down;  // each holds the matrices of all experts
   Tensors choice_bias, shared_gate, shared_gate_up, shared_down;
+  Tensors router_norm, experts_norm, post_experts_norm, post_mlp_norm, expert_scale;  // of experts beside an MLP, which is the shared one
+  Tensors input_gate, input, post_input_norm, out_scale;
   Tensors conv, conv_bias, dt_bias, a, skip, state_norm;        // of recurrent layers, beside qkv and out
   Tensors q_in, q, kv, key, value, latent_q_norm, latent_norm;  // of latent attention; key and value hold the matrices of all heads
 };
 
 // The tensors of every weight, once all were found and checked.
 struct Plan {
-  Tensors embedding, positions, output_norm, head;
+  Tensors embedding, positions, output_norm, head, layer_table, layer_inputs, layer_inputs_norm;
   Tensors read;  // the factors of RoPE's frequencies, which read_dims read, and what nothing reads
   std::vector<LayerTensors> layers;
 };

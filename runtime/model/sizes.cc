@@ -15,7 +15,7 @@ struct ScratchArray {
   CheckedSize bytes() const { return (CheckedSize(rows) * width * sizeof(float)).align(64); }  // whole cache lines
 };
 
-std::array<ScratchArray, 15> scratch_arrays(const ModelDims& d, const Backend& backend, uint32_t rows_max) {
+std::array<ScratchArray, 18> scratch_arrays(const ModelDims& d, const Backend& backend, uint32_t rows_max) {
   const LatentDims& l = d.latent;
   const uint32_t expert_width = d.experts > 0 ? d.width : 0, logits_rows = backend.unified() ? 0 : std::min(rows_max, kLogitsRowsMax);
   return {{
@@ -28,10 +28,13 @@ std::array<ScratchArray, 15> scratch_arrays(const ModelDims& d, const Backend& b
       {&Scratch::by_head, rows_max, l.rank > 0 ? d.heads * std::max(l.q(), l.v) : 0},
       {&Scratch::latent, rows_max, l.rank + l.rope},
       {&Scratch::gate_up, rows_max, d.gate_up_bias ? uint64_t{2} * d.ff : 0},
-      {&Scratch::activated, rows_max, std::max({d.ff, d.dense_ff, d.shared_ff})},
+      {&Scratch::activated, rows_max, std::max<uint64_t>({d.ff, d.dense_ff, d.shared_ff, d.layer_inputs()})},
+      {&Scratch::layer_inputs, rows_max, d.layer_inputs()},
+      {&Scratch::input_gate, rows_max, d.per_layer},
       {&Scratch::router, rows_max, d.experts},
       {&Scratch::expert_in, rows_max, expert_width},
       {&Scratch::expert_out, rows_max, expert_width},
+      {&Scratch::expert_sum, rows_max, d.experts_beside ? d.width : 0},
       {&Scratch::logits, logits_rows, d.vocab},
       {&Scratch::drawn, logits_rows, sizeof(DrawnToken) / sizeof(float)},
   }};
@@ -70,6 +73,13 @@ uint32_t ModelDims::out_width_max() const {
   return most;
 }
 
+uint32_t ModelDims::kv_layer(uint32_t layer) const {
+  uint32_t from = layer;
+  if (layer >= own_kv()) from = own_kv() - 1;
+  while (from > 0 && window(from) != window(layer)) --from;
+  return from;
+}
+
 std::vector<KvLayer> kv_layers(const ModelDims& dims, uint32_t block_tokens, KvFormats formats) {
   std::vector<KvLayer> layers;
   for (uint32_t i = 0; i < dims.layers; ++i) {
@@ -81,6 +91,7 @@ std::vector<KvLayer> kv_layers(const ModelDims& dims, uint32_t block_tokens, KvF
     KvGeometry kv(1, heads.kv, {heads.dim, formats.k}, {heads.v_dim, formats.v}, block_tokens);
     kv.latent = heads.latent;
     layers.push_back({dims.window(i), kv});
+    if (i >= dims.own_kv()) layers.back().of = dims.kv_layer(i);
   }
   return layers;
 }
@@ -90,6 +101,7 @@ StepShape step_shape(const ModelDims& d, uint32_t rows_max) {
   if (d.recurrent.taps > 0) ff = std::max(ff, (d.in_width_max() + 1) / 2);  // a projection is as a gate and up are
   StepShape shape{rows_max, std::max(d.context, 1u), d.width, ff, d.experts, d.heads, d.kv_heads, d.head_dim, {d.rope}};
   if (!d.windows.empty()) shape.ropes.push_back(d.window_rope);
+  shape.layer_inputs = static_cast<uint32_t>(d.layer_inputs());
   const LatentDims& l = d.latent;
   if (l.rank > 0) {
     shape.by_head = d.heads * std::max({l.rank, l.nope, l.v});

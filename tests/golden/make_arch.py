@@ -21,6 +21,7 @@ import torch
 import transformers as hf
 
 import arch_keys
+import gemma4_rows
 import make_tiny
 import recurrent_rows
 import reference
@@ -125,12 +126,15 @@ def cases():
         hf.DeepseekV3Config, **mla, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0), q_lora_rank=24, n_shared_experts=1,
         routed_scaling_factor=2.5, norm_topk_prob=True, n_group=2, topk_group=1)
     yield from recurrent_rows.cases(config, plain)
+    yield from gemma4_rows.cases(config, WINDOW)
 
 
 def draw(name, shape, arch, rng):
     """The scales make layers outweigh the embedding, so that logits depend on the context."""
     x = rng.standard_normal(shape, dtype=np.float32)
     if arch in recurrent_rows.ARCHS and (drawn := recurrent_rows.draw(arch, name, x)) is not None:
+        return drawn
+    if arch == "gemma4" and (drawn := gemma4_rows.draw(name, x)) is not None:
         return drawn
     if name.endswith("bias"):
         return np.float32(0.3) * x
@@ -168,8 +172,11 @@ def gguf_tensors(arch, cfg, weights):
     for name, w in weights.items():
         if name == "lm_head.weight" and cfg.tie_word_embeddings:
             continue
-        if arch.startswith("gemma") and "norm" in name:
+        if arch in ("gemma2", "gemma3") and "norm" in name:
             w = w + np.float32(1)
+        if arch == "gemma4" and (found := gemma4_rows.tensors(name, w)) is not None:
+            yield from found
+            continue
         if arch in ("llama", "smollm3", *GRANITES) and ("q_proj" in name or "k_proj" in name):
             w = pairs_together(w, cfg.num_attention_heads if "q_proj" in name else cfg.num_key_value_heads)
         if arch in recurrent_rows.ARCHS and (found := recurrent_rows.tensors(arch, cfg, name, w)) is not None:
@@ -212,13 +219,13 @@ def write_model(path, arch, cfg, weights):
     w.add_block_count(cfg.num_hidden_layers)
     w.add_context_length(cfg.max_position_embeddings)
     w.add_embedding_length(cfg.hidden_size)
-    if arch not in ("qwen35moe", *recurrent_rows.NEMOTRONS):
+    if arch not in ("qwen35moe", "gemma4", *recurrent_rows.NEMOTRONS):
         w.add_feed_forward_length(cfg.n_inner if arch == "gpt2" else cfg.intermediate_size)
     w.add_head_count(cfg.num_attention_heads)
     latent = hasattr(cfg, "kv_lora_rank")
     if arch in recurrent_rows.ARCHS:
         recurrent_rows.write_keys(w, arch, cfg)
-    elif arch != "gpt2":
+    elif arch not in ("gpt2", "gemma4"):
         w.add_head_count_kv(1 if latent else cfg.num_key_value_heads)
     if arch in ("cohere2", "starcoder2", "gpt2", "stablelm"):
         w.add_layer_norm_eps(LAYER_EPS)
@@ -226,6 +233,8 @@ def write_model(path, arch, cfg, weights):
         w.add_layer_norm_rms_eps(recurrent_rows.norm_eps(cfg))
     if latent:
         arch_keys.write_latent(w, cfg)
+    elif arch == "gemma4":
+        gemma4_rows.write_keys(w, cfg)
     elif arch_keys.head_dim(cfg) * cfg.num_attention_heads != cfg.hidden_size or arch.startswith("gemma"):
         w.add_key_length(cfg.head_dim)
         w.add_value_length(cfg.head_dim)
@@ -245,7 +254,7 @@ def write_model(path, arch, cfg, weights):
     experts = getattr(cfg, "num_local_experts", None) or getattr(cfg, "num_experts", None)
     if experts and arch != "nemotron_h":
         w.add_expert_count(experts)
-        w.add_expert_used_count(cfg.num_experts_per_tok)
+        w.add_expert_used_count(cfg.top_k_experts if arch == "gemma4" else cfg.num_experts_per_tok)
         if hasattr(cfg, "moe_intermediate_size"):
             w.add_expert_feed_forward_length(cfg.moe_intermediate_size)
         if arch == "gpt-oss":
@@ -253,7 +262,8 @@ def write_model(path, arch, cfg, weights):
     vocab = make_tiny.write_vocabulary(w)
     assert vocab == VOCAB
     w.add_vocab_size(vocab)
-    arch_keys.write_rope(w, cfg)
+    if arch != "gemma4":
+        arch_keys.write_rope(w, cfg)
     for name, data in gguf_tensors(arch, cfg, weights):
         if path.stem.endswith("mxfp4") and name.endswith("exps.weight"):
             w.add_tensor(name, gguf.quants.quantize(np.ascontiguousarray(data), MXFP4), raw_dtype=MXFP4)
@@ -274,7 +284,8 @@ class RoundedCache(hf.DynamicCache):
 
 def logits(model, tokens, cache):
     with torch.no_grad():
-        return model(torch.tensor(tokens)[None], past_key_values=cache, use_cache=cache is not None).logits[0].double().numpy()
+        kept = {"cache" if model.config.model_type == "gemma4_text" else "past_key_values": cache}
+        return model(torch.tensor(tokens)[None], use_cache=cache is not None, **kept).logits[0].double().numpy()
 
 
 def write_greedy(path, model, seed):
@@ -323,7 +334,7 @@ def make(path, arch, cfg, seed):
     model = hf.AutoModelForCausalLM.from_config(cfg).float().eval()
     rng = np.random.Generator(np.random.PCG64(seed))
     weights = {}
-    buffers = [(name, b) for name, b in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias"))]
+    buffers = [(name, b) for name, b in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias", "layer_scalar"))]
     for name, parameter in [*model.named_parameters(), *buffers]:
         weights[name] = draw(name, tuple(parameter.shape), arch, rng)
         parameter.data.copy_(torch.from_numpy(weights[name]))

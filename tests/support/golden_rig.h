@@ -78,7 +78,8 @@ class Runner {
       : backend_(std::move(backend)), blocks_(blocks) {
     auto file = GgufFile::open(tiny(model));
     EXPECT_TRUE(file.is_ok()) << file.status().message();
-    auto loaded = load_model(**file, backend_.get(), nullptr);
+    file_ = std::move(file).value();
+    auto loaded = load_model(*file_, backend_.get(), nullptr);
     EXPECT_TRUE(loaded.is_ok()) << loaded.status().message();
     model_ = std::move(loaded).value();
     EXPECT_TRUE(place_vectors(model_.get(), backend_.get()).is_ok());
@@ -206,6 +207,7 @@ class Runner {
   }
 
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<GgufFile> file_;  // before the model, which reads it
   std::unique_ptr<Model> model_;
   KvGroups kv_;
   const uint32_t blocks_;

@@ -8,6 +8,7 @@
 #include "runtime/base/host_memory.h"
 #include "runtime/base/memory.h"
 #include "runtime/compute/cpu/weights.h"
+#include "runtime/compute/quant/quants.h"
 #include "runtime/compute/rope.h"
 
 namespace kvrt {
@@ -53,6 +54,10 @@ void CpuBackend::embed(const Weight& table, const Step& step, uint32_t first, ui
 
 void CpuBackend::embed_positions(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) {
   dequantize_rows(table, step.positions.subspan(first, n), out);
+}
+
+void CpuBackend::embed_table(const TensorView& table, const Step& step, uint32_t first, uint32_t n, float* out) {
+  for_rows(n, [&](uint32_t i) { dequantize_row(table, step.tokens[first + i], out + i * table.cols()); });
 }
 
 void CpuBackend::dequantize_rows(const Weight& table, std::span<const int32_t> rows, float* out) {

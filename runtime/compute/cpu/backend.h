@@ -40,6 +40,7 @@ class CpuBackend final : public Backend {
 
   void embed(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) override;
   void embed_positions(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) override;
+  void embed_table(const TensorView& table, const Step& step, uint32_t first, uint32_t n, float* out) override;
   void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) override;
   void layernorm(const float* x, const float* weight, const float* bias, float eps, uint32_t rows, uint32_t width, float* out) override;
   void rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;

@@ -114,4 +114,10 @@ void dequantize_row(DType type, const uint8_t* row, uint64_t n, float* out) {
   }
 }
 
+void dequantize_row(const TensorView& table, int32_t row, float* out) {
+  KVRT_CHECK(row >= 0 && static_cast<uint64_t>(row) < table.rows());
+  const uint64_t bytes = table.data.size() / table.rows();
+  dequantize_row(table.type, table.data.data() + static_cast<uint64_t>(row) * bytes, table.cols(), out);
+}
+
 }  // namespace kvrt

@@ -16,5 +16,7 @@ float e8m0_to_f32(uint8_t e);   // the scale of MXFP4, for values stored doubled
 
 // `row` holds n elements (n a multiple of the type's block) in file layout. Bit-equal to PyPI gguf's dequantize.
 void dequantize_row(DType type, const uint8_t* row, uint64_t n, float* out);
+// Row `row` of a table.
+void dequantize_row(const TensorView& table, int32_t row, float* out);
 
 }  // namespace kvrt

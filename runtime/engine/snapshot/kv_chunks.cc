@@ -51,7 +51,7 @@ KvChunk kv_chunk(const KvGroups& kv, uint32_t number) {
   chunk.geometry.padding = 0;
   chunk.geometry.layers = 0;
   if (number == kAllLayers && !one_shape(kv)) return chunk;
-  for (const KvPlace& place : kv.places) {
+  for (const KvPlace& place : std::span(kv.places).first(kv.own)) {
     if (number != kAllLayers && place.group != number - 1) continue;
     const uint32_t unit = place.table - kv.groups[place.group].first_table;
     const uint64_t in_chunk = chunk.geometry.layers++ * layer_bytes, in_unit = place.layer * layer_bytes;
