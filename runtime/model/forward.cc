@@ -59,7 +59,7 @@ void latent_input(const Pass& p, Rows rows, uint32_t index) {
   const LatentWeights& w = layer.latent;
   const uint32_t heads = p.d.heads, q_stride = heads * l.q(), width = l.rank + l.rope, stride = heads * width;
   const MatmulInput in = block_input(p, rows, layer.attn_norm);
-  float *q = rows.of(p.s->by_head, q_stride), *latent = rows.of(p.s->latent, width), *absorbed = rows.of(p.qkv(index), stride);
+  float *q = rows.of(p.s->by_head, heads * l.by_head()), *latent = rows.of(p.s->latent, width), *absorbed = rows.of(p.qkv(index), stride);
   if (l.q_rank > 0) {
     float* q_in = rows.of(p.s->q_in, l.q_rank);
     p.backend->matmul(*w.q_in, nullptr, in, /*accumulate=*/false, q_in);
@@ -109,7 +109,7 @@ void attention_output(const Pass& p, Rows rows, uint32_t index) {
     p.backend->multiply(Gate::kSigmoid, rows.n, width, out, width, rows.of(p.qkv(index), in_width), in_width, out, width);
   } else if (l.rank > 0) {
     const uint32_t stride = p.d.heads * l.v;
-    float* values = rows.of(p.s->by_head, stride);
+    float* values = rows.of(p.s->by_head, p.d.heads * l.by_head());
     p.backend->matmul_heads(layer.latent.value, rows.n, {out, p.d.heads * l.rank, l.rank}, {values, stride, l.v});
     out = values;
   }

@@ -1,6 +1,7 @@
 // Model: one architecture row + dimensions + weights in the backend's layout + fingerprint. No class per architecture.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -109,6 +110,7 @@ struct LatentDims {
   uint32_t q_rank = 0;          // of the matrix that Q is made by; 0: that is whole
   uint32_t nope = 0, v = 0;     // dimensions of a head of Q that are not rotated, and of V
   uint32_t q() const { return nope + rope; }
+  uint32_t by_head() const { return std::max(q(), v); }  // places of a head in Scratch::by_head
 };
 
 // Where a layer's tensors are in the file.
