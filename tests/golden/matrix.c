@@ -84,7 +84,7 @@ static void tiny_model(const char* path, uint32_t best, size_t part, size_t part
   REQUIRE(props.context_length >= 96, "%s: context of %u is too short for the matrix", path, props.context_length);
   base.prompt_count = props.context_length >= 256 ? 101 : props.context_length / 2 + 5;
   base.new_count = props.context_length >= 256 ? 40 : props.context_length / 3;
-  if (parts == 0) base.new_count = 8;
+  if (parts == 0) base.new_count = 16;
   make_base(&b, &base, parts == 0 ? 1 : kPrompts);
   if (parts == 0) {
     with_threads(&b, best);
