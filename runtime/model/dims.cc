@@ -29,6 +29,7 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"expert_group_count", 1, true},
     {"expert_shared_count", 0},
     {"expert_weights_scale", 1, true},
+    {"interleave_moe_layer_step", 1, true},
     {"leading_dense_block_count", 0},
     {"logit_scale", 1, true},
     {"residual_scale", 1, true},
@@ -122,7 +123,7 @@ class DimsReader : public ArchKeys {
     const uint32_t dense_ff = dims->ff;
     KVRT_TRY(read_optional_uint(kExpertFf, 1, kWidthMax, &dims->ff));
     if (arch_.shared_expert) KVRT_TRY(read_optional_uint("expert_shared_feed_forward_length", 0, kWidthMax, &dims->shared_ff));
-    if (arch_.latent) dims->experts_normalize = false;  // where the file says nothing
+    dims->experts_normalize = arch_.normalize_experts;
     if (const auto normalize = file_.get_bool(key("expert_weights_norm"))) dims->experts_normalize = *normalize;
     return arch_.routing ? read_routing(dense_ff, dims) : Status::ok();
   }
@@ -286,17 +287,20 @@ class DimsReader : public ArchKeys {
   Status read_windows(ModelDims* dims) const {
     uint32_t window = arch_.window, period = arch_.window_period;
     KVRT_TRY(read_optional_uint("attention.sliding_window", 0, UINT32_MAX, &window));
-    if (window == 0 || window >= dims->context) return Status::ok();
+    dims->window_rope_alone = arch_.window_rope_alone && window > 0;
+    if (window == 0 || (window >= dims->context && !dims->window_rope_alone)) return Status::ok();
     if (period == 0)
       return unsupported(key("attention.sliding_window"),
                          "found " + std::to_string(window) + ", windows are not known to this architecture");
-    if (file_.has(key("attention.sliding_window_pattern"))) {
-      const auto given = file_.get_uint(key("attention.sliding_window_pattern"));
-      if (!given || (arch_.no_rope_period > 0 && *given != arch_.no_rope_period))
-        return unsupported(key("attention.sliding_window_pattern"), given ? "another period than RoPE's" : "only a number is supported");
-      KVRT_TRY(read_uint("attention.sliding_window_pattern", 1, UINT32_MAX, &period));
+    const auto flags = file_.get_flags(key("attention.sliding_window_pattern"));  // or the period
+    if (!flags) KVRT_TRY(read_optional_uint("attention.sliding_window_pattern", 1, UINT32_MAX, &period));
+    if (flags && flags->size() != dims->file_blocks) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a flag for each of %u layers, found %zu",
+                   file_.name().c_str(), key("attention.sliding_window_pattern").c_str(), dims->file_blocks, flags->size());
     }
-    for (uint32_t layer = 0; layer < dims->layers; ++layer) dims->windows.push_back(layer % period < period - 1 ? window : 0);
+    for (uint32_t layer = 0; layer < dims->layers; ++layer) {
+      dims->windows.push_back((flags ? (*flags)[layer] : layer % period < period - 1) ? window : 0);
+    }
     return Status::ok();
   }
 

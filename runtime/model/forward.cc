@@ -87,7 +87,7 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
   float* qkv = rows.of(p.qkv(index), stride);
   p.backend->matmul(*layer.qkv, layer.qkv_bias.device, block_input(p, rows, layer.attn_norm), /*accumulate=*/false, qkv);
   QkParams params{d.rope_of(index), heads.q};
-  if (p.arch.qk_norm != QkNorm::kNone) {
+  if (!layer.q_norm.values.empty()) {
     params.q_norm = layer.q_norm.device;
     params.k_norm = layer.k_norm.device;
     params.norm_rows = p.arch.qk_norm == QkNorm::kRow;

@@ -88,7 +88,7 @@ class Planner {
       KVRT_TRY(take_qkv("attn_k", kv_rows));
       KVRT_TRY(take_qkv("attn_v", kv_rows));
     }
-    if (arch_.qk_norm != QkNorm::kNone) {
+    if (arch_.qk_norm != QkNorm::kNone && (!arch_.qk_norm_optional || file_.find(blk + "attn_q_norm.weight"))) {
       const bool row = arch_.qk_norm == QkNorm::kRow;
       KVRT_TRY(take_vector(blk + "attn_q_norm.weight", row ? q_rows : heads.dim, &layer->q_norm));
       KVRT_TRY(take_vector(blk + "attn_k_norm.weight", row ? kv_rows : heads.dim, &layer->k_norm));

@@ -42,11 +42,15 @@ def write_latent(w, cfg):
     w.add_value_length(cfg.kv_lora_rank)
     w.add_key_length_mla(cfg.qk_nope_head_dim + cfg.qk_rope_head_dim)
     w.add_value_length_mla(cfg.v_head_dim)
+    write_routing(w, cfg, sigmoid=cfg.model_type == "deepseek_v3")
+
+
+def write_routing(w, cfg, sigmoid):
     w.add_leading_dense_block_count(cfg.first_k_dense_replace)
-    w.add_expert_shared_count(cfg.n_shared_experts)
+    w.add_expert_shared_count(getattr(cfg, "n_shared_experts", None) or cfg.num_shared_experts)
     w.add_expert_weights_scale(cfg.routed_scaling_factor)
     w.add_expert_weights_norm(cfg.norm_topk_prob)
-    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if cfg.model_type == "deepseek_v3" else gguf.ExpertGatingFuncType.SOFTMAX)
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if sigmoid else gguf.ExpertGatingFuncType.SOFTMAX)
     w.add_expert_group_count(cfg.n_group)
     w.add_expert_group_used_count(cfg.topk_group)
 

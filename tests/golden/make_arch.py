@@ -21,6 +21,7 @@ import torch
 import transformers as hf
 
 import arch_keys
+import expert_rows
 import make_tiny
 import recurrent_rows
 import reference
@@ -32,7 +33,7 @@ N_PROMPT, N_GREEDY = 80, 200
 WINDOW = 16
 MXFP4 = gguf.GGMLQuantizationType.MXFP4
 LAYER_EPS = 1e-4  # of LayerNorms
-GRANITES = ("granite", "minicpm", "granitehybrid")
+GRANITES = ("granite", "minicpm", "granitehybrid", "granitemoe")
 
 
 def config(cls, layers=2, heads=4, kv_heads=2, head_dim=16, **more):
@@ -125,6 +126,13 @@ def cases():
         hf.DeepseekV3Config, **mla, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0), q_lora_rank=24, n_shared_experts=1,
         routed_scaling_factor=2.5, norm_topk_prob=True, n_group=2, topk_group=1)
     yield from recurrent_rows.cases(config, plain)
+    yield from expert_rows.cases(config, plain)
+    yield "exaone4", "row_exaone4", config(
+        hf.Exaone4Config, layers=3, head_dim=8, sliding_window=WINDOW, rope_parameters=LLAMA3,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"], tie_word_embeddings=True)
+    yield "exaone4", "row_exaone4_full", config(
+        hf.Exaone4Config, head_dim=8, sliding_window=None, rope_parameters=LLAMA3, layer_types=["full_attention"] * 2)
+    yield "phi3", "row_phi4_mini", config(hf.Phi3Config, **phi3(64), sliding_window=None, tie_word_embeddings=True)
 
 
 def draw(name, shape, arch, rng):
@@ -175,6 +183,9 @@ def gguf_tensors(arch, cfg, weights):
         if arch in recurrent_rows.ARCHS and (found := recurrent_rows.tensors(arch, cfg, name, w)) is not None:
             yield from found
             continue
+        if arch in expert_rows.ARCHS and (found := expert_rows.tensors(arch, name, w)) is not None:
+            yield from found
+            continue
         if name.endswith("kv_b_proj.weight"):
             block, w = f"blk.{name.split('.')[2]}.", w.reshape(cfg.num_attention_heads, -1, cfg.kv_lora_rank)
             yield block + "attn_k_b.weight", w[:, :cfg.qk_nope_head_dim].swapaxes(1, 2)
@@ -209,7 +220,7 @@ def gguf_tensors(arch, cfg, weights):
 def write_model(path, arch, cfg, weights):
     w = gguf.GGUFWriter(str(path), arch)
     w.add_name(path.stem)
-    w.add_block_count(cfg.num_hidden_layers)
+    w.add_block_count(cfg.num_hidden_layers + getattr(cfg, "gguf_draft_blocks", 0))
     w.add_context_length(cfg.max_position_embeddings)
     w.add_embedding_length(cfg.hidden_size)
     if arch not in ("qwen35moe", *recurrent_rows.NEMOTRONS):
@@ -231,6 +242,8 @@ def write_model(path, arch, cfg, weights):
         w.add_value_length(cfg.head_dim)
     if getattr(cfg, "sliding_window", None):
         w.add_sliding_window(cfg.sliding_window)
+        if arch in ("exaone4", "exaone-moe"):
+            w.add_sliding_window_pattern([kind == "sliding_attention" for kind in cfg.layer_types])
     if getattr(cfg, "attn_logit_softcapping", None):
         w.add_attn_logit_softcapping(cfg.attn_logit_softcapping)
         w.add_final_logit_softcapping(cfg.final_logit_softcapping)
@@ -245,16 +258,19 @@ def write_model(path, arch, cfg, weights):
     experts = getattr(cfg, "num_local_experts", None) or getattr(cfg, "num_experts", None)
     if experts and arch != "nemotron_h":
         w.add_expert_count(experts)
-        w.add_expert_used_count(cfg.num_experts_per_tok)
+        w.add_expert_used_count(cfg.moe_topk if arch == "hunyuan-moe" else cfg.num_experts_per_tok)
         if hasattr(cfg, "moe_intermediate_size"):
             w.add_expert_feed_forward_length(cfg.moe_intermediate_size)
         if arch == "gpt-oss":
             w.add_expert_feed_forward_length(cfg.intermediate_size)
+    if arch in expert_rows.ARCHS:
+        expert_rows.write_keys(w, arch, cfg)
     vocab = make_tiny.write_vocabulary(w)
     assert vocab == VOCAB
     w.add_vocab_size(vocab)
     arch_keys.write_rope(w, cfg)
-    for name, data in gguf_tensors(arch, cfg, weights):
+    tensors = list(gguf_tensors(arch, cfg, weights))
+    for name, data in [*tensors, *expert_rows.draft_blocks(cfg, tensors)]:
         if path.stem.endswith("mxfp4") and name.endswith("exps.weight"):
             w.add_tensor(name, gguf.quants.quantize(np.ascontiguousarray(data), MXFP4), raw_dtype=MXFP4)
         else:

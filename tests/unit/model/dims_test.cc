@@ -1,6 +1,9 @@
 // Hyper-parameters that layers have each for itself: heads by layer, RoPE with windows and without, scales.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "runtime/model/model.h"
 #include "tests/support/gguf_writer.h"
 
@@ -67,8 +70,9 @@ TEST(ModelDims, HeadsMayDifferByLayerAndAWrongListIsNamed) {
   EXPECT_EQ(same->kv_heads, 3u);
 }
 
-// cohere2's logits are multiplied by a number that its file must have; its layers without RoPE are those without a window.
-TEST(ModelDims, Cohere2NeedsItsScaleAndItsPattern) {
+// cohere2's logits are multiplied by a number that its file must have; its layers without RoPE are those without a window, by a period or
+// a flag for each layer.
+TEST(ModelDims, Cohere2NeedsItsScaleAndRotatesWhereItsWindowsAre) {
   const auto cohere2 = [](auto add) {
     GgufModel spec;
     spec.arch = "cohere2";
@@ -86,16 +90,24 @@ TEST(ModelDims, Cohere2NeedsItsScaleAndItsPattern) {
       w.add_u32("cohere2.attention.sliding_window_pattern", period);
     };
   };
-  Result<ModelDims> read[] = {cohere2(scale), cohere2(pattern(4))};
-  for (auto& dims : read) {
+  const auto flags = [&](std::vector<uint8_t> windows) {
+    return [=](GgufWriter& w) {
+      scale(w);
+      w.add_array("cohere2.attention.sliding_window_pattern", 7, windows);
+    };
+  };
+  const std::pair<std::function<void(GgufWriter&)>, std::vector<uint32_t>> read[] = {
+      {scale, {3}}, {pattern(4), {3}}, {pattern(2), {1, 3}}, {flags({0, 1, 1, 1, 0}), {0, 4}}};
+  for (const auto& [add, full] : read) {
+    const Result<ModelDims> dims = cohere2(add);
     ASSERT_TRUE(dims.is_ok()) << dims.status().message();
     EXPECT_EQ(dims->logit_scale, 0.25f);
-    for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(dims->window(i) == 0, i == 3) << i;
-    for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(dims->rope_of(i) == nullptr, i == 3) << i;
+    for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(dims->window(i) == 0, std::ranges::count(full, i) > 0) << i;
+    for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(dims->rope_of(i) == nullptr, dims->window(i) == 0) << i;
   }
-  const Status other = cohere2(pattern(2)).take_status(), none = cohere2([](GgufWriter&) {}).take_status();
-  EXPECT_EQ(other.code(), Code::kUnsupported);
-  EXPECT_NE(other.message().find("cohere2.attention.sliding_window_pattern"), std::string::npos) << other.message();
+  const Status few = cohere2(flags({1, 0})).take_status(), none = cohere2([](GgufWriter&) {}).take_status();
+  EXPECT_EQ(few.code(), Code::kCorrupt);
+  EXPECT_NE(few.message().find("expected a flag for each of 5 layers, found 2"), std::string::npos) << few.message();
   EXPECT_EQ(none.code(), Code::kCorrupt);
   EXPECT_NE(none.message().find("cohere2.logit_scale"), std::string::npos) << none.message();
   const Status wrong = cohere2([&](GgufWriter& w) {
