@@ -75,7 +75,8 @@ constexpr Arch kArchs[] = {
      .experts = true,
      .routing = true,
      .normalize_experts = false,
-     .latent = true},          // also DeepSeek V3 and R1, Kimi K2
+     .latent = true,
+     .tempered = true},        // also DeepSeek V3 and R1, Kimi K2
     {.name = "granitehybrid",  // Granite 4.0 H
      .rope_style = RopeStyle::kInterleaved,
      .experts = true,
@@ -145,6 +146,15 @@ constexpr Arch kArchs[] = {
     {.name = "qwen2moe", .qkv_bias = true, .experts = true, .shared_expert = true, .shared_gate = true, .normalize_experts = false},
     {.name = "granitemoe", .rope_style = RopeStyle::kInterleaved, .experts = true, .shared_expert = true, .scales = true},
     {.name = "hunyuan-moe", .qk_norm = QkNorm::kHeads, .qk_norm_last = true, .experts = true, .shared_expert = true, .routing = true},
+    {.name = "mistral3", .rope_style = RopeStyle::kInterleaved, .tempered = true},  // Ministral 3
+    {.name = "mistral4",                                                            // its converter does not write the temperature
+     .rope_style = RopeStyle::kInterleaved,
+     .experts = true,
+     .routing = true,
+     .normalize_experts = false,
+     .latent = true,
+     .tempered = true,
+     .temperature = 0.1f},
     {.name = "exaone4", .pre_norm = false, .post_norm = true, .qk_norm = QkNorm::kHeads, .window_period = 4, .window_rope_alone = true},
     {.name = "exaone-moe",
      .qk_norm = QkNorm::kHeads,

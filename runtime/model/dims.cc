@@ -25,6 +25,7 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"attention.max_alibi_bias", 0},
     {"attention.shared_kv_layers", 0},
     {"attention.temperature_length", 0},
+    {"attention.temperature_scale", 0},
     {"expert_gating_func", 1, true},  // softmax
     {"expert_group_count", 1, true},
     {"expert_shared_count", 0},
@@ -43,12 +44,13 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"pooling_type", 0},
 };
 
-// Of these, what a row with `scales` reads, one with `logit_scale` the first; and what one with `routing`, and one with `latent` reads.
+// Of these, what a row with `scales` reads, one with `logit_scale` the first; and what one with `routing`, and one that is `tempered` reads.
 constexpr const char* kScaleKeys[] = {"logit_scale", "residual_scale", "embedding_scale"};
 constexpr std::string_view kRoutingKeys[] = {"expert_gating_func", "expert_group_count", "expert_shared_count", "expert_weights_scale",
                                              "leading_dense_block_count"};
 constexpr const char *kFf = "feed_forward_length", *kExpertFf = "expert_feed_forward_length";
-constexpr std::string_view kLatentKey = "rope.scaling.yarn_log_multiplier";
+constexpr std::string_view kTemperedKeys[] = {"attention.temperature_length", "attention.temperature_scale",
+                                              "rope.scaling.yarn_log_multiplier"};
 
 class DimsReader : public ArchKeys {
  public:
@@ -62,6 +64,7 @@ class DimsReader : public ArchKeys {
     KVRT_TRY(read_attention(&dims));
     settle_heads(&dims);
     KVRT_TRY(read_rope(*this, &dims));
+    KVRT_TRY(read_temperature(&dims));
     KVRT_TRY(read_windows(&dims));
     if (arch_.window_unscaled && dims.windows.empty()) dims.window_rope = dims.rope;  // its model_id is as it was before there were windows
     KVRT_TRY(limit_groups(dims));
@@ -76,7 +79,7 @@ class DimsReader : public ArchKeys {
       const std::string name = key(neutral.key);
       const bool read = std::ranges::find(scale_keys(), std::string_view(neutral.key)) != scale_keys().end() ||
                         (arch_.routing && std::ranges::find(kRoutingKeys, neutral.key) != std::end(kRoutingKeys)) ||
-                        (arch_.latent && neutral.key == kLatentKey);
+                        (arch_.tempered && std::ranges::find(kTemperedKeys, neutral.key) != std::end(kTemperedKeys));
       if (!file_.has(name) || read) continue;
       std::optional<double> value = file_.get_float(name);
       if (const auto integer = file_.get_uint(name)) value = static_cast<double>(*integer);
@@ -281,6 +284,17 @@ class DimsReader : public ArchKeys {
       KVRT_TRY(arch_.scales_required ? read_float(kScaleKeys[i], 1e-6, 1e6, scales[i]) : read_scale(kScaleKeys[i], scales[i]));
     }
     return read_optional_float("final_logit_softcapping", 0, 1e6, &dims->final_softcap);
+  }
+
+  // Its length is, where the file says nothing, yarn's original context.
+  Status read_temperature(ModelDims* dims) const {
+    Temperature& t = dims->temperature;
+    if (!arch_.tempered) return Status::ok();
+    t.scale = arch_.temperature;
+    KVRT_TRY(read_optional_float("attention.temperature_scale", 0, 1e3, &t.scale));
+    if (t.scale == 0) return Status::ok();
+    if (file_.has(key("attention.temperature_length"))) return read_uint("attention.temperature_length", 1, kContextMax, &t.length);
+    return read_uint("rope.scaling.original_context_length", 1, kContextMax, &t.length);
   }
 
   // A window as long as the context is none.

@@ -54,6 +54,8 @@ struct Arch {
   bool routing = false;           // experts may be shared, grouped, biased, and some first layers have none
   bool normalize_experts = true;  // the weights of a row's experts sum to 1, where the file says nothing
   bool latent = false;            // attention.kv_lora_rank: tokens leave latents behind (MLA)
+  bool tempered = false;          // attention.temperature_scale: Q grows with its position; rope.scaling.yarn_log_multiplier
+  float temperature = 0;          // where the file says nothing
   // attention.sliding_window: of window_period layers the last sees everything, the others a window. 0: no layer may have one.
   uint32_t window_period = 0;
   uint32_t window = 0;                             // where the file says nothing
@@ -140,6 +142,7 @@ struct ModelDims {
   std::vector<uint32_t> windows;                                        // [layers], 0: the layer sees everything; or empty: all do
   float attention_scale = 0, attention_softcap = 0, final_softcap = 0;  // softcap 0: none
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;       // of the embedding's rows, a block's output, the logits
+  Temperature temperature;
   bool tied_head = false;
   bool attention_gate = false;
   bool gate_up_bias = false;  // gate and up are whole before the activation

@@ -21,7 +21,9 @@ def write_rope(w, cfg):
         w.add_rope_scaling_factor(rope["factor"])
         w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         if "mscale_all_dim" in rope:
-            w.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
+            w.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"] * (1.0 if cfg.model_type == "ministral3" else 0.1))
+        if cfg.model_type == "ministral3":
+            w.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
     if kind == "llama3":
         w.add_tensor("rope_freqs.weight", llama3_factors(rope, dims))
     if kind == "longrope":

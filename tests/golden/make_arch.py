@@ -132,6 +132,11 @@ def cases():
         layer_types=["sliding_attention", "full_attention", "sliding_attention"], tie_word_embeddings=True)
     yield "exaone4", "row_exaone4_full", config(
         hf.Exaone4Config, head_dim=8, sliding_window=None, rope_parameters=LLAMA3, layer_types=["full_attention"] * 2)
+    tempered = dict(YARN, original_max_position_embeddings=32, mscale=1.0, mscale_all_dim=1.0)
+    yield "mistral3", "row_mistral3", config(hf.Ministral3Config, rope_parameters=dict(tempered, llama_4_scaling_beta=0.5))
+    yield "mistral4", "row_mistral4", config(
+        hf.Mistral4Config, **dict(mla, first_k_dense_replace=0, head_dim=24), rope_parameters=dict(tempered, llama_4_scaling_beta=0.1), q_lora_rank=24,
+        n_shared_experts=1, norm_topk_prob=True, n_group=1, topk_group=1)
     yield "phi3", "row_phi4_mini", config(hf.Phi3Config, **phi3(64), sliding_window=None, tie_word_embeddings=True)
 
 
@@ -178,7 +183,7 @@ def gguf_tensors(arch, cfg, weights):
             continue
         if arch.startswith("gemma") and "norm" in name:
             w = w + np.float32(1)
-        if arch in ("llama", "smollm3", *GRANITES) and ("q_proj" in name or "k_proj" in name):
+        if arch in ("llama", "smollm3", "mistral3", *GRANITES) and ("q_proj" in name or "k_proj" in name):
             w = pairs_together(w, cfg.num_attention_heads if "q_proj" in name else cfg.num_key_value_heads)
         if arch in recurrent_rows.ARCHS and (found := recurrent_rows.tensors(arch, cfg, name, w)) is not None:
             yield from found
@@ -203,7 +208,9 @@ def gguf_tensors(arch, cfg, weights):
                 parts = {"gate": w[:, ::2], "up": w[:, 1::2]} if "gate_up" in name else {"down": w}
                 yield from ((f"{block}ffn_{part}_exps.{kind}", x) for part, x in parts.items())
                 continue
-            if name.endswith("gate_up_proj"):
+            if name.endswith("gate_up_proj") and arch == "mistral4":
+                yield block + "ffn_gate_up_exps.weight", w
+            elif name.endswith("gate_up_proj"):
                 half = w.shape[1] // 2
                 yield block + "ffn_gate_exps.weight", w[:, :half]
                 yield block + "ffn_up_exps.weight", w[:, half:]
@@ -312,7 +319,7 @@ def round_latents(model, cfg):
     half = lambda x: x.half().float()
     for layer in model.model.layers:
         layer.self_attn.kv_a_layernorm.register_forward_hook(lambda m, i, out: half(out))
-    name = "apply_rotary_pos_emb_interleave" if cfg.model_type == "deepseek_v3" else "apply_rotary_emb"
+    name = "apply_rotary_emb" if cfg.model_type == "deepseek_v2" else "apply_rotary_pos_emb_interleave"
     rotate = getattr(module, name)
     setattr(module, name, lambda q, k, *args: (lambda q, k: (q, half(k)))(*rotate(q, k, *args)))
 
@@ -336,7 +343,8 @@ def round_experts_inputs(model):
 
 def make(path, arch, cfg, seed):
     cfg._attn_implementation = "eager"
-    model = hf.AutoModelForCausalLM.from_config(cfg).float().eval()
+    build = hf.Mistral4ForCausalLM if arch == "mistral4" else hf.AutoModelForCausalLM.from_config  # which does not know it
+    model = build(cfg).float().eval()
     rng = np.random.Generator(np.random.PCG64(seed))
     weights = {}
     buffers = [(name, b) for name, b in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias"))]

@@ -99,7 +99,7 @@ TEST(ModelDims, Cohere2NeedsItsScaleAndRotatesWhereItsWindowsAre) {
   const std::pair<std::function<void(GgufWriter&)>, std::vector<uint32_t>> read[] = {
       {scale, {3}}, {pattern(4), {3}}, {pattern(2), {1, 3}}, {flags({0, 1, 1, 1, 0}), {0, 4}}};
   for (const auto& [add, full] : read) {
-    const Result<ModelDims> dims = cohere2(add);
+    Result<ModelDims> dims = cohere2(add);
     ASSERT_TRUE(dims.is_ok()) << dims.status().message();
     EXPECT_EQ(dims->logit_scale, 0.25f);
     for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(dims->window(i) == 0, std::ranges::count(full, i) > 0) << i;
@@ -213,6 +213,34 @@ TEST(ModelDims, LatentsAreReadAndWrongOnesNamed) {
     EXPECT_EQ(status.code(), change.code) << change.key << ": " << status.message();
     EXPECT_NE(status.message().find(change.words), std::string::npos) << status.message();
   }
+}
+
+// Q grows with its position from the length on that the file gives, else from yarn's original context on; others do not know it.
+TEST(ModelDims, TheTemperatureOfQIsReadWhereTheArchitectureHasIt) {
+  const auto read = [](const char* arch, float scale, uint32_t length, uint32_t original) {
+    GgufModel spec;
+    spec.arch = arch;
+    return dims_with(spec, [&](GgufWriter& w) {
+      const std::string prefix = std::string(arch) + ".";
+      if (scale > 0) w.add_f32(prefix + "attention.temperature_scale", scale);
+      if (length > 0) w.add_u32(prefix + "attention.temperature_length", length);
+      if (original > 0) w.add_u32(prefix + "rope.scaling.original_context_length", original);
+    });
+  };
+  for (const auto& [length, original] : {std::pair{64u, 0u}, {0u, 64u}, {64u, 128u}}) {
+    auto dims = read("mistral3", 0.5f, length, original);
+    ASSERT_TRUE(dims.is_ok()) << dims.status().message();
+    EXPECT_EQ(dims->temperature.scale, 0.5f);
+    EXPECT_EQ(dims->temperature.length, 64u);
+  }
+  auto without = read("mistral3", 0, 0, 64);
+  ASSERT_TRUE(without.is_ok()) << without.status().message();
+  EXPECT_EQ(without->temperature.scale, 0);
+  const Status no_length = read("mistral3", 0.5f, 0, 0).take_status(), other = read("llama", 0.5f, 64, 0).take_status();
+  EXPECT_EQ(no_length.code(), Code::kCorrupt);
+  EXPECT_NE(no_length.message().find("rope.scaling.original_context_length"), std::string::npos) << no_length.message();
+  EXPECT_EQ(other.code(), Code::kUnsupported);
+  EXPECT_NE(other.message().find("attention.temperature_"), std::string::npos) << other.message();
 }
 
 }  // namespace
