@@ -141,6 +141,12 @@ constexpr Arch kArchs[] = {
      .ffn_norm = "post_attention_norm"},
     {.name = "minimax-m2", .qk_norm = QkNorm::kRow, .experts = true, .routing = true, .sigmoid_experts = true},
     {.name = "dots1", .qk_norm = QkNorm::kHeads, .experts = true, .routing = true, .sigmoid_experts = true},
+    {.name = "bailingmoe2",
+     .fused_qkv = true,
+     .qk_norm = QkNorm::kHeads,
+     .experts = true,
+     .routing = true,
+     .sigmoid_experts = true},  // Ling 2
     {.name = "ernie4_5-moe", .rope_style = RopeStyle::kInterleaved, .experts = true, .shared_expert = true, .routing = true},
     {.name = "olmoe", .qk_norm = QkNorm::kRow, .experts = true, .normalize_experts = false},
     {.name = "qwen2moe", .qkv_bias = true, .experts = true, .shared_expert = true, .shared_gate = true, .normalize_experts = false},

@@ -134,6 +134,8 @@ class DimsReader : public ArchKeys {
   Status read_routing(uint32_t dense_ff, ModelDims* dims) const {
     uint32_t gating = arch_.sigmoid_experts ? 2 : 1, shared = 0;
     KVRT_TRY(read_optional_uint("leading_dense_block_count", 0, dims->layers, &dims->dense_layers));
+    // DeepSeek's first files with a bias (V3) and GLM 4.7 Flash's do not say it.
+    if (arch_.latent && file_.find("blk." + std::to_string(dims->dense_layers) + ".exp_probs_b.bias")) gating = 2;
     if (dims->dense_layers > 0) dims->dense_ff = dense_ff;
     KVRT_TRY(read_optional_uint("expert_shared_count", 0, kExpertsMax, &shared));
     if (uint64_t{shared} * dims->ff > kWidthMax) {

@@ -5,7 +5,7 @@ import transformers as hf
 
 import arch_keys
 
-ROUTED = ("glm4moe", "dots1", "exaone-moe")  # their keys are DeepSeek's
+ROUTED = ("glm4moe", "dots1", "exaone-moe", "bailingmoe2")  # their keys are DeepSeek's
 ARCHS = (*ROUTED, "minimax-m2", "ernie4_5-moe", "olmoe", "qwen2moe", "granitemoe", "hunyuan-moe")
 
 
@@ -41,11 +41,18 @@ def cases(config, rope):
         hf.ExaoneMoeConfig, layers=3, head_dim=8, rope_parameters=rope, sliding_window=16,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"], num_experts=6, num_experts_per_tok=2,
         moe_intermediate_size=24, num_shared_experts=1, routed_scaling_factor=2.5)
+    # Ling 2 is not in transformers: a GLM without biases that has its matrices of Q, K and V in one.
+    yield "bailingmoe2", "row_bailingmoe2", config(
+        hf.Glm4MoeConfig, **dict(glm, attention_bias=False), head_dim=8, n_shared_experts=1, routed_scaling_factor=2.5, use_qk_norm=True,
+        n_group=4, topk_group=2)
 
 
-def tensors(arch, name, w):
+def tensors(arch, name, weights):
     """The (GGUF name, array) of a parameter; None: as in other models."""
-    block = f"blk.{name.split('.')[2]}." if ".layers." in name else ""
+    block, w = f"blk.{name.split('.')[2]}." if ".layers." in name else "", weights[name]
+    if arch == "bailingmoe2" and name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight")):
+        parts = [weights[name.replace("q_proj", part)] for part in ("q_proj", "k_proj", "v_proj")]
+        return [(block + "attn_qkv.weight", np.concatenate(parts))] if "q_proj" in name else []
     if name.endswith("moe_statics.e_score_correction_bias"):
         return [(block + "exp_probs_b.bias", w[0])]
     if name.endswith("shared_mlp.input_linear.weight"):

@@ -188,7 +188,7 @@ def gguf_tensors(arch, cfg, weights):
         if arch in recurrent_rows.ARCHS and (found := recurrent_rows.tensors(arch, cfg, name, w)) is not None:
             yield from found
             continue
-        if arch in expert_rows.ARCHS and (found := expert_rows.tensors(arch, name, w)) is not None:
+        if arch in expert_rows.ARCHS and (found := expert_rows.tensors(arch, name, weights)) is not None:
             yield from found
             continue
         if name.endswith("kv_b_proj.weight"):
