@@ -25,10 +25,12 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"attention.max_alibi_bias", 0},
     {"attention.shared_kv_layers", 0},
     {"attention.temperature_length", 0},
+    {"attention.temperature_scale", 0},
     {"expert_gating_func", 1, true},  // softmax
     {"expert_group_count", 1, true},
     {"expert_shared_count", 0},
     {"expert_weights_scale", 1, true},
+    {"interleave_moe_layer_step", 1, true},
     {"leading_dense_block_count", 0},
     {"logit_scale", 1, true},
     {"residual_scale", 1, true},
@@ -42,12 +44,13 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"pooling_type", 0},
 };
 
-// Of these, what a row with `scales` reads, one with `logit_scale` the first; and what one with `routing`, and one with `latent` reads.
+// Of these, what a row with `scales` reads, one with `logit_scale` the first; and what one with `routing`, and one that is `tempered` reads.
 constexpr const char* kScaleKeys[] = {"logit_scale", "residual_scale", "embedding_scale"};
 constexpr std::string_view kRoutingKeys[] = {"expert_gating_func", "expert_group_count", "expert_shared_count", "expert_weights_scale",
                                              "leading_dense_block_count"};
 constexpr const char *kFf = "feed_forward_length", *kExpertFf = "expert_feed_forward_length";
-constexpr std::string_view kLatentKey = "rope.scaling.yarn_log_multiplier";
+constexpr std::string_view kTemperedKeys[] = {"attention.temperature_length", "attention.temperature_scale",
+                                              "rope.scaling.yarn_log_multiplier"};
 
 class DimsReader : public ArchKeys {
  public:
@@ -61,6 +64,7 @@ class DimsReader : public ArchKeys {
     KVRT_TRY(read_attention(&dims));
     settle_heads(&dims);
     KVRT_TRY(read_rope(*this, &dims));
+    KVRT_TRY(read_temperature(&dims));
     KVRT_TRY(read_windows(&dims));
     if (arch_.window_unscaled && dims.windows.empty()) dims.window_rope = dims.rope;  // its model_id is as it was before there were windows
     KVRT_TRY(limit_groups(dims));
@@ -75,7 +79,7 @@ class DimsReader : public ArchKeys {
       const std::string name = key(neutral.key);
       const bool read = std::ranges::find(scale_keys(), std::string_view(neutral.key)) != scale_keys().end() ||
                         (arch_.routing && std::ranges::find(kRoutingKeys, neutral.key) != std::end(kRoutingKeys)) ||
-                        (arch_.latent && neutral.key == kLatentKey);
+                        (arch_.tempered && std::ranges::find(kTemperedKeys, neutral.key) != std::end(kTemperedKeys));
       if (!file_.has(name) || read) continue;
       std::optional<double> value = file_.get_float(name);
       if (const auto integer = file_.get_uint(name)) value = static_cast<double>(*integer);
@@ -122,7 +126,7 @@ class DimsReader : public ArchKeys {
     const uint32_t dense_ff = dims->ff;
     KVRT_TRY(read_optional_uint(kExpertFf, 1, kWidthMax, &dims->ff));
     if (arch_.shared_expert) KVRT_TRY(read_optional_uint("expert_shared_feed_forward_length", 0, kWidthMax, &dims->shared_ff));
-    if (arch_.latent) dims->experts_normalize = false;  // where the file says nothing
+    dims->experts_normalize = arch_.normalize_experts;
     if (const auto normalize = file_.get_bool(key("expert_weights_norm"))) dims->experts_normalize = *normalize;
     return arch_.routing ? read_routing(dense_ff, dims) : Status::ok();
   }
@@ -130,6 +134,8 @@ class DimsReader : public ArchKeys {
   Status read_routing(uint32_t dense_ff, ModelDims* dims) const {
     uint32_t gating = arch_.sigmoid_experts ? 2 : 1, shared = 0;
     KVRT_TRY(read_optional_uint("leading_dense_block_count", 0, dims->layers, &dims->dense_layers));
+    // DeepSeek's first files with a bias (V3) and GLM 4.7 Flash's do not say it.
+    if (arch_.latent && file_.find("blk." + std::to_string(dims->dense_layers) + ".exp_probs_b.bias")) gating = 2;
     if (dims->dense_layers > 0) dims->dense_ff = dense_ff;
     KVRT_TRY(read_optional_uint("expert_shared_count", 0, kExpertsMax, &shared));
     if (uint64_t{shared} * dims->ff > kWidthMax) {
@@ -282,21 +288,35 @@ class DimsReader : public ArchKeys {
     return read_optional_float("final_logit_softcapping", 0, 1e6, &dims->final_softcap);
   }
 
+  // Its length is, where the file says nothing, yarn's original context.
+  Status read_temperature(ModelDims* dims) const {
+    Temperature& t = dims->temperature;
+    if (!arch_.tempered) return Status::ok();
+    t.scale = arch_.temperature;
+    KVRT_TRY(read_optional_float("attention.temperature_scale", 0, 1e3, &t.scale));
+    if (t.scale == 0) return Status::ok();
+    if (file_.has(key("attention.temperature_length"))) return read_uint("attention.temperature_length", 1, kContextMax, &t.length);
+    return read_uint("rope.scaling.original_context_length", 1, kContextMax, &t.length);
+  }
+
   // A window as long as the context is none.
   Status read_windows(ModelDims* dims) const {
     uint32_t window = arch_.window, period = arch_.window_period;
     KVRT_TRY(read_optional_uint("attention.sliding_window", 0, UINT32_MAX, &window));
-    if (window == 0 || window >= dims->context) return Status::ok();
+    dims->window_rope_alone = arch_.window_rope_alone && window > 0;
+    if (window == 0 || (window >= dims->context && !dims->window_rope_alone)) return Status::ok();
     if (period == 0)
       return unsupported(key("attention.sliding_window"),
                          "found " + std::to_string(window) + ", windows are not known to this architecture");
-    if (file_.has(key("attention.sliding_window_pattern"))) {
-      const auto given = file_.get_uint(key("attention.sliding_window_pattern"));
-      if (!given || (arch_.no_rope_period > 0 && *given != arch_.no_rope_period))
-        return unsupported(key("attention.sliding_window_pattern"), given ? "another period than RoPE's" : "only a number is supported");
-      KVRT_TRY(read_uint("attention.sliding_window_pattern", 1, UINT32_MAX, &period));
+    const auto flags = file_.get_flags(key("attention.sliding_window_pattern"));  // or the period
+    if (!flags) KVRT_TRY(read_optional_uint("attention.sliding_window_pattern", 1, UINT32_MAX, &period));
+    if (flags && flags->size() != dims->file_blocks) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a flag for each of %u layers, found %zu",
+                   file_.name().c_str(), key("attention.sliding_window_pattern").c_str(), dims->file_blocks, flags->size());
     }
-    for (uint32_t layer = 0; layer < dims->layers; ++layer) dims->windows.push_back(layer % period < period - 1 ? window : 0);
+    for (uint32_t layer = 0; layer < dims->layers; ++layer) {
+      dims->windows.push_back((flags ? (*flags)[layer] : layer % period < period - 1) ? window : 0);
+    }
     return Status::ok();
   }
 

@@ -52,6 +52,10 @@ void embed(const Pass& p, Rows rows) {
   if (p.d.embedding_scale != 1) p.backend->scale(p.d.embedding_scale, rows.n, p.d.width, x);
 }
 
+void temper(const Pass& p, Rows rows, uint32_t width, uint32_t stride, float* q) {
+  if (p.d.temperature.scale != 0) p.backend->temper(p.d.temperature, p.step, rows.first, rows.n, width, stride, q);
+}
+
 // Q absorbed: each head's part without rotation becomes numbers that meet the latent itself; the rotated part stands behind them.
 void latent_input(const Pass& p, Rows rows, uint32_t index) {
   const LatentDims& l = p.d.latent;
@@ -73,6 +77,7 @@ void latent_input(const Pass& p, Rows rows, uint32_t index) {
   p.backend->matmul_heads(w.key, rows.n, {q, q_stride, l.q()}, {absorbed, stride, width});
   p.backend->copy_heads(heads, l.rope, rows.n, {q + l.nope, q_stride, l.q()}, {absorbed + l.rank, stride, width});
   p.backend->rope(p.d.rope, rows.first, rows.n, heads, width, stride, absorbed + l.rank);
+  temper(p, rows, stride, stride, absorbed);
   p.backend->kv_store(p.kv.unit(p.kv.places[index]), p.pool, p.kv.places[index], p.step, rows.first, rows.n, latent, nullptr, width);
 }
 
@@ -87,7 +92,7 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
   float* qkv = rows.of(p.qkv(index), stride);
   p.backend->matmul(*layer.qkv, layer.qkv_bias.device, block_input(p, rows, layer.attn_norm), /*accumulate=*/false, qkv);
   QkParams params{d.rope_of(index), heads.q};
-  if (p.arch.qk_norm != QkNorm::kNone) {
+  if (!layer.q_norm.values.empty()) {
     params.q_norm = layer.q_norm.device;
     params.k_norm = layer.k_norm.device;
     params.norm_rows = p.arch.qk_norm == QkNorm::kRow;
@@ -96,6 +101,7 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
   }
   p.backend->rope_store(p.kv.unit(p.kv.places[index]), p.pool, p.kv.places[index], p.step, rows.first, rows.n, params, stride,
                         qkv + heads.gate_width());
+  temper(p, rows, heads.q_width(), stride, qkv + heads.gate_width());
 }
 
 void attention_output(const Pass& p, Rows rows, uint32_t index) {

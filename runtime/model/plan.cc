@@ -88,7 +88,7 @@ class Planner {
       KVRT_TRY(take_qkv("attn_k", kv_rows));
       KVRT_TRY(take_qkv("attn_v", kv_rows));
     }
-    if (arch_.qk_norm != QkNorm::kNone) {
+    if (arch_.qk_norm != QkNorm::kNone && (!arch_.qk_norm_optional || file_.find(blk + "attn_q_norm.weight"))) {
       const bool row = arch_.qk_norm == QkNorm::kRow;
       KVRT_TRY(take_vector(blk + "attn_q_norm.weight", row ? q_rows : heads.dim, &layer->q_norm));
       KVRT_TRY(take_vector(blk + "attn_k_norm.weight", row ? kv_rows : heads.dim, &layer->k_norm));
@@ -173,8 +173,12 @@ class Planner {
       return take_rows(blk + name, cols, rows, arch_.bias, weights, biases, d_.experts);
     };
     KVRT_TRY(take_rows(blk + "ffn_gate_inp", d_.width, d_.experts, arch_.bias, &layer->router, &layer->router_bias));
-    if (arch_.gated) KVRT_TRY(take_experts("ffn_gate_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
-    KVRT_TRY(take_experts("ffn_up_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
+    if (arch_.gated && file_.find(blk + "ffn_gate_up_exps.weight")) {  // a converter may stack them
+      KVRT_TRY(take_experts("ffn_gate_up_exps", d_.width, uint64_t{2} * d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
+    } else {
+      if (arch_.gated) KVRT_TRY(take_experts("ffn_gate_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
+      KVRT_TRY(take_experts("ffn_up_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
+    }
     KVRT_TRY(take_experts("ffn_down_exps", d_.ff, d_.width, &layer->experts_down, &layer->down_bias));
     if (arch_.routing && file_.find(blk + "exp_probs_b.bias"))
       KVRT_TRY(take_vector(blk + "exp_probs_b.bias", d_.experts, &layer->choice_bias));
