@@ -129,6 +129,7 @@ constexpr Arch kArchs[] = {
      .qk_norm = QkNorm::kHeads,
      .experts = true,
      .routing = true,
+     .sigmoid_experts = true,
      .recurrent = Mixer::kConv,
      .output_norm = "token_embd_norm"},
     {.name = "glm4moe",  // GLM 4.5 and 4.6, whose norms of Q and K Air lacks

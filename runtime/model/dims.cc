@@ -110,7 +110,10 @@ class DimsReader : public ArchKeys {
     KVRT_TRY(read_uint("context_length", 1, kContextMax, &dims->context));
     dims->no_rope_period = arch_.no_rope_period;
     dims->attention_gate = arch_.attention_gate;
-    if (arch_.rope_flag && !file_.get_bool(key("rope.scaling.finetuned")).value_or(true)) dims->no_rope_period = 1;
+    if (arch_.rope_flag) {
+      KVRT_ASSIGN(const auto rotates, file_.optional_bool(key("rope.scaling.finetuned")));
+      if (!rotates.value_or(true)) dims->no_rope_period = 1;
+    }
     if (arch_.scale_embedding) dims->embedding_scale = std::sqrt(static_cast<float>(dims->width));
     dims->gate_up_bias = arch_.bias && arch_.gated;
     const char* epsilon = arch_.norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
@@ -126,8 +129,8 @@ class DimsReader : public ArchKeys {
     const uint32_t dense_ff = dims->ff;
     KVRT_TRY(read_optional_uint(kExpertFf, 1, kWidthMax, &dims->ff));
     if (arch_.shared_expert) KVRT_TRY(read_optional_uint("expert_shared_feed_forward_length", 0, kWidthMax, &dims->shared_ff));
-    dims->experts_normalize = arch_.normalize_experts;
-    if (const auto normalize = file_.get_bool(key("expert_weights_norm"))) dims->experts_normalize = *normalize;
+    KVRT_ASSIGN(const auto normalize, file_.optional_bool(key("expert_weights_norm")));
+    dims->experts_normalize = normalize.value_or(arch_.normalize_experts);
     return arch_.routing ? read_routing(dense_ff, dims) : Status::ok();
   }
 

@@ -35,7 +35,8 @@ class Planner {
       if (file_.find(name)) KVRT_TRY(take_vector(name, d_.rope.dims / 2, &plan.read));
     }
     for (uint32_t i = 0; i < d_.layers; ++i) KVRT_TRY(plan_layer(i, &plan.layers.emplace_back()));
-    take_draft_blocks(&plan.read);
+    KVRT_TRY(check_choice_biases(plan.layers));
+    KVRT_TRY(take_draft_blocks(&plan.read));
     KVRT_TRY(refuse_other_tensors());
     return plan;
   }
@@ -243,15 +244,33 @@ class Planner {
     return Status::ok();
   }
 
-  void take_draft_blocks(Tensors* read) {
+  // All layers have them, or none.
+  Status check_choice_biases(std::span<const LayerTensors> layers) const {
+    const auto lacks = [](const LayerTensors& layer) { return !layer.router.empty() && layer.choice_bias.empty(); };
+    const auto without = std::ranges::find_if(layers, lacks);
+    if (without == layers.end() || std::ranges::all_of(layers, [](const LayerTensors& layer) { return layer.choice_bias.empty(); })) {
+      return Status::ok();
+    }
+    const uint32_t block = d_.blocks_of(static_cast<uint32_t>(without - layers.begin())).mlp;
+    return error(Code::kCorrupt, Detail::kFormat, "%s: tensor blk.%u.exp_probs_b.bias is missing, other layers have theirs",
+                 file_.name().c_str(), block);
+  }
+
+  Status take_draft_blocks(Tensors* read) {
     for (uint32_t i = d_.file_blocks - d_.draft_blocks; i < d_.file_blocks; ++i) {
       const std::string blk = "blk." + std::to_string(i) + ".";
+      const size_t before = taken_.size();
       for (const GgufTensor& tensor : file_.tensors()) {
         if (!tensor.name.starts_with(blk)) continue;
         taken_.push_back(&tensor);
         read->push_back({&tensor});
       }
+      if (taken_.size() == before || file_.find(blk + "nextn.eh_proj.weight")) continue;
+      return error(Code::kCorrupt, Detail::kFormat,
+                   "%s: tensor %snextn.eh_proj.weight is missing: nextn_predict_layers is %u, of %u blocks", file_.name().c_str(),
+                   blk.c_str(), d_.draft_blocks, d_.file_blocks);
     }
+    return Status::ok();
   }
 
   // A tensor that nothing reads means arithmetic that is not done: refuse it rather than compute something else.
