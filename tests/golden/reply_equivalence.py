@@ -16,7 +16,7 @@ import sys
 
 SEED = 20251121
 ANSWERS = 400  # of each format
-FORMATS = "plain hermes tags llama3 mistral gemma deepseek kimi command_r command_r7b granite function_tag harmony".split()
+FORMATS = "plain hermes tags llama3 mistral gemma deepseek kimi command_r command_r7b granite function_tag glm seed hunyuan dsml minimax minimax3 minicpm kimi3 gemma4 python_list keyed tool_calls nemotron gigachat recipient harmony".split()
 WS = " \t\r\n"
 REASONING = {"mistral": ("[THINK]", "[/THINK]"), "command_r7b": ("<|START_THINKING|>", "<|END_THINKING|>"), "harmony": ("", "")}
 CONTROL = re.compile(r"<\|[\w/]+\|>|<｜[^｜]+｜>|\[/?[A-Z]+(?:_[A-Z]+)?\]|</?think>|</?tool_call>")

@@ -85,8 +85,8 @@ TEST(ReplyStream, NothingIsHeldBackForEver) {
       {ReplyFormat::kDeepSeek, "", "<｜tool▁calls▁begin｜>"},
       {ReplyFormat::kMistral, "[TOOL_CALLS]f", " "},
       {ReplyFormat::kMistral, "[TOOL_CALLS]", "f"},
-      {ReplyFormat::kTags, "<function=f>", "<parameter=a>1</parameter>"},
-      {ReplyFormat::kTags, "<function=f><parameter=a>", "1"},
+      {ReplyFormat::kQwenTags, "<function=f>", "<parameter=a>1</parameter>"},
+      {ReplyFormat::kQwenTags, "<function=f><parameter=a>", "1"},
       {ReplyFormat::kHarmony, "", "<|channel|>a"},
       {ReplyFormat::kHarmony, "<|channel|>", "a"},
       {ReplyFormat::kHarmony, "<|channel|>commentary to=f<|message|>", " "},
@@ -201,7 +201,7 @@ void check_parts(const Parts& parts, size_t counts[3]) {
 TEST(ReplyStream, RandomMixtures) {
   std::mt19937 random(20251121);
   size_t counts[3] = {};
-  for (int round = 0; round < 12'000; ++round) {
+  for (int round = 0; round < 24'000; ++round) {
     auto format = static_cast<ReplyFormat>(round % (static_cast<int>(ReplyFormat::kHarmony) + 1));
     ReplyStyle style = random() % 2 ? style_of(format) : thinking(format, random() % 3 == 0);
     std::vector<Piece> answer;
@@ -279,8 +279,8 @@ TEST(ReplyStyle, IsDetectedByTheTemplate) {
       {"{{ '<|' + m.role + '|>' + m.content + '<|tool|>' + m.tools + '<|/tool|>' + '<|end|>' }}", {F::kGranite, "", "", false}},
       {"use <function=name>{args}</function>", {F::kFunctionTag, "", "", false}},
       // Qwen3-Coder, GLM 4.5
-      {"<tool_call>\n<function=f>\n<parameter=p>\nv\n</parameter>\n</function>\n</tool_call>", {F::kTags, "", "", false}},
-      {"<tool_call>f\n<arg_key>k</arg_key>\n<arg_value>v</arg_value>\n</tool_call></think>", {F::kTags, "<think>", "</think>", false}},
+      {"<tool_call>\n<function=f>\n<parameter=p>\nv\n</parameter>\n</function>\n</tool_call>", {F::kQwenTags, "", "", false}},
+      {"<tool_call>f\n<arg_key>k</arg_key>\n<arg_value>v</arg_value>\n</tool_call></think>", {F::kGlm, "<think>", "</think>", false}},
       {"<|start|>assistant<|channel|>analysis<|message|>{{ m.thinking }}<|end|>", {F::kHarmony, "", "", false}},
   };
   for (const Shown& shown : cases) {
