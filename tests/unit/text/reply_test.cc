@@ -187,8 +187,8 @@ TEST(Reply, Tags) {
          call("f", R"({"s":"\n{a}\n\nb </x>"})") + "C<Well.>");
   for (const char* text :
        {"<tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>f</tool_call>", "<function=f>\n<parameter=a>\n1\n</function>",
-        "<function=f>x</function>", "<function=f><parameter=></parameter></function>", "<function=f><parameter=a>\xff</parameter></function>",
-        "<function=f><parameter=a>1</parameter>"})
+        "<function=f>x</function>", "<function=f><parameter=></parameter></function>",
+        "<function=f><parameter=a>\xff</parameter></function>", "<function=f><parameter=a>1</parameter>"})
     expect(style, text, "C<" + std::string(text) + ">");
 }
 
