@@ -17,7 +17,9 @@ constexpr std::pair<ReplyKind, ReplyFormat> kNamedFormats[] = {
 ReplyStyle answer_style(const LoadedModel& model, const Conversation& said, const std::string& tools, ReplyKind kind) {
   ReplyStyle style = model.reply_style();
   for (auto [named, format] : kNamedFormats) {
-    if (kind == named) style.format = format;
+    if (kind != named || style.format == format) continue;
+    style.format = format;
+    style.family = nullptr;
   }
   // Without tools, JSON that the model writes is its answer, not a call.
   style.calls = !tools.empty() || kind != ReplyKind::kAuto;

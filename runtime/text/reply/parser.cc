@@ -222,7 +222,7 @@ void ReplyParser::Impl::plain(char c) {
 
 void ReplyParser::Impl::put(char c) {
   if (is_space(c) && !markers_.empty()) {
-    if (trim_) return;
+    if (trim_ && space_.empty()) return;
     return hold({&c, 1});
   }
   put_space();

@@ -50,7 +50,7 @@ struct ReplyStyle {
   std::string reasoning_begin, reasoning_end;  // "": no reasoning between markers
   bool reasoning_open = false;  // the generation prompt ends within reasoning (DeepSeek R1, QwQ), the answer has only the end marker
   bool calls = true;            // false: nothing is a call but kHarmony's; what stands around content is still dropped
-  const reply::Family* family = nullptr;    // that the template shows: how its calls are written
+  const reply::Family* family = nullptr;              // that the template shows: how its calls are written
   std::shared_ptr<const ReplyTools> tools = nullptr;  // they say what type an argument has; null: not known
 };
 
