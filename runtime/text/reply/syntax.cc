@@ -45,6 +45,8 @@ constexpr CallSyntax kSyntaxes[] = {
     {F::kKimi3, "<|close|>message<|sep|>", {}, {}, S::kFrame},
     {F::kKimi3, "<|open|>tools<|sep|>", {}, {}},
     {F::kKimi3, "<|open|>call tool=\"", {"%n\" index=\"%d\"<|sep|>", "%n\"<|sep|>"}, {"<|close|>tools<|sep|>"}, S::kNone, &kKimi3Tags},
+    {F::kGemma4, "<|channel>", {}, {}, S::kFrame},  // models leave one behind
+    {F::kGemma4, "<channel|>", {}, {}, S::kFrame},
     {F::kGemma4, "<|tool_call>", {"call:%n"}, {"<tool_call|>"}, S::kQuoted},
     {F::kPythonList, "<|tool_call_start|>", {"%s"}, {"<|tool_call_end|>"}, S::kPython | S::kRepeats},
     {F::kKeyed, "<|tools_prefix|>", {"%s"}, {"<|tools_suffix|>"}, S::kKeyed | S::kRepeats | S::kInReasoning},
@@ -78,6 +80,8 @@ constexpr CallSyntax kSyntaxes[] = {
     {F::kCommandR7b, "<|START_ACTION|>", {"%s"}, {"<|END_ACTION|>"}},
     {F::kCommandR7b, "<|START_RESPONSE|>", {}, {}, S::kFrame},
     {F::kCommandR7b, "<|END_RESPONSE|>", {}, {}, S::kFrame},
+    {F::kCommandR7b, "<|START_TEXT|>", {}, {}, S::kFrame},
+    {F::kCommandR7b, "<|END_TEXT|>", {}, {}, S::kFrame},
     {F::kGranite, "<|tool_call|>", {"%s"}, {"<|/tool_call|>"}, S::kRepeats},
     {F::kFunctionTag, "<function=", {"%n>%s"}, {"</function>"}},
 };

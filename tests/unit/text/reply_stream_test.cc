@@ -2,6 +2,7 @@
 // template shows.
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <tuple>
 
 #include "runtime/base/limits.h"
@@ -254,7 +255,8 @@ TEST(ReplyStream, RandomMixtures) {
     for (const Piece& piece : answer) parser.push(piece.text, piece.control, &parts);
     parser.finish(&parts);
     check_parts(parts, counts);
-    constexpr ReplyFormat kFramed[] = {ReplyFormat::kKimi3, ReplyFormat::kRecipient, ReplyFormat::kToolCalls, ReplyFormat::kCommandR7b};
+    constexpr ReplyFormat kFramed[] = {ReplyFormat::kKimi3, ReplyFormat::kRecipient, ReplyFormat::kToolCalls, ReplyFormat::kCommandR7b,
+                                       ReplyFormat::kGemma4};
     if (std::find(std::begin(kFramed), std::end(kFramed), format) != std::end(kFramed)) continue;
     bool plain = std::all_of(parts.begin(), parts.end(), [](const ReplyPart& part) { return part.kind == Kind::kContent; });
     if (plain && !controls && style.reasoning_begin.empty() && format != ReplyFormat::kHarmony) {
@@ -270,8 +272,20 @@ struct Shown {
   ReplyStyle style;
 };
 
+using F = ReplyFormat;
+
+void expect_detected(std::span<const Shown> cases) {
+  for (const Shown& shown : cases) {
+    ReplyStyle style = detect_reply_style(shown.text);
+    EXPECT_EQ(style.format, shown.style.format) << shown.text;
+    EXPECT_EQ(style.reasoning_begin, shown.style.reasoning_begin) << shown.text;
+    EXPECT_EQ(style.reasoning_end, shown.style.reasoning_end) << shown.text;
+    EXPECT_EQ(style.reasoning_open, shown.style.reasoning_open) << shown.text;
+    EXPECT_TRUE(style.format == F::kPlain || (style.family != nullptr && style.family->format == style.format)) << shown.text;
+  }
+}
+
 TEST(ReplyStyle, IsDetectedByTheTemplate) {
-  using F = ReplyFormat;
   const Shown cases[] = {
       {"", {F::kPlain, "", "", false}},
       {"{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt "
@@ -318,6 +332,12 @@ TEST(ReplyStyle, IsDetectedByTheTemplate) {
       {"<tool_call>\n<function=f>\n<parameter=p>\nv\n</parameter>\n</function>\n</tool_call>", {F::kQwenTags, "", "", false}},
       {"<tool_call>f\n<arg_key>k</arg_key>\n<arg_value>v</arg_value>\n</tool_call></think>", {F::kGlm, "<think>", "</think>", false}},
       {"<|start|>assistant<|channel|>analysis<|message|>{{ m.thinking }}<|end|>", {F::kHarmony, "", "", false}},
+  };
+  expect_detected(cases);
+}
+
+TEST(ReplyStyle, OfNewerFamilies) {
+  const Shown cases[] = {
       // LFM2, Gemma 4, Kimi K3, Apertus, MiniMax M2 and M3, DeepSeek V4, Seed-OSS, Nemotron Nano 2, Apriel, Hunyuan, GigaChat, MiniCPM
       {"<|im_start|>system\nList of tools: [", {F::kPythonList, "", "", false}},
       {"<|tool_list_start|>[", {F::kPythonList, "", "", false}},
@@ -337,14 +357,7 @@ TEST(ReplyStyle, IsDetectedByTheTemplate) {
       {"<function name=\"f\"><param name=\"k\">v</param></function>", {F::kMiniCpm, "", "", false}},
       {"<|start_header_id|>assistant<|end_header_id|>\n\n>>>all\n", {F::kRecipient, "", "", false}},
   };
-  for (const Shown& shown : cases) {
-    ReplyStyle style = detect_reply_style(shown.text);
-    EXPECT_EQ(style.format, shown.style.format) << shown.text;
-    EXPECT_EQ(style.reasoning_begin, shown.style.reasoning_begin) << shown.text;
-    EXPECT_EQ(style.reasoning_end, shown.style.reasoning_end) << shown.text;
-    EXPECT_EQ(style.reasoning_open, shown.style.reasoning_open) << shown.text;
-    EXPECT_TRUE(style.format == F::kPlain || (style.family != nullptr && style.family->format == style.format)) << shown.text;
-  }
+  expect_detected(cases);
 }
 
 TEST(ReplyStyle, ReasoningIsOpenWhereThePromptEndsWithItsBegin) {

@@ -157,6 +157,14 @@ TEST(ReplyTyped, HeadersOfHarmony) {
   expect(style, "{{<|channel|>}}final <|x|> [what] {{<|constrain|>}}json{{<|message|>}}{\"a\": 1}{{<|return|>}}", "C<{\"a\": 1}>");
 }
 
+TEST(ReplyTyped, StrayChannelsOfGemma4) {
+  const ReplyStyle style = {F::kGemma4, "<|channel>thought", "<channel|>", false};
+  expect_also_as_text(style, "{{<|channel>}}thought\n{{<channel|>}}Hi{{<channel|>}}", "C<Hi>");
+  expect_also_as_text(style, "{{<|channel>}}{{<|channel>}}thought\n{{<channel|>}}Hi{{<|channel>}}thought\n{{<channel|>}}{{<channel|>}}",
+                      "C<Hi>");
+  expect_also_as_text(style, "{{<|channel>}}thought{{<channel|>}}Hi", "C<Hi>");
+}
+
 // Without tools nothing is a call; what stands around content still is no content.
 TEST(ReplyTyped, FramesWithoutTools) {
   ReplyStyle style = style_of(F::kRecipient);
