@@ -1446,9 +1446,10 @@ enum {
 };
 
 /** kvrt_generate_options.reply: how an answer is split into content, reasoning and tool calls. A tool call that is
- * malformed or cut short is content. A session without tools has no tool calls, whatever its text. With a reply, a stop
- * string does not reach over a control token. AUTO goes by the chat template. PLAIN to DEEPSEEK are for files whose
- * template does not show tool calls: they name the way in which a family of models writes them. */
+ * malformed or cut short is content. A session without tools has no tool calls, whatever its text. An argument that a
+ * model writes as bare text has a type that the tool's schema allows, if it reads so, and else is a string. With a reply,
+ * a stop string does not reach over a control token. AUTO goes by the chat template. PLAIN to DEEPSEEK are for files
+ * whose template does not show tool calls: they name the way in which a family of models writes them. */
 enum {
   KVRT_REPLY_DEFAULT = 0, /**< Not at all: there are TOKEN events alone. */
   KVRT_REPLY_AUTO = 1,    /**< As the model's chat template shows tool calls and reasoning. */

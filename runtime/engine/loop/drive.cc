@@ -37,7 +37,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   auto generation = std::make_unique<Generation>(std::move(options));
   generation->matcher = std::move(matcher);
   const ReplyKind reply = generation->options.reply;
-  if (reply != ReplyKind::kNone) generation->parser.emplace(answer_style(*model_, said, !session->arguments.tools.empty(), reply));
+  if (reply != ReplyKind::kNone) generation->parser.emplace(answer_style(*model_, said, session->arguments.tools, reply));
   const std::shared_ptr<Cancel> cancel = generation->options.cancel;
   Lock lock(mu_);
   if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(*session, said.tokens.size() - session->tokens.size()));
