@@ -72,7 +72,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(Runtime* runtime, const M
   return std::make_unique<LoadedModel>(std::move(parts), runtime->log());
 }
 
-LoadedModel::LoadedModel(ModelParts parts, Log* log) : parts_(std::move(parts)) {
+LoadedModel::LoadedModel(ModelParts parts, Log* log) : parts_(std::move(parts)), log_(log) {
   const std::string& source = parts_.chat_template;
   if (source.empty()) return;
   reply_style_ = detect_reply_style(source);
@@ -98,6 +98,12 @@ Result<std::string> LoadedModel::render(std::string_view messages_json, bool gen
   if (tokenizer().bos() >= 0) options.bos_token = tokenizer().piece(tokenizer().bos(), true);
   if (tokenizer().eos() >= 0) options.eos_token = tokenizer().piece(tokenizer().eos(), true);
   return template_->render(messages_json, options);
+}
+
+void LoadedModel::tell_dropped(uint64_t bytes) const {
+  if (bytes == 0) return;
+  logf(log_, LogLevel::kWarn, "%s: %llu bytes of a text have no token in the vocabulary and are left out", name().c_str(),
+       static_cast<unsigned long long>(bytes));
 }
 
 bool LoadedModel::adds_bos(std::string_view text) const {

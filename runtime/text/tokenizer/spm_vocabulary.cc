@@ -83,32 +83,19 @@ Status SpmTokenizer::init_pieces(const VocabSource& source, bool add_bos) {
   }
   byte_fallback_ = std::find(std::begin(byte_tokens_), std::end(byte_tokens_), -1) == std::end(byte_tokens_);
   space_prefix_ = source.add_space_prefix.value_or(true);
-  KVRT_TRY(normalizer_.init(source.charsmap, source.remove_extra_whitespaces.value_or(false)));
+  KVRT_TRY(normalizer_.init(source.charsmap, source.remove_extra_whitespaces.value_or(false), byte_fallback_));
   add_bos_default(add_bos);
   return finish(source);
 }
 
-bool SpmTokenizer::add_unknown(std::string_view text, size_t before, std::vector<int32_t>* out) const {
+uint64_t SpmTokenizer::add_unknown(std::string_view text, size_t before, std::vector<int32_t>* out) const {
   if (byte_fallback_) {
     for (char c : text) out->push_back(byte_tokens_[static_cast<unsigned char>(c)]);
-    return true;
+    return 0;
   }
-  if (unknown_ < 0) return false;
+  if (unknown_ < 0) return text.size();
   if (out->size() == before || out->back() != unknown_) out->push_back(unknown_);
-  return true;
-}
-
-Status SpmTokenizer::check_bytes(std::string_view text, size_t offset) const {
-  if (byte_fallback_) return {};
-  size_t bad = find_invalid_utf8(text);
-  if (bad == std::string_view::npos) return {};
-  return error(Code::kInvalid, Detail::kNone, "text: invalid UTF-8 at byte %zu, and the vocabulary has no byte tokens", offset + bad);
-}
-
-Status SpmTokenizer::no_token(std::string_view symbol, std::string_view text, size_t offset) const {
-  size_t at = text.find(symbol);  // elsewhere only where the normalizer made it
-  return error(Code::kInvalid, Detail::kNone, "text: the vocabulary has no token for the character at byte %zu",
-               offset + (at == std::string_view::npos ? 0 : at));
+  return 0;
 }
 
 }  // namespace kvrt

@@ -35,10 +35,16 @@ class Tokenizer {
 
   // parse_special: text that spells a control or user-defined token becomes that token; else only user-defined ones do. No BOS is added.
   // `previous`: the token that the text follows, -1: none; with add_space_prefix a space is put before a text that begins or follows a
-  // control token. Bytes that are no valid UTF-8 become their byte tokens, and decode to themselves; INVALID, with the offset, where the
-  // vocabulary has none.
-  virtual Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous) const = 0;
-  Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out) const { return encode(text, parse_special, out, -1); }
+  // control token. Bytes that are no valid UTF-8 become their byte tokens, and decode to themselves; SentencePiece's vocabularies without
+  // byte tokens read each as U+FFFD. What has no token, and no unknown token to stand for it, is left out; `dropped`, if not null: so many
+  // bytes. LIMIT: a longer text than kTextBytesMax.
+  virtual Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous,
+                        uint64_t* dropped) const = 0;
+  Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous = -1) const {
+    return encode(text, parse_special, out, previous, nullptr);
+  }
+  // False: text with this byte loses it.
+  virtual bool spells(uint8_t byte) const = 0;
   // The token's bytes (may be part of a code point); control tokens give "" unless `special`. id must be < vocab_size().
   virtual std::string_view piece(int32_t id, bool special) const = 0;
   // The same of a token that follows `previous` (-1: none): without the space that add_space_prefix put there.

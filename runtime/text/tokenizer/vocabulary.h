@@ -39,7 +39,9 @@ class TokenIndex {
 // Immutable after init: any thread.
 class VocabTokenizer : public Tokenizer {
  public:
-  Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous) const override;
+  using Tokenizer::encode;
+  Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous, uint64_t* dropped) const override;
+  bool spells(uint8_t byte) const override { return !byte_level_ || byte_tokens_[byte] >= 0 || unknown_ >= 0; }
   std::string_view piece(int32_t id, bool special) const override;
   std::string_view piece_after(int32_t previous, int32_t id, bool special) const override;
   std::string decode(std::span<const int32_t> ids, bool special, int32_t previous) const override;
@@ -56,9 +58,10 @@ class VocabTokenizer : public Tokenizer {
   // Working memory of one encode call.
   struct Scratch {
     virtual ~Scratch() = default;
+    uint64_t dropped = 0;  // bytes without a token
   };
-  // Encodes text that lies between special tokens. `opens`: it begins a text, or follows a control token. `offset`: its place in the whole.
-  virtual Status encode_run(std::string_view text, bool opens, size_t offset, Scratch* scratch, std::vector<int32_t>* out) const = 0;
+  // Encodes text that lies between special tokens. `opens`: it begins a text, or follows a control token.
+  virtual Status encode_run(std::string_view text, bool opens, Scratch* scratch, std::vector<int32_t>* out) const = 0;
   virtual std::unique_ptr<Scratch> make_scratch(size_t text_bytes) const = 0;
 
   // The checks that every vocabulary passes.
@@ -79,6 +82,7 @@ class VocabTokenizer : public Tokenizer {
   SpecialTokens special_;      // those and the control tokens: parse_special cuts at them
   int32_t byte_tokens_[256];   // -1: none
   int32_t unknown_ = -1;       // text without a token becomes this; never a control token
+  bool byte_level_ = false;    // text is spelled byte by byte
   bool space_prefix_ = false;  // a space stands before the text where it opens
   std::string warning_;
 
