@@ -38,12 +38,12 @@ def main():
     off = dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
     clean, strip, words = BertNormalizer(**{**off, "clean_text": True}), BertNormalizer(**{**off, "strip_accents": True}), BertPreTokenizer()
     print(f"// By tests/golden/make_accent_tables.py: tokenizers {tokenizers.__version__}. Code points above U+007F.")
-    print_rows("kRemoved", "Range", ranges(c for c in POINTS if clean.normalize_str(chr(c)) == ""))
-    print_rows("kPunctuation", "Range", ranges(c for c in POINTS if len(words.pre_tokenize_str("a" + chr(c) + "b")) == 3))
+    print_rows("kRemoved", "AccentRange", ranges(c for c in POINTS if clean.normalize_str(chr(c)) == ""))
+    print_rows("kPunctuation", "AccentRange", ranges(c for c in POINTS if len(words.pre_tokenize_str("a" + chr(c) + "b")) == 3))
     bare = {c: strip.normalize_str(chr(c)) for c in POINTS if c not in HANGUL}
-    print_rows("kMarks", "Range", ranges(c for c, to in bare.items() if to == ""))
-    print_rows("kBare", "Pair", [[c, ord(to)] for c, to in bare.items() if len(to) == 1 and ord(to) != c])
-    print_rows("kParts", "Parts", [[c, *map(ord, to), *([0] * (3 - len(to)))] for c, to in bare.items() if len(to) > 1])
+    print_rows("kMarks", "AccentRange", ranges(c for c, to in bare.items() if to == ""))
+    print_rows("kBare", "BarePair", [[c, ord(to)] for c, to in bare.items() if len(to) == 1 and ord(to) != c])
+    print_rows("kParts", "BareParts", [[c, *map(ord, to), *([0] * (3 - len(to)))] for c, to in bare.items() if len(to) > 1])
 
 
 main()

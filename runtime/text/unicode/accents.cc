@@ -7,27 +7,27 @@ namespace kvrt {
 
 namespace {
 
-struct Range {
+struct AccentRange {
   char32_t first, last;
 };
-struct Pair {
+struct BarePair {
   char32_t from, to;
 };
 // One code point to several; 0 ends them.
-struct Parts {
+struct BareParts {
   char32_t from, first, second, third;
 };
 
 #include "runtime/text/unicode/accents.inc"
 
 template <size_t N>
-bool within(const Range (&ranges)[N], char32_t c) {
-  const Range* range = std::lower_bound(ranges, ranges + N, c, [](const Range& r, char32_t x) { return r.last < x; });
+bool in_ranges(const AccentRange (&ranges)[N], char32_t c) {
+  const AccentRange* range = std::lower_bound(ranges, ranges + N, c, [](const AccentRange& r, char32_t x) { return r.last < x; });
   return range != ranges + N && range->first <= c;
 }
 
 template <class Row, size_t N>
-const Row* row_of(const Row (&table)[N], char32_t c) {
+const Row* row_from(const Row (&table)[N], char32_t c) {
   const Row* row = std::lower_bound(table, table + N, c, [](const Row& r, char32_t x) { return r.from < x; });
   return row != table + N && row->from == c ? row : nullptr;
 }
@@ -38,12 +38,12 @@ constexpr char32_t kSyllables = 0xAC00, kSyllablesEnd = 0xD7A4;  // of Hangul: a
 
 bool is_bert_removed(char32_t c) {
   if (c < 0x80) return (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F;
-  return within(kRemoved, c);
+  return in_ranges(kRemoved, c);
 }
 
 bool is_bert_punctuation(char32_t c) {
   if (c < 0x80) return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
-  return within(kPunctuation, c);
+  return in_ranges(kPunctuation, c);
 }
 
 uint32_t strip_accents(char32_t c, char32_t out[3]) {
@@ -56,10 +56,10 @@ uint32_t strip_accents(char32_t c, char32_t out[3]) {
     out[2] = 0x11A7 + tail;
     return tail == 0 ? 2 : 3;
   }
-  if (within(kMarks, c)) return 0;
-  if (const Pair* pair = row_of(kBare, c)) {
+  if (in_ranges(kMarks, c)) return 0;
+  if (const BarePair* pair = row_from(kBare, c)) {
     out[0] = pair->to;
-  } else if (const Parts* parts = row_of(kParts, c)) {
+  } else if (const BareParts* parts = row_from(kParts, c)) {
     out[0] = parts->first;
     out[1] = parts->second;
     out[2] = parts->third;
