@@ -11,7 +11,7 @@ Result<std::unique_ptr<GrammarMatcher>> GrammarCache::fresh(GrammarKind kind, co
   auto found = std::find_if(kept_.begin(), kept_.end(), [&](const auto& g) { return g.kind == kind && g.source == source; });
   if (found == kept_.end()) {
     if (!vocab_) vocab_ = GrammarVocab::make(tokenizer_);
-    KVRT_ASSIGN(auto grammar, kind == GrammarKind::kGbnf ? Grammar::from_gbnf(source) : Grammar::from_json_schema(source));
+    KVRT_ASSIGN(auto grammar, kind == GrammarKind::kGbnf ? Grammar::from_gbnf(source, vocab_.get()) : Grammar::from_json_schema(source));
     if (kept_.size() == kGrammarsKept) kept_.erase(kept_.begin());
     kept_.push_back({kind, source, std::move(grammar)});
   } else {

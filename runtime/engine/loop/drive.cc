@@ -23,7 +23,9 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   }
   KVRT_ASSIGN(auto matcher, grammars_.matcher(said, options));
   const bool answers = !options.prefill_only && options.grammar_kind != GrammarKind::kContinue;  // a new answer
+  said.dropped = 0;
   if (answers && options.generation_prompt) KVRT_TRY(open_turn(*model_, session->arguments, &said));
+  model_->tell_dropped(said.dropped);
   if (said.tokens.empty()) {
     return error(Code::kInvalid, Detail::kState, "%s: the session has no tokens: append some", options.prefill_only ? "prefill" : "begin");
   }

@@ -1,6 +1,8 @@
 #include "runtime/text/grammar/grammar.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <vector>
 
 #include "runtime/base/limits.h"
@@ -22,6 +24,7 @@ struct GrammarMatcher::Impl {
   }
 
   void walk(const TokenTrie& trie, uint32_t plain_run, std::vector<uint64_t>* mask);
+  void add_tokens(std::vector<uint64_t>* mask);
   void make_mask(std::vector<uint64_t>* mask);
   void make_room();
 
@@ -67,6 +70,27 @@ void GrammarMatcher::Impl::walk(const TokenTrie& trie, uint32_t plain_run, std::
   }
 }
 
+// Adds the tokens that may come as tokens.
+void GrammarMatcher::Impl::add_tokens(std::vector<uint64_t>* mask) {
+  std::optional<std::vector<int32_t>> but;  // the tokens that no set of others has
+  auto bit = [](int32_t id) { return uint64_t{1} << (id % 64); };
+  states.for_each_token_set(state, [&](const TokenSet& set) {
+    if (set.others && but) {
+      std::vector<int32_t> both;
+      std::ranges::set_intersection(*but, set.ids, std::back_inserter(both));
+      but = std::move(both);
+    } else if (set.others) {
+      but = set.ids;
+    } else {
+      for (int32_t id : set.ids) (*mask)[static_cast<size_t>(id) / 64] |= bit(id);
+    }
+  });
+  if (!but) return;
+  std::vector<uint64_t> others = vocab->impl().ordinary_mask;
+  for (int32_t id : *but) others[static_cast<size_t>(id) / 64] &= ~bit(id);
+  for (size_t i = 0; i < mask->size(); ++i) (*mask)[i] |= others[i];
+}
+
 void GrammarMatcher::Impl::make_mask(std::vector<uint64_t>* mask) {
   const GrammarVocab::Impl& v = vocab->impl();
   const uint32_t run = states.plain_run(state);
@@ -77,6 +101,7 @@ void GrammarMatcher::Impl::make_mask(std::vector<uint64_t>* mask) {
   if (run < kPlainRunMax) walk(v.plain, run, mask);
   walk(v.other, 0, mask);
   for (size_t i = 0; i < mask->size() && states.may_end(state); ++i) (*mask)[i] |= v.end_mask[i];
+  add_tokens(mask);
   if (curtailed && std::all_of(mask->begin(), mask->end(), [](uint64_t word) { return word == 0; })) limited = true;
 }
 
@@ -106,16 +131,18 @@ bool GrammarMatcher::accept(int32_t token) {
   Impl& m = *impl_;
   const GrammarVocab::Impl& v = m.vocab->impl();
   if (token < 0 || static_cast<uint32_t>(token) >= v.tokens) return false;
-  if (v.is_end(token)) return may_end();
   const std::string_view text = v.text(token);
-  if (text.empty()) return false;
   m.make_room();
-  GrammarStates::State at = m.state;
-  for (char c : text) {
-    at = m.states.step(at, static_cast<uint8_t>(c));
+  GrammarStates::State at = text.empty() ? GrammarStates::kDead : m.state;
+  for (size_t i = 0; i < text.size() && !m.states.dead(at); ++i) {
+    at = m.states.step(at, static_cast<uint8_t>(text[i]));
     m.limited = m.limited || m.states.curtailed(at);
-    if (m.states.dead(at)) return false;
   }
+  if (!m.grammar->automaton().token_sets.empty()) {
+    at = m.states.step_token(m.state, m.states.dead(at) ? GrammarStates::kDead : at, token, v.has(v.ordinary_mask, token));
+    m.limited = m.limited || m.states.curtailed(at);
+  }
+  if (m.states.dead(at)) return v.is_end(token) && may_end();
   m.state = at;
   return true;
 }

@@ -14,14 +14,17 @@
 namespace kvrt {
 
 class Tokenizer;
+class GrammarVocab;
 struct Automaton;  // automaton.h
 
 // The set of answers that are allowed. Immutable: any thread.
 class Grammar {
  public:
-  // GBNF: rules, the root is "root"; literals with \n \t \r \" \\ \xNN \uNNNN \UNNNNNNNN, classes, '.', groups, |, ? * + {m} {m,} {m,n}, #.
-  // INVALID with line and column (kGrammarError; also left recursion and a root that no text matches), LIMIT (kGrammarLimit).
-  static Result<std::shared_ptr<const Grammar>> from_gbnf(std::string_view source);
+  // GBNF: rules, the root is "root"; literals with \n \t \r \" \\ \xNN \uNNNN \UNNNNNNNN, classes, '.', groups, |, ? * + {m} {m,} {m,n}, #; tokens
+  // by their ids and texts, <[1000]> <think>, and all others, !<think>: these need `vocab`, and make a grammar of that vocabulary alone.
+  // INVALID with line and column (kGrammarError; also left recursion, a token that is not there, and a root that no text matches), LIMIT
+  // (kGrammarLimit).
+  static Result<std::shared_ptr<const Grammar>> from_gbnf(std::string_view source, const GrammarVocab* vocab = nullptr);
   // JSON schema 2020-12, the subset and its rules in json_schema.h. A keyword outside of it is UNSUPPORTED by name with the JSON pointer;
   // not a schema, or one that nothing satisfies: INVALID (kGrammarError); LIMIT (kGrammarLimit).
   static Result<std::shared_ptr<const Grammar>> from_json_schema(std::string_view schema);
@@ -38,6 +41,9 @@ class Grammar {
 class GrammarVocab {
  public:
   static std::shared_ptr<const GrammarVocab> make(const Tokenizer& tokenizer);
+  uint32_t tokens() const;
+  // The token that is spelled so: a control token before one of text; -1: none.
+  int32_t find(std::string_view text) const;
 
   struct Impl;
   explicit GrammarVocab(std::unique_ptr<const Impl> impl);
@@ -55,9 +61,9 @@ class GrammarMatcher {
   ~GrammarMatcher();
 
   // Bit id % 64 of word id / 64 is set: the token may come now. End tokens (Tokenizer::is_end) may where the grammar may end, other control
-  // tokens never. Valid until the next call. No bit at all: the vocabulary cannot spell the text that must come here.
+  // tokens only where the grammar names them. Valid until the next call. No bit at all: the vocabulary cannot spell the text that must come here.
   std::span<const uint64_t> mask();
-  // The token came. False: it is not allowed, and the state is as before. An end token leaves the state as it is.
+  // The token came. False: it is not allowed, and the state is as before. An end token leaves the state as it is, unless the grammar names it.
   bool accept(int32_t token);
   bool may_end() const;   // the text so far is an answer
   bool complete() const;  // and nothing can be added to it

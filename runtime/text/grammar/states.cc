@@ -148,11 +148,19 @@ GrammarStates::State GrammarStates::intern() {
   return *slot;
 }
 
-GrammarStates::State GrammarStates::begin() {
-  ++round_;
+// Before readings are found.
+void GrammarStates::begin_state() {
+  if (++round_ == 0) {  // once in 2^32 steps: rounds begin anew
+    std::fill(visited_round_.begin(), visited_round_.end(), 0);
+    round_ = 1;
+  }
   visits_ = 0;
   found_.clear();
   may_end_ = curtailed_ = false;
+}
+
+GrammarStates::State GrammarStates::begin() {
+  begin_state();
   close(automaton_.start[0], 0);
   return intern();
 }
@@ -164,19 +172,36 @@ void GrammarStates::add_row(State s) {
 }
 
 GrammarStates::State GrammarStates::make_step(State from, uint8_t byte) {
-  if (++round_ == 0) {  // once in 2^32 steps: rounds begin anew
-    std::fill(visited_round_.begin(), visited_round_.end(), 0);
-    round_ = 1;
-  }
-  visits_ = 0;
-  found_.clear();
-  may_end_ = curtailed_ = false;
+  begin_state();
   const Row row = rows_[from];
   for (uint32_t i = 0; i < row.size; ++i) {
     const Reading r = readings_[row.first + i];
     for (uint32_t e = automaton_.first_edge[r.node]; e < automaton_.first_edge[r.node + 1]; ++e) {
       const Automaton::Edge& edge = automaton_.edges[e];
       if (edge.kind == Automaton::kBytes && edge.lo <= byte && byte <= edge.hi) close(edge.to, r.stack);
+    }
+  }
+  if (found_.empty() && !may_end_ && !curtailed_) return kDead;
+  return intern();
+}
+
+GrammarStates::State GrammarStates::step_token(State from, State by_bytes, int32_t token, bool ordinary) {
+  begin_state();
+  const Row row = rows_[from], bytes = rows_[by_bytes];
+  may_end_ = bytes.may_end;
+  curtailed_ = bytes.curtailed;
+  for (uint32_t i = 0; i < bytes.size; ++i) {
+    const Reading r = readings_[bytes.first + i];
+    close(r.node, r.stack);
+  }
+  for (uint32_t i = 0; i < row.size; ++i) {
+    const Reading r = readings_[row.first + i];
+    for (uint32_t e = automaton_.first_edge[r.node]; e < automaton_.first_edge[r.node + 1]; ++e) {
+      const Automaton::Edge& edge = automaton_.edges[e];
+      if (edge.kind != Automaton::kToken) continue;
+      const TokenSet& set = automaton_.token_sets[edge.rule];
+      const bool named = std::binary_search(set.ids.begin(), set.ids.end(), token);
+      if (set.others ? ordinary && !named : named) close(edge.to, r.stack);
     }
   }
   if (found_.empty() && !may_end_ && !curtailed_) return kDead;

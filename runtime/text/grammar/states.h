@@ -23,6 +23,18 @@ class GrammarStates {
     if (to == kUnknown) to = make_step(from, byte);
     return to;
   }
+  // The state after this token as a token; or after its bytes, which lead to `by_bytes`. `ordinary`: it may be any token of a set's others.
+  State step_token(State from, State by_bytes, int32_t token, bool ordinary);
+  // Calls f(set) for each set of tokens of which one may come.
+  template <class F>
+  void for_each_token_set(State from, F f) const {
+    for (uint32_t i = 0; i < rows_[from].size && !automaton_.token_sets.empty(); ++i) {
+      const uint32_t node = readings_[rows_[from].first + i].node;
+      for (uint32_t e = automaton_.first_edge[node]; e < automaton_.first_edge[node + 1]; ++e) {
+        if (automaton_.edges[e].kind == Automaton::kToken) f(automaton_.token_sets[automaton_.edges[e].rule]);
+      }
+    }
+  }
   void begin_walk() { ++walk_; }
   // True where this walk takes this step for the first time: so a walk's cost does not depend on the states kept from before.
   bool first_of_walk(State from, uint8_t byte) {
@@ -45,7 +57,7 @@ class GrammarStates {
   struct Stack {
     uint32_t back_to, under, depth;
   };
-  // One reading: a node that reads bytes, and the stack.
+  // One reading: a node that reads bytes or tokens, and the stack.
   struct Reading {
     uint32_t node, stack;
     friend bool operator==(const Reading&, const Reading&) = default;
@@ -63,6 +75,7 @@ class GrammarStates {
   };
 
   void clear();
+  void begin_state();
   void add_row(State s);
   State make_step(State from, uint8_t byte);
   uint32_t push(uint32_t back_to, uint32_t under);
