@@ -726,8 +726,8 @@ typedef struct kvrt_model_props {
   uint32_t kv_heads;           /**< KV heads of a layer; the most likewise. */
   uint32_t head_dim;           /**< Elements of a head of K; of a latent, which all heads share. */
   uint32_t width;              /**< Elements of a token's embedding. */
-  int32_t bos_token;           /**< Its id; -1: none. */
-  int32_t eos_token;           /**< Its id; -1: none. */
+  int32_t bos_token;           /**< Its id; -1: none. BERT's is [CLS]. */
+  int32_t eos_token;           /**< Its id; -1: none. BERT's is [SEP]. */
   uint32_t add_bos;            /**< 1: append_text to an empty session adds BOS. */
   uint32_t has_template;       /**< 1: the file has a chat template. */
   uint32_t block_tokens;       /**< Tokens of a KV block. */

@@ -33,10 +33,16 @@ Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
   v.fim_sep = id("tokenizer.ggml.fim_sep_token_id");
   v.unknown = id("tokenizer.ggml.unknown_token_id");
   v.padding = id("tokenizer.ggml.padding_token_id");
+  if (v.model == "bert") {  // [CLS] and [SEP]
+    v.bos = id("tokenizer.ggml.cls_token_id");
+    v.eos = id("tokenizer.ggml.seperator_token_id");
+  }
   v.add_bos = file.get_bool("tokenizer.ggml.add_bos_token");
   v.add_eos = file.get_bool("tokenizer.ggml.add_eos_token");
   v.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix");
   v.remove_extra_whitespaces = file.get_bool("tokenizer.ggml.remove_extra_whitespaces");
+  v.lowercase = file.get_bool("tokenizer.ggml.normalizer.lowercase");
+  v.strip_accents = file.get_bool("tokenizer.ggml.normalizer.strip_accents");
   auto made = Tokenizer::create(v);
   if (!made.is_ok()) return made.take_status().annotate(file.name());
   return made;

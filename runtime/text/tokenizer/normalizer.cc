@@ -9,7 +9,7 @@ namespace kvrt {
 namespace {
 
 constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";   // U+FFFD
+constexpr std::string_view kForInvalid = "\xEF\xBF\xBD";   // U+FFFD
 
 // A unit of the trie, a double array of 32-bit words: bit 8 says that a key ends here, bits 10 to 30 where its children are (times 256
 // with bit 9 set), the low byte and bit 31 which byte led here. A unit with bit 31 alone is a value: an offset into the strings.
@@ -71,7 +71,7 @@ SpmNormalizer::Prefix SpmNormalizer::next(std::string_view text, const SpecialTo
     return {strings.substr(0, strings.find('\0')), longest};
   }
   const size_t size = read_code_point(text).size;
-  if (size == 0) return {keeps_bytes_ ? text.substr(0, 1) : kReplacement, 1};
+  if (size == 0) return {keeps_bytes_ ? text.substr(0, 1) : kForInvalid, 1};
   return {text.substr(0, size), size};
 }
 

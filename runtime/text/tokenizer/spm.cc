@@ -1,4 +1,5 @@
-// SentencePiece's BPE ("llama": Llama 2, Mistral, Gemma, Phi-3): neighbours whose union is a piece merge, the best score first.
+// SentencePiece's BPE ("llama": Llama 2, Mistral, Gemma, Phi-3): neighbours whose union is a piece merge, the best score first. And its
+// relative with a list of merges ("gemma4"): the same pieces, spaces and byte tokens, but the list says what merges, and in which order.
 #include <bit>
 #include <unordered_map>
 
@@ -62,6 +63,10 @@ class Spm final : public SpmTokenizer {
     Work* work;
     bool find(const Part& left, const Part& right, uint32_t* rank, Part* merged) const {
       uint32_t size = left.size + right.size;
+      if (spm.by_merges_) {
+        *merged = {left.begin, size, -1};
+        return left.id >= 0 && right.id >= 0 && spm.merges_.find(left.id, right.id, rank, &merged->id);
+      }
       int32_t id = spm.index_.find(text.substr(left.begin, size));
       if (id < 0) return false;
       if (spm.type_of(id) == kUnused) work->splits.insert_or_assign(Work::key(left.begin, size), left.size);
@@ -76,21 +81,33 @@ class Spm final : public SpmTokenizer {
   void encode_piece(std::string_view piece, Work* work, size_t before, std::vector<int32_t>* out) const;
   void add_part(std::string_view piece, const Part& part, Work* work) const;
 
+  bool by_merges_ = false;
+  BpeMerges merges_;
   std::vector<uint32_t> ranks_;  // a piece's rank: the higher the score, the lower
   int32_t ascii_[128];           // pieces of one such character
   Joints joints_{0};
 };
 
 Status Spm::init(const VocabSource& source) {
-  KVRT_TRY(init_pieces(source, true));
+  by_merges_ = source.model == "gemma4";
+  KVRT_TRY(init_pieces(source, {.add_bos = true, .space_prefix = !by_merges_, .scores = !by_merges_}));
+  if (by_merges_) {
+    TokenIndex spellings;
+    spellings.reserve(source.tokens.size());
+    for (size_t i = 0; i < source.tokens.size(); ++i) (void)spellings.insert(source.tokens[i], static_cast<int32_t>(i));
+    KVRT_TRY(merges_.build(source.merges, spellings));
+    add_bos_always();  // early files say that there is none
+  }
   joints_ = Joints(source.tokens.size());
   for (int c = 0; c < 128; ++c) {
     char byte = static_cast<char>(c);
     ascii_[c] = index_.find({&byte, 1});
   }
   for (int32_t id = 0; id < static_cast<int32_t>(vocab_size()); ++id) {
-    auto bits = std::bit_cast<uint32_t>(scores_[static_cast<size_t>(id)] + 0.0f);  // -0 is 0
-    ranks_.push_back(bits >> 31 ? bits : ~(bits | 0x80000000));
+    if (!by_merges_) {
+      auto bits = std::bit_cast<uint32_t>(scores_[static_cast<size_t>(id)] + 0.0f);  // -0 is 0
+      ranks_.push_back(bits >> 31 ? bits : ~(bits | 0x80000000));
+    }
     std::string_view bytes = bytes_of(id);
     if (!indexed_[static_cast<size_t>(id)]) continue;
     char32_t before = 0;

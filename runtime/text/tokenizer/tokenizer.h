@@ -17,7 +17,7 @@ namespace kvrt {
 // The values of a GGUF's tokenizer.ggml.* keys; the engine fills it (text never sees a GGUF). create copies the views. An absent flag
 // has the value that the model, or the pre-tokenizer's name, implies.
 struct VocabSource {
-  std::string_view model;  // tokenizer.ggml.model: "gpt2", "llama", "t5"
+  std::string_view model;  // tokenizer.ggml.model: "gpt2", "llama", "gemma4", "t5", "bert"
   std::string_view pre;    // tokenizer.ggml.pre: "smollm", "gpt-2"; "" or "default" as GGUF means them
   std::vector<std::string_view> tokens;
   std::vector<int64_t> types;  // tokenizer.ggml.token_type: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
@@ -26,6 +26,7 @@ struct VocabSource {
   std::string charsmap;  // tokenizer.ggml.precompiled_charsmap; "": none
   int64_t bos = -1, eos = -1, eot = -1, eom = -1, fim_pad = -1, fim_rep = -1, fim_sep = -1, unknown = -1, padding = -1;
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
+  std::optional<bool> lowercase, strip_accents;  // "bert": tokenizer.ggml.normalizer.*
 };
 
 class Tokenizer {

@@ -91,7 +91,7 @@ class Unigram final : public SpmTokenizer {
 };
 
 Status Unigram::init(const VocabSource& source) {
-  KVRT_TRY(init_pieces(source, false));
+  KVRT_TRY(init_pieces(source, {.add_bos = false}));
   float lowest = std::numeric_limits<float>::max();
   for (int32_t id = 0; id < static_cast<int32_t>(vocab_size()); ++id) {
     std::string_view bytes = bytes_of(id);

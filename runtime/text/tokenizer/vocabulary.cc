@@ -33,6 +33,7 @@ constexpr std::string_view kEndTokens[] = {"<|im_end|>",
                                            "[EOS]",
                                            "<eos>",
                                            "<turn|>",
+                                           "<|tool_response>",
                                            "[e~[",
                                            "<｜end▁of▁sentence｜>"};
 
@@ -149,6 +150,9 @@ void VocabTokenizer::identify(const VocabSource& source) {
   }
   for (auto flag : {source.add_bos, source.add_eos, source.add_space_prefix, source.remove_extra_whitespaces}) {
     hasher.add_u64(flag ? *flag : 2u);
+  }
+  if (source.lowercase || source.strip_accents) {  // else as before there were these
+    for (auto flag : {source.lowercase, source.strip_accents}) hasher.add_u64(flag ? *flag : 2u);
   }
   text_id_ = hasher.finish();
 }

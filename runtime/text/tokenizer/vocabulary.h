@@ -69,6 +69,7 @@ class VocabTokenizer : public Tokenizer {
   // Appends the bytes of the next token, and its type.
   Status add_token(std::string_view bytes, uint8_t type);
   void add_bos_default(bool add) { add_bos_ = add; }  // where the file does not say
+  void add_bos_always() { add_bos_ = bos_ >= 0; }     // whatever it says; after finish
   // After all tokens: special ids, ends, text_id.
   Status finish(const VocabSource& source);
   bool opens(int32_t previous) const { return previous < 0 || types_[static_cast<size_t>(previous)] == kControl; }
@@ -101,7 +102,8 @@ class VocabTokenizer : public Tokenizer {
 
 // The tokenizers, each made of one tokenizer.ggml.model.
 Result<std::unique_ptr<Tokenizer>> make_byte_level(const VocabSource& source);  // "gpt2"
-Result<std::unique_ptr<Tokenizer>> make_spm(const VocabSource& source);         // "llama"
+Result<std::unique_ptr<Tokenizer>> make_spm(const VocabSource& source);         // "llama", "gemma4"
 Result<std::unique_ptr<Tokenizer>> make_unigram(const VocabSource& source);     // "t5"
+Result<std::unique_ptr<Tokenizer>> make_wordpiece(const VocabSource& source);   // "bert"
 
 }  // namespace kvrt

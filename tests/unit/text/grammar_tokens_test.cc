@@ -104,5 +104,45 @@ TEST(GrammarTokens, MasksAndStates) {
   EXPECT_TRUE(deep.accept(pad) && deep.complete());
 }
 
+// Grammars that llama.cpp's own tests have, with texts that fit and that do not; <tN> is the token that they call N.
+TEST(GrammarTokens, ThoseOfLlamaCpp) {
+  std::vector<std::pair<std::string, int64_t>> more;
+  for (int n = 0; n <= 21; ++n) more.emplace_back("<t" + std::to_string(n) + ">", 3);
+  const auto tokenizer = make_tokenizer(more);
+  const auto vocab = GrammarVocab::make(*tokenizer);
+  struct Case {
+    const char* source;
+    std::vector<std::string> fit, others;
+  };
+  const Case cases[] = {{"root ::= <[266]> content <[267]>\ncontent ::= (!<[267]>)*",
+                         {"<t10>hello world<t11>", "<t10>text with <t12> other tokens <t13> mixed in<t11>", "<t10><t11>",
+                          "<t10><t12><t13><t14><t15><t11>", "<t10>a<t11>"},
+                         {"<t10>missing end token", "<t10>", "missing start token<t11>", "<t10><t11><t11>", "<t11>wrong order<t10>"}},
+                        {"root ::= reasoning+ content tool-call*\nreasoning ::= <t10> (!<t11>)* <t11>\ncontent ::= <t20> (!<t21>)* <t21>\n"
+                         "tool-call ::= <t12> name <t13> args <t14>\nname ::= (!<t13>)+\nargs ::= (!<t14>)*",
+                         {"<t10>I am thinking<t11><t20>hello world!<t21><t12>search<t13>query=test<t14>",
+                          "<t10>reasoning 1<t11><t10>reasoning 2<t11><t20><t21><t12>tool<t13><t14>", "<t10><t11><t20>content<t21>",
+                          "<t10>think<t12> nested<t11><t20><t10>more content<t21><t12>fn<t13>x=1,y=2<t14><t12>fn2<t13><t14>",
+                          "<t10>reasoning<t11><t10>more<t11><t10>even more<t11><t20>text<t21><t12>a<t13>b<t14><t12>c<t13>d<t14>"},
+                         {"<t20>content only<t21>", "<t10>no closing reasoning", "<t10><t11><t20>no closing content",
+                          "<t10><t11><t20><t21><t12>incomplete tool", "<t10><t11><t11><t20><t21>"}}};
+  for (const Case& c : cases) {
+    const auto grammar = gbnf(c.source, vocab.get());
+    auto fits = [&](const std::string& text) {
+      std::vector<int32_t> ids;
+      EXPECT_TRUE(tokenizer->encode(text, true, &ids).is_ok());
+      GrammarMatcher m(grammar, vocab);
+      for (int32_t id : ids) {
+        const bool may = has(m.mask(), id);
+        EXPECT_EQ(m.accept(id), may) << text;
+        if (!may) return false;
+      }
+      return m.may_end();
+    };
+    for (const std::string& text : c.fit) EXPECT_TRUE(fits(text)) << text;
+    for (const std::string& text : c.others) EXPECT_FALSE(fits(text)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace kvrt

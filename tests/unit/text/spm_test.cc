@@ -200,6 +200,26 @@ TEST(Unigram, TakesTheBestSum) {
   EXPECT_EQ(pieces(*make(source), "abc"), (Pieces{"abc"}));
 }
 
+// Gemma 4's: the order of a list, not of scores; a merge that the list lacks does not happen, though its union is a piece.
+TEST(Gemma4, MergesByItsList) {
+  Vocab vocab(
+      "gemma4",
+      {{"a", 0}, {"b", 0}, {"c", 0}, {SP, 0}, {"ab", 0}, {"bc", 0}, {"abc", 0}, {SP "a", 0}, {"\n", 0}, {"\n\n", 0}, {"<u>", 0, kUser}},
+      true);
+  VocabSource source = vocab.source();
+  source.scores.clear();
+  source.merges = {"b c", "a b", SP " a", "\n \n"};
+  auto t = make(source);
+  EXPECT_EQ(pieces(*t, "abc"), (Pieces{"a", "bc"}));
+  EXPECT_EQ(pieces(*t, "abab"), (Pieces{"ab", "ab"}));
+  EXPECT_EQ(pieces(*t, "a a  a"), (Pieces{"a", " a", " ", " a"}));  // no space at the text's beginning
+  EXPECT_EQ(pieces(*t, "\n\n\na<u>a\u00e9"), (Pieces{"\n\n", "\n", "a", "<u>", "a", "\xc3", "\xa9"}));
+  source.add_bos = false;  // as early files say
+  EXPECT_TRUE(make(source)->add_bos());
+  source.merges.push_back("a zz");
+  EXPECT_EQ(Tokenizer::create(source).status().code(), Code::kCorrupt);
+}
+
 TEST(Spm, TextIdNamesWhatDecidesTokens) {
   Vocab vocab("llama", kLetters, true);
   auto id = [&](auto change) {

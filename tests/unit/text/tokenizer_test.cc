@@ -163,7 +163,7 @@ TEST(Tokenizer, BadVocabularies) {
     EXPECT_EQ(made.status().code(), code) << part;
     EXPECT_NE(made.status().message().find(part), std::string::npos) << made.status().message();
   };
-  for (const char* model : {"bert", "rwkv", "plamo2", "gemma4", "none", "no_vocab", ""})
+  for (const char* model : {"rwkv", "plamo2", "none", "no_vocab", ""})
     refuse([model](VocabSource* s) { s->model = model; }, Code::kUnsupported, ("\"" + std::string(model) + "\"").c_str());
   refuse([](VocabSource* s) { s->pre = "qwen2-typo"; }, Code::kUnsupported, "\"qwen2-typo\"");
   std::string long_token(kTokenBytesMax + 1, 'x');
