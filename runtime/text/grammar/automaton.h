@@ -53,6 +53,7 @@ struct Automaton {
   uint32_t byte_classes = 1;
 
   size_t nodes() const { return flags.size(); }
+  size_t bytes() const { return edges.size() * sizeof(Edge) + nodes() * (sizeof(uint32_t) + 2) + start.size() * sizeof(uint32_t); }
 };
 
 class GrammarBuilder {

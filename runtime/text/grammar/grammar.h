@@ -1,5 +1,5 @@
 // Structured output: a grammar (GBNF or JSON schema) says which tokens may come next. Over bytes: a token may end within a code point.
-//   Grammar (one per source) + GrammarVocab (one per model) -> GrammarMatcher (one per generation).
+//   Grammar (one per source) + GrammarVocab (one per model) -> GrammarMasks (one per both) -> GrammarMatcher (one per generation).
 // Replaying the tokens of a generation into a new matcher gives the same state: that is how it survives a suspend.
 #pragma once
 
@@ -54,10 +54,27 @@ class GrammarVocab {
   std::unique_ptr<const Impl> impl_;
 };
 
-// The state of one generation in its grammar. Not thread-safe; the grammar and the vocabulary may be shared.
+// What is known of a grammar over a vocabulary: the states that answers met, and their masks, each made when it is first asked for. The
+// matchers of all sessions share it. Thread-safe.
+class GrammarMasks {
+ public:
+  static std::shared_ptr<GrammarMasks> make(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const GrammarVocab> vocab);
+  size_t bytes() const;  // of the grammar, too
+
+  struct Impl;
+  explicit GrammarMasks(std::unique_ptr<Impl> impl);
+  ~GrammarMasks();
+  Impl& impl() const { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// The state of one generation in its grammar. Not thread-safe.
 class GrammarMatcher {
  public:
-  GrammarMatcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const GrammarVocab> vocab);
+  explicit GrammarMatcher(std::shared_ptr<GrammarMasks> masks);
+  GrammarMatcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const GrammarVocab> vocab);  // with masks of its own
   ~GrammarMatcher();
 
   // Bit id % 64 of word id / 64 is set: the token may come now. End tokens (Tokenizer::is_end) may where the grammar may end, other control

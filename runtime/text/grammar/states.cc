@@ -1,6 +1,7 @@
 #include "runtime/text/grammar/states.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace kvrt {
 
@@ -141,8 +142,8 @@ GrammarStates::State GrammarStates::intern() {
   if (*slot == UINT32_MAX) {
     *slot = static_cast<uint32_t>(rows_.size());
     ++row_index_.used;
-    rows_.push_back(
-        {static_cast<uint32_t>(readings_.size()), static_cast<uint32_t>(found_.size()), kNone, plain_run_of(found_), may_end_, curtailed_});
+    rows_.push_back({static_cast<uint32_t>(readings_.size()), static_cast<uint32_t>(found_.size()), kNone, 0, plain_run_of(found_),
+                     may_end_, curtailed_});
     readings_.insert(readings_.end(), found_.begin(), found_.end());
   }
   return *slot;
@@ -208,21 +209,33 @@ GrammarStates::State GrammarStates::step_token(State from, State by_bytes, int32
   return intern();
 }
 
-GrammarStates::State GrammarStates::reset(State keep) {
-  const Row row = rows_[keep];
-  const std::vector<Reading> readings(readings_.begin() + row.first, readings_.begin() + row.first + row.size);
-  const std::vector<Stack> stacks = stacks_;
-  clear();
-  std::vector<uint32_t> place(stacks.size(), kNone);  // the place of an old stack among the new ones
-  place[0] = 0;
+GrammarStates::Copy GrammarStates::copy(State state) const {
+  const Row row = rows_[state];
+  Copy copy;
+  copy.stacks.push_back(stacks_[0]);
+  copy.may_end = row.may_end;
+  copy.curtailed = row.curtailed;
+  std::unordered_map<uint32_t, uint32_t> place{{0, 0}};  // of a stack among the copied ones
   std::vector<uint32_t> path;
-  for (Reading r : readings) {
-    for (uint32_t s = r.stack; place[s] == kNone; s = stacks[s].under) path.push_back(s);
-    for (; !path.empty(); path.pop_back()) place[path.back()] = push(stacks[path.back()].back_to, place[stacks[path.back()].under]);
-    found_.push_back({r.node, place[r.stack]});
+  for (Reading r : std::span<const Reading>(readings_).subspan(row.first, row.size)) {
+    for (uint32_t s = r.stack; !place.contains(s); s = stacks_[s].under) path.push_back(s);
+    for (; !path.empty(); path.pop_back()) {
+      const Stack& stack = stacks_[path.back()];
+      place[path.back()] = static_cast<uint32_t>(copy.stacks.size());
+      copy.stacks.push_back({stack.back_to, place[stack.under], stack.depth});
+    }
+    copy.readings.push_back({r.node, place[r.stack]});
   }
-  may_end_ = row.may_end;
-  curtailed_ = row.curtailed;
+  return copy;
+}
+
+GrammarStates::State GrammarStates::add(const Copy& copy) {
+  begin_state();
+  std::vector<uint32_t> place{0};  // of a copied stack among these
+  for (size_t i = 1; i < copy.stacks.size(); ++i) place.push_back(push(copy.stacks[i].back_to, place[copy.stacks[i].under]));
+  for (const Reading& r : copy.readings) found_.push_back({r.node, place[r.stack]});
+  may_end_ = copy.may_end;
+  curtailed_ = copy.curtailed;
   return intern();
 }
 

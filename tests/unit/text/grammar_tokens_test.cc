@@ -6,32 +6,10 @@
 #include <vector>
 
 #include "runtime/text/grammar/grammar.h"
-#include "runtime/text/tokenizer/byte_alphabet.h"
-#include "runtime/text/tokenizer/tokenizer.h"
+#include "tests/support/byte_vocabulary.h"
 
 namespace kvrt {
 namespace {
-
-// The 256 bytes, and more tokens with their types.
-std::unique_ptr<Tokenizer> make_tokenizer(const std::vector<std::pair<std::string, int64_t>>& more) {
-  std::vector<std::string> tokens;
-  for (int b = 0; b < 256; ++b) append_code_point(byte_to_symbol(static_cast<uint8_t>(b)), &tokens.emplace_back());
-  VocabSource s;
-  s.model = "gpt2";
-  s.pre = "gpt-2";
-  s.types.assign(256, 1);
-  for (const auto& [text, type] : more) tokens.push_back(text), s.types.push_back(type);
-  s.tokens.assign(tokens.begin(), tokens.end());
-  return std::move(Tokenizer::create(s)).value();
-}
-
-std::shared_ptr<const Grammar> gbnf(std::string_view source, const GrammarVocab* vocab) {
-  auto grammar = Grammar::from_gbnf(source, vocab);
-  EXPECT_TRUE(grammar.is_ok()) << grammar.status().message();
-  return grammar.is_ok() ? grammar.value() : nullptr;
-}
-
-bool has(std::span<const uint64_t> mask, int32_t token) { return (mask[static_cast<size_t>(token) / 64] >> (token % 64)) & 1; }
 
 size_t count(std::span<const uint64_t> mask) {
   size_t n = 0;
@@ -40,7 +18,7 @@ size_t count(std::span<const uint64_t> mask) {
 }
 
 TEST(GrammarTokens, RefusesTokensByLineAndColumn) {
-  const auto tokenizer = make_tokenizer({{"<think>", 3}, {"<a", 1}, {"b>", 1}});
+  const auto tokenizer = byte_tokenizer({{"<think>", 3}, {"<a", 1}, {"b>", 1}});
   const auto vocab = GrammarVocab::make(*tokenizer);
   const std::pair<const char*, const char*> cases[] = {
       {"root ::= <think> <end>", "line 1, column 18: there is no token <end>"},
@@ -71,7 +49,7 @@ TEST(GrammarTokens, RefusesTokensByLineAndColumn) {
 // A token as a token, whatever its bytes; the same token as text beside it; control tokens where they are named alone.
 TEST(GrammarTokens, MasksAndStates) {
   const auto tokenizer =
-      make_tokenizer({{"<think>", 3}, {"</think>", 3}, {"<|im_end|>", 3}, {"<call>", 4}, {"", 1}, {"<b>", 1}, {"<|pad|>", 3}});
+      byte_tokenizer({{"<think>", 3}, {"</think>", 3}, {"<|im_end|>", 3}, {"<call>", 4}, {"", 1}, {"<b>", 1}, {"<|pad|>", 3}});
   const int32_t think = 256, done = 257, end = 258, call = 259, empty = 260, b = 261, pad = 262;
   const auto vocab = GrammarVocab::make(*tokenizer);
   EXPECT_EQ(vocab->find("<think>"), think);
