@@ -108,7 +108,7 @@ TEST(GrammarTokens, MasksAndStates) {
 TEST(GrammarTokens, ThoseOfLlamaCpp) {
   std::vector<std::pair<std::string, int64_t>> more;
   for (int n = 0; n <= 21; ++n) more.emplace_back("<t" + std::to_string(n) + ">", 3);
-  const auto tokenizer = make_tokenizer(more);
+  const auto tokenizer = byte_tokenizer(more);
   const auto vocab = GrammarVocab::make(*tokenizer);
   struct Case {
     const char* source;
