@@ -726,8 +726,8 @@ typedef struct kvrt_model_props {
   uint32_t kv_heads;           /**< KV heads of a layer; the most likewise. */
   uint32_t head_dim;           /**< Elements of a head of K; of a latent, which all heads share. */
   uint32_t width;              /**< Elements of a token's embedding. */
-  int32_t bos_token;           /**< Its id; -1: none. */
-  int32_t eos_token;           /**< Its id; -1: none. */
+  int32_t bos_token;           /**< Its id; -1: none. BERT's is [CLS]. */
+  int32_t eos_token;           /**< Its id; -1: none. BERT's is [SEP]. */
   uint32_t add_bos;            /**< 1: append_text to an empty session adds BOS. */
   uint32_t has_template;       /**< 1: the file has a chat template. */
   uint32_t block_tokens;       /**< Tokens of a KV block. */
@@ -789,11 +789,12 @@ enum {
 };
 
 /** Turns text into tokens. Bytes that are no valid UTF-8 become the vocabulary's byte tokens, which come back as the
- * same bytes.
+ * same bytes; SentencePiece's vocabularies that have none take each as U+FFFD. What the vocabulary has no token for (the
+ * byte 04, say), nor an unknown token, is left out, as the models' own tokenizers do, and a WARN in the log says how many
+ * bytes. So it is with the text of every call.
  * - `flags`: KVRT_TEXT_SPECIAL, KVRT_TEXT_BOS.
  * - `tokens`, capacity, needed: the token ids.
- * - Statuses: INVALID: an unknown flag, or bytes that are no UTF-8 where the vocabulary has no byte tokens.
- *   TOO_SMALL. */
+ * - Statuses: INVALID: an unknown flag. LIMIT: the text is too long. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_t text_size, uint32_t flags, int32_t* tokens,
                                          size_t capacity, size_t* needed, kvrt_error* err);
 
@@ -1380,8 +1381,7 @@ KVRT_API kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* t
  * asks for it. Where the vocabulary puts a space before a text (add_space_prefix), it does so here only if the text
  * begins the session or follows a control token.
  * - `flags`: KVRT_TEXT_SPECIAL.
- * - Statuses: INVALID: an unknown flag, bytes that the vocabulary cannot spell, or the session is FAILED. BUSY, LIMIT:
- *   as kvrt_session_append. */
+ * - Statuses: INVALID: an unknown flag, or the session is FAILED. BUSY, LIMIT: as kvrt_session_append. */
 KVRT_API kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, size_t text_size, uint32_t flags, kvrt_error* err);
 
 /** The change of a session's tokens by a message. */
@@ -1435,7 +1435,10 @@ enum {
  * the grammar says, and the end of the turn only where the answer is whole. */
 enum {
   KVRT_GRAMMAR_DEFAULT = 0, /**< None. */
-  KVRT_GRAMMAR_GBNF = 1,    /**< Rules `name ::= ...` as in llama.cpp, beginning with `root`. */
+  /** Rules `name ::= ...` as in llama.cpp, beginning with `root`. Text never matches control tokens; the rules `<[1000]>`
+   * (by its id) and `<think>` (spelled so, with the brackets) match one token, of whatever kind, and `!<think>` any token
+   * but that and those that end the turn. A token that the vocabulary lacks is INVALID, with line and column. */
+  KVRT_GRAMMAR_GBNF = 1,
   /** JSON text that is valid by this JSON schema. Properties come in the schema's order; others only where
    * additionalProperties allows them. A keyword that a mask of tokens cannot promise (uniqueItems, not, ...) is
    * UNSUPPORTED by name. */
@@ -1446,9 +1449,10 @@ enum {
 };
 
 /** kvrt_generate_options.reply: how an answer is split into content, reasoning and tool calls. A tool call that is
- * malformed or cut short is content. A session without tools has no tool calls, whatever its text. With a reply, a stop
- * string does not reach over a control token. AUTO goes by the chat template. PLAIN to DEEPSEEK are for files whose
- * template does not show tool calls: they name the way in which a family of models writes them. */
+ * malformed or cut short is content. A session without tools has no tool calls, whatever its text. An argument that a
+ * model writes as bare text has a type that the tool's schema allows, if it reads so, and else is a string. With a reply,
+ * a stop string does not reach over a control token. AUTO goes by the chat template. PLAIN to DEEPSEEK are for files
+ * whose template does not show tool calls: they name the way in which a family of models writes them. */
 enum {
   KVRT_REPLY_DEFAULT = 0, /**< Not at all: there are TOKEN events alone. */
   KVRT_REPLY_AUTO = 1,    /**< As the model's chat template shows tool calls and reasoning. */

@@ -244,6 +244,10 @@ void CudaBackend::rope(const RopeParams& params, uint32_t first, uint32_t n, uin
   cuda::rope(&stream_, table->cos + at, table->sin + at, pairs, params.style, n, heads, head_dim, stride, x);
 }
 
+void CudaBackend::temper(const Temperature& t, const Step&, uint32_t first, uint32_t n, uint32_t width, uint32_t stride, float* x) {
+  cuda::temper(&stream_, t, arrays_.device().positions + first, n, width, stride, x);
+}
+
 // ---- KV
 
 void CudaBackend::kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step&, uint32_t first, uint32_t n, const float* k,

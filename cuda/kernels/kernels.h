@@ -89,6 +89,8 @@ void rope_table(Stream* stream, const int32_t* positions, uint32_t rows, const d
 // Rotates `heads` heads of head_dim at x + row * stride.
 void rope(Stream* stream, const float* cos, const float* sin, uint32_t pairs, RopeStyle style, uint32_t rows, uint32_t heads,
           uint32_t head_dim, uint32_t stride, float* x);
+// Multiplies `width` numbers at x + row * stride by the temperature at positions[row].
+void temper(Stream* stream, const Temperature& t, const int32_t* positions, uint32_t rows, uint32_t width, uint32_t stride, float* x);
 // Copies `bytes` (a multiple of 16) for each of up to kCopyPairs pairs, none of which touches a block that another one writes: blocks that
 // were shared become private.
 inline constexpr uint32_t kCopyPairs = 64;

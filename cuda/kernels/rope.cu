@@ -37,7 +37,20 @@ __global__ void __launch_bounds__(kThreads)
   *b = fmaf(x0, s, x1 * c);
 }
 
+// A thread per number. Bytes: 8 per number.
+__global__ void __launch_bounds__(kThreads)
+    temper_rows(Temperature t, const int32_t* positions, uint32_t width, uint32_t stride, float* x) {
+  grid_wait();
+  grid_launch_next();
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x, row = blockIdx.y;
+  if (i < width) x[uint64_t{row} * stride + i] *= temperature_at(t, positions[row]);
+}
+
 }  // namespace
+
+void temper(Stream* stream, const Temperature& t, const int32_t* positions, uint32_t rows, uint32_t width, uint32_t stride, float* x) {
+  launch(temper_rows, dim3((width + kThreads - 1) / kThreads, rows), dim3(kThreads), 0, stream, t, positions, width, stride, x);
+}
 
 void rope_table(Stream* stream, const int32_t* positions, uint32_t rows, const double* inv_freq, uint32_t pairs, double amplitude,
                 float* cos, float* sin) {

@@ -148,7 +148,9 @@ kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_
     const kvrt::Tokenizer& tokenizer = engine->tokenizer();
     std::vector<int32_t> ids;
     if ((flags & KVRT_TEXT_BOS) && tokenizer.bos() >= 0) ids.push_back(tokenizer.bos());
-    KVRT_TRY(tokenizer.encode({text ? text : "", text_size}, flags & KVRT_TEXT_SPECIAL, &ids));
+    uint64_t dropped = 0;
+    KVRT_TRY(tokenizer.encode({text ? text : "", text_size}, flags & KVRT_TEXT_SPECIAL, &ids, -1, &dropped));
+    engine->model().tell_dropped(dropped);
     return write_buffer(ids.data(), ids.size(), tokens, capacity, needed);
   });
 }

@@ -54,7 +54,7 @@ inline constexpr uint32_t kSchemaStringMax = 16'384;         // a maxLength abov
 inline constexpr uint32_t kSchemaBranchesMax = 128;          // a oneOf's branches: each is compared with each
 inline constexpr uint32_t kGrammarConfigsMax = 4'096;        // readings of one text that are followed at a time
 inline constexpr uint32_t kGrammarStackMax = 16'384;         // rules within rules, in a text
-inline constexpr size_t kGrammarCacheBytesMax = 8u << 20;    // one matcher's cache
+inline constexpr size_t kGrammarCacheBytesMax = 16u << 20;   // states and masks of one grammar, before they are begun anew
 inline constexpr uint64_t kGrammarMaskStepsMax = 1'000'000;  // the readings that one mask's steps lead to
 
 // KV and engine
@@ -74,9 +74,10 @@ inline constexpr uint32_t kUnreadEventsMax = 64;  // a session that nobody reads
 inline constexpr uint32_t kStopStringsMax = 16;
 inline constexpr uint32_t kStopBytesMax = 256;
 inline constexpr uint32_t kThreadsMax = 256;
-inline constexpr uint32_t kGrammarsKept = 16;       // compiled grammars that a model keeps for the next generation
-inline constexpr uint32_t kReasoningLookBack = 64;  // tokens at a prompt's end that may have opened the model's reasoning
-inline constexpr uint32_t kSessionsMax = 65'536;    // open sessions of one model
+inline constexpr uint32_t kGrammarsKept = 16;            // compiled grammars that a model keeps for the next generation
+inline constexpr size_t kGrammarsKeptBytes = 64u << 20;  // of them, with their masks
+inline constexpr uint32_t kReasoningLookBack = 64;       // tokens at a prompt's end that may have opened the model's reasoning
+inline constexpr uint32_t kSessionsMax = 65'536;         // open sessions of one model
 
 // Autosave
 inline constexpr int kSaverNice = 5;                        // the niceness of the saver's thread

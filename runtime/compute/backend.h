@@ -188,6 +188,8 @@ class Backend {
   virtual void prepare_rope(const RopeParams& params, const Step& step) = 0;
   // Rotates `heads` heads of head_dim, at x + i * stride, of the rows [first, first + n) of the prepared positions.
   virtual void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) = 0;
+  // Multiplies `width` numbers of each of the step's rows [first, first + n), at x + i * stride, by the temperature at its position.
+  virtual void temper(const Temperature& t, const Step& step, uint32_t first, uint32_t n, uint32_t width, uint32_t stride, float* x) = 0;
   // Rounds K and V of the step's rows [first, first + n) (at k, v + i * stride; kv_heads * k.dim and v.dim) to the pool's formats at
   // their positions. Latents: k's rows alone are stored, v is not read.
   virtual void kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n, const float* k,

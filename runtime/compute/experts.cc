@@ -38,11 +38,12 @@ void leave_out_groups(const RouteParams& params, const float* x, std::vector<boo
 }
 
 float sigmoid(float x) {
+  if (std::isnan(x)) return x;
   const float fall = -std::fabs(x), e = -64.0f < fall ? scalar::exp(fall) : 0.0f;
   return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
 
-// Logits to probabilities; softmax: without its divisor, which is returned.
+// Logits to probabilities, softmax without its divisor; returns their sum.
 float probabilities(const RouteParams& params, float* p) {
   float max = p[0], sum = 0;
   for (uint32_t e = 1; e < params.experts; ++e) max = p[e] > max ? p[e] : max;
@@ -50,7 +51,7 @@ float probabilities(const RouteParams& params, float* p) {
     p[e] = params.sigmoid ? sigmoid(p[e]) : scalar::exp(p[e] - max);
     sum = sum + p[e];
   }
-  return params.sigmoid ? 1.0f : sum;
+  return sum;
 }
 
 }  // namespace
@@ -58,7 +59,7 @@ float probabilities(const RouteParams& params, float* p) {
 void choose_experts(const RouteParams& params, float* p, uint32_t* ids) {
   const uint32_t experts = params.experts;
   std::vector<float> by(p, p + experts);  // what they are chosen by
-  const float sum = probabilities(params, p);
+  const float all = probabilities(params, p), sum = params.sigmoid ? 1.0f : all;
   if (params.sigmoid || params.bias) {
     for (uint32_t e = 0; e < experts; ++e) by[e] = p[e] / sum + (params.bias ? params.bias[e] : 0.0f);
   }
@@ -78,6 +79,7 @@ void choose_experts(const RouteParams& params, float* p, uint32_t* ids) {
     float& weight = p[ids[n]];
     weight = weight / (params.normalize ? sum_used : sum);
     if (params.scale != 1) weight = weight * params.scale;
+    if (std::isnan(all)) weight = all;  // whichever expert's it was
   }
 }
 

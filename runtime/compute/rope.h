@@ -27,6 +27,18 @@ struct RopeParams {
   bool operator==(const RopeParams&) const = default;
 };
 
+// Q grows with its position, so that attention stays as sharp over more tokens: times 1 + scale * log(1 + floor(position / length)).
+struct Temperature {
+  float scale = 0;  // 0: it does not
+  uint32_t length = 1;
+};
+
+// In double, rounded once.
+[[gnu::always_inline]] KVRT_HOST_DEVICE inline float temperature_at(const Temperature& t, int32_t position) {
+  const double turns = static_cast<double>(static_cast<uint32_t>(position) / t.length);
+  return static_cast<float>(1.0 + static_cast<double>(t.scale) * plain_log(1.0 + turns));
+}
+
 double rope_exp(double x);  // |x| ≤ 700
 
 // 1.5 * 2^52: adding and subtracting it rounds |x| < 2^51 to an integer, to nearest even.

@@ -33,10 +33,16 @@ Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
   v.fim_sep = id("tokenizer.ggml.fim_sep_token_id");
   v.unknown = id("tokenizer.ggml.unknown_token_id");
   v.padding = id("tokenizer.ggml.padding_token_id");
-  v.add_bos = file.get_bool("tokenizer.ggml.add_bos_token");
-  v.add_eos = file.get_bool("tokenizer.ggml.add_eos_token");
-  v.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix");
-  v.remove_extra_whitespaces = file.get_bool("tokenizer.ggml.remove_extra_whitespaces");
+  if (v.model == "bert") {  // [CLS] and [SEP]
+    v.bos = id("tokenizer.ggml.cls_token_id");
+    v.eos = id("tokenizer.ggml.seperator_token_id");
+  }
+  KVRT_ASSIGN(v.add_bos, file.optional_bool("tokenizer.ggml.add_bos_token"));
+  KVRT_ASSIGN(v.add_eos, file.optional_bool("tokenizer.ggml.add_eos_token"));
+  KVRT_ASSIGN(v.add_space_prefix, file.optional_bool("tokenizer.ggml.add_space_prefix"));
+  KVRT_ASSIGN(v.remove_extra_whitespaces, file.optional_bool("tokenizer.ggml.remove_extra_whitespaces"));
+  KVRT_ASSIGN(v.lowercase, file.optional_bool("tokenizer.ggml.normalizer.lowercase"));
+  KVRT_ASSIGN(v.strip_accents, file.optional_bool("tokenizer.ggml.normalizer.strip_accents"));
   auto made = Tokenizer::create(v);
   if (!made.is_ok()) return made.take_status().annotate(file.name());
   return made;
@@ -50,7 +56,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(Runtime* runtime, const M
   KVRT_ASSIGN(parts.tokenizer, make_tokenizer(*parts.file));
   if (!parts.tokenizer->warning().empty())
     logf(runtime->log(), LogLevel::kWarn, "%s: %s", source.name.c_str(), parts.tokenizer->warning().c_str());
-  parts.chat_template = parts.file->get_string("tokenizer.chat_template").value_or("");
+  KVRT_ASSIGN(const auto chat_template, parts.file->optional_string("tokenizer.chat_template"));
+  parts.chat_template = chat_template.value_or("");
   if (!parts.file->tensors().empty()) {
     LoadProgress forward_progress = progress ? LoadProgress(progress) : [](uint64_t, uint64_t) { return true; };
     WeightCache cache = find_cache(runtime->env(), runtime->log(), options.cache, options.cache_dir, options.cache_bytes_max);
@@ -72,7 +79,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(Runtime* runtime, const M
   return std::make_unique<LoadedModel>(std::move(parts), runtime->log());
 }
 
-LoadedModel::LoadedModel(ModelParts parts, Log* log) : parts_(std::move(parts)) {
+LoadedModel::LoadedModel(ModelParts parts, Log* log) : parts_(std::move(parts)), log_(log) {
   const std::string& source = parts_.chat_template;
   if (source.empty()) return;
   reply_style_ = detect_reply_style(source);
@@ -98,6 +105,12 @@ Result<std::string> LoadedModel::render(std::string_view messages_json, bool gen
   if (tokenizer().bos() >= 0) options.bos_token = tokenizer().piece(tokenizer().bos(), true);
   if (tokenizer().eos() >= 0) options.eos_token = tokenizer().piece(tokenizer().eos(), true);
   return template_->render(messages_json, options);
+}
+
+void LoadedModel::tell_dropped(uint64_t bytes) const {
+  if (bytes == 0) return;
+  logf(log_, LogLevel::kWarn, "%s: %llu bytes of a text have no token in the vocabulary and are left out", name().c_str(),
+       static_cast<unsigned long long>(bytes));
 }
 
 bool LoadedModel::adds_bos(std::string_view text) const {

@@ -55,6 +55,8 @@ class LoadedModel {
   const ReplyStyle& reply_style() const { return reply_style_; }       // as the template shows it
   bool template_shows_calls() const { return template_shows_calls_; }  // the template renders a message's tool_calls
   Result<std::string> render(std::string_view messages_json, bool generation_prompt, const TemplateArguments& arguments) const;
+  // Says in the log that a text lost so many bytes, for which the vocabulary has no token.
+  void tell_dropped(uint64_t bytes) const;
   // True if the model asks for a BOS, and the rendered text has none of its own.
   bool adds_bos(std::string_view text) const;
 
@@ -63,6 +65,7 @@ class LoadedModel {
 
  private:
   const ModelParts parts_;
+  Log* const log_;                          // the runtime's
   std::unique_ptr<ChatTemplate> template_;  // null without one
   Status template_status_;                  // the parser's error, if there is one
   Hash256 template_id_;

@@ -29,7 +29,7 @@ void balance_qk(Model* model) {
   if (model->arch->qk_norm != QkNorm::kHeads || model->dims.shared_kv > 0) return;  // several layers' Q meet one K
   const ModelDims& d = model->dims;
   for (uint32_t layer = 0; layer < d.layers; ++layer) {
-    if (d.mixer(layer) != Mixer::kAttention) continue;
+    if (model->layers[layer].q_norm.values.empty()) continue;
     const RopeParams* rope = d.rope_of(layer);
     const uint32_t pairs = rope ? rope->dims / 2 : 0;
     float *q = model->layers[layer].q_norm.values.data(), *k = model->layers[layer].k_norm.values.data();

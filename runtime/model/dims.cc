@@ -25,10 +25,12 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"attention.max_alibi_bias", 0},
     {"attention.shared_kv_layers", 0},
     {"attention.temperature_length", 0},
+    {"attention.temperature_scale", 0},
     {"expert_gating_func", 1, true},  // softmax
     {"expert_group_count", 1, true},
     {"expert_shared_count", 0},
     {"expert_weights_scale", 1, true},
+    {"interleave_moe_layer_step", 1, true},
     {"leading_dense_block_count", 0},
     {"logit_scale", 1, true},
     {"residual_scale", 1, true},
@@ -42,12 +44,14 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"pooling_type", 0},
 };
 
-// Of these, what a row with `scales` reads, one with `logit_scale` the first; and what one with `routing`, and one with `latent` reads.
+// Of these, what a row with `scales` reads, one with `logit_scale` the first; and what one with `routing`, and one that is `tempered` reads.
 constexpr const char* kScaleKeys[] = {"logit_scale", "residual_scale", "embedding_scale"};
 constexpr std::string_view kRoutingKeys[] = {"expert_gating_func", "expert_group_count", "expert_shared_count", "expert_weights_scale",
                                              "leading_dense_block_count"};
 constexpr const char *kFf = "feed_forward_length", *kExpertFf = "expert_feed_forward_length";
-constexpr std::string_view kLatentKey = "rope.scaling.yarn_log_multiplier", kSharedKvKey = "attention.shared_kv_layers";
+constexpr std::string_view kTemperedKeys[] = {"attention.temperature_length", "attention.temperature_scale",
+                                              "rope.scaling.yarn_log_multiplier"};
+constexpr std::string_view kSharedKvKey = "attention.shared_kv_layers";
 
 class DimsReader : public ArchKeys {
  public:
@@ -62,6 +66,7 @@ class DimsReader : public ArchKeys {
     KVRT_TRY(read_windows(*this, &dims));
     settle_heads(&dims);
     KVRT_TRY(read_rope(*this, &dims));
+    KVRT_TRY(read_temperature(&dims));
     if (arch_.window_unscaled && dims.windows.empty()) dims.window_rope = dims.rope;  // its model_id is as it was before there were windows
     KVRT_TRY(limit_groups(dims));
     KVRT_TRY(read_vocab(&dims));
@@ -75,7 +80,8 @@ class DimsReader : public ArchKeys {
       const std::string name = key(neutral.key);
       const bool read = std::ranges::find(scale_keys(), std::string_view(neutral.key)) != scale_keys().end() ||
                         (arch_.routing && std::ranges::find(kRoutingKeys, neutral.key) != std::end(kRoutingKeys)) ||
-                        (arch_.latent && neutral.key == kLatentKey) || (arch_.layer_kinds && neutral.key == kSharedKvKey);
+                        (arch_.tempered && std::ranges::find(kTemperedKeys, neutral.key) != std::end(kTemperedKeys)) ||
+                        (arch_.layer_kinds && neutral.key == kSharedKvKey);
       if (!file_.has(name) || read) continue;
       std::optional<double> value = file_.get_float(name);
       if (const auto integer = file_.get_uint(name)) value = static_cast<double>(*integer);
@@ -110,7 +116,10 @@ class DimsReader : public ArchKeys {
     KVRT_TRY(read_uint("context_length", 1, kContextMax, &dims->context));
     dims->no_rope_period = arch_.no_rope_period;
     dims->attention_gate = arch_.attention_gate;
-    if (arch_.rope_flag && !file_.get_bool(key("rope.scaling.finetuned")).value_or(true)) dims->no_rope_period = 1;
+    if (arch_.rope_flag) {
+      KVRT_ASSIGN(const auto rotates, file_.optional_bool(key("rope.scaling.finetuned")));
+      if (!rotates.value_or(true)) dims->no_rope_period = 1;
+    }
     if (arch_.scale_embedding) dims->embedding_scale = std::sqrt(static_cast<float>(dims->width));
     dims->gate_up_bias = arch_.bias && arch_.gated;
     const char* epsilon = arch_.norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
@@ -137,14 +146,16 @@ class DimsReader : public ArchKeys {
     if (arch_.experts_beside) dims->shared_ff = dense_ff;
     if (!dims->ffs.empty()) return unsupported(key(kFf), "an array is not supported beside experts");
     if (arch_.shared_expert) KVRT_TRY(read_optional_uint("expert_shared_feed_forward_length", 0, kWidthMax, &dims->shared_ff));
-    if (arch_.latent) dims->experts_normalize = false;  // where the file says nothing
-    if (const auto normalize = file_.get_bool(key("expert_weights_norm"))) dims->experts_normalize = *normalize;
+    KVRT_ASSIGN(const auto normalize, file_.optional_bool(key("expert_weights_norm")));
+    dims->experts_normalize = normalize.value_or(arch_.normalize_experts);
     return arch_.routing ? read_routing(dense_ff, dims) : Status::ok();
   }
 
   Status read_routing(uint32_t dense_ff, ModelDims* dims) const {
     uint32_t gating = arch_.sigmoid_experts ? 2 : 1, shared = 0;
     KVRT_TRY(read_optional_uint("leading_dense_block_count", 0, dims->layers, &dims->dense_layers));
+    // DeepSeek's first files with a bias (V3) and GLM 4.7 Flash's do not say it.
+    if (arch_.latent && file_.find("blk." + std::to_string(dims->dense_layers) + ".exp_probs_b.bias")) gating = 2;
     if (dims->dense_layers > 0) dims->dense_ff = dense_ff;
     KVRT_TRY(read_optional_uint("expert_shared_count", 0, kExpertsMax, &shared));
     if (uint64_t{shared} * dims->ff > kWidthMax) {
@@ -297,6 +308,17 @@ class DimsReader : public ArchKeys {
       KVRT_TRY(arch_.scales_required ? read_float(kScaleKeys[i], 1e-6, 1e6, scales[i]) : read_scale(kScaleKeys[i], scales[i]));
     }
     return read_optional_float("final_logit_softcapping", 0, 1e6, &dims->final_softcap);
+  }
+
+  // Its length is, where the file says nothing, yarn's original context.
+  Status read_temperature(ModelDims* dims) const {
+    Temperature& t = dims->temperature;
+    if (!arch_.tempered) return Status::ok();
+    t.scale = arch_.temperature;
+    KVRT_TRY(read_optional_float("attention.temperature_scale", 0, 1e3, &t.scale));
+    if (t.scale == 0) return Status::ok();
+    if (file_.has(key("attention.temperature_length"))) return read_uint("attention.temperature_length", 1, kContextMax, &t.length);
+    return read_uint("rope.scaling.original_context_length", 1, kContextMax, &t.length);
   }
 
   // KV groups: layers with the same window and the same KV heads (runtime/compute/kv_groups.h).

@@ -75,12 +75,19 @@ class RopeReader : public ArchKeys {
     return type == "yarn" ? read_yarn(rope) : Status::ok();
   }
 
-  // DeepSeek's YaRN: scores are multiplied by (1 + m log(factor))^2, and the rotation is not.
+  // The amplitude of YaRN is divided by 1 + 0.1 m log(factor). Latents: the key is 0.1 m, the amplitude is 1, and scores are multiplied by
+  // (1 + 0.1 m log(factor))^2.
   Status read_log_multiplier(ModelDims* dims) const {
     float multiplier = 0;
-    if (!arch_.latent || dims->rope.scaling != RopeScaling::kYarn) return Status::ok();
+    if (!arch_.tempered || dims->rope.scaling != RopeScaling::kYarn) return Status::ok();
     KVRT_TRY(read_optional_float("rope.scaling.yarn_log_multiplier", 0, 1, &multiplier));
-    const double by = 1 + static_cast<double>(multiplier) * std::log(static_cast<double>(dims->rope.factor));
+    if (multiplier == 0) return Status::ok();
+    const double log_factor = std::log(static_cast<double>(dims->rope.factor));
+    if (!arch_.latent) {
+      dims->rope.attention_factor = static_cast<float>(1 / (1 + 0.1 * static_cast<double>(multiplier) * log_factor));
+      return Status::ok();
+    }
+    const double by = 1 + static_cast<double>(multiplier) * log_factor;
     dims->attention_scale = static_cast<float>(static_cast<double>(dims->attention_scale) * by * by);
     dims->rope.attention_factor = static_cast<float>(1 / rope_amplitude(dims->rope));
     return Status::ok();

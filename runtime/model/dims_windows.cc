@@ -9,40 +9,31 @@ class WindowReader : public ArchKeys {
  public:
   explicit WindowReader(const ArchKeys& keys) : ArchKeys(keys) {}
 
-  Status read(ModelDims* dims) const { return arch_.layer_kinds ? read_kinds(dims) : read_periods(dims); }
-
- private:
-  // A window as long as the context is none.
-  Status read_periods(ModelDims* dims) const {
+  // A window as long as the context is none, but where layers with one differ in more than what they see.
+  Status read(ModelDims* dims) const {
     uint32_t window = arch_.window, period = arch_.window_period;
     KVRT_TRY(read_optional_uint("attention.sliding_window", 0, UINT32_MAX, &window));
-    if (window == 0 || window >= dims->context) return Status::ok();
+    dims->window_rope_alone = arch_.window_rope_alone && window > 0;
+    if (arch_.layer_kinds) KVRT_TRY(read_uint("attention.sliding_window", 1, UINT32_MAX, &window));
+    if (window == 0 || (window >= dims->context && !dims->window_rope_alone && !arch_.layer_kinds)) return Status::ok();
     if (period == 0)
       return unsupported(key("attention.sliding_window"),
                          "found " + std::to_string(window) + ", windows are not known to this architecture");
-    if (file_.has(key(kPattern))) {
-      const auto given = file_.get_uint(key(kPattern));
-      if (!given || (arch_.no_rope_period > 0 && *given != arch_.no_rope_period))
-        return unsupported(key(kPattern), given ? "another period than RoPE's" : "only a number is supported");
-      KVRT_TRY(read_uint(kPattern, 1, UINT32_MAX, &period));
+    const auto flags = file_.get_flags(key(kPattern));  // or the period
+    if (!flags) KVRT_TRY(read_optional_uint(kPattern, 1, UINT32_MAX, &period));
+    if (flags ? flags->size() != dims->file_blocks : arch_.layer_kinds) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a flag for each of %u layers, found %s",
+                   file_.name().c_str(), key(kPattern).c_str(), dims->file_blocks, flags ? std::to_string(flags->size()).c_str() : "none");
     }
-    for (uint32_t layer = 0; layer < dims->layers; ++layer) dims->windows.push_back(layer % period < period - 1 ? window : 0);
-    return Status::ok();
+    for (uint32_t layer = 0; layer < dims->layers; ++layer) {
+      dims->windows.push_back((flags ? (*flags)[layer] : layer % period < period - 1) ? window : 0);
+    }
+    return arch_.layer_kinds ? read_kinds(dims) : Status::ok();
   }
 
-  // Layers with a window differ in more than what they see: it stays a window where the context is no longer.
+ private:
   Status read_kinds(ModelDims* dims) const {
-    uint32_t window = 0, v_dim = 0;
-    KVRT_TRY(read_uint("attention.sliding_window", 1, kContextMax, &window));
-    const auto flags = file_.get_flags(key(kPattern));
-    if (!flags || flags->size() != dims->file_blocks) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a flag for each of %u layers, found %s",
-                   file_.name().c_str(), key(kPattern).c_str(), dims->file_blocks,
-                   flags                      ? std::to_string(flags->size()).c_str()
-                   : file_.has(key(kPattern)) ? "another type"
-                                              : "no such key");
-    }
-    for (uint32_t layer = 0; layer < dims->layers; ++layer) dims->windows.push_back((*flags)[layer] ? window : 0);
+    uint32_t v_dim = 0;
     KVRT_TRY(read_uint("attention.key_length_swa", 1, dims->head_dim, &dims->window_head_dim));
     KVRT_TRY(read_uint("attention.value_length_swa", dims->window_head_dim, dims->window_head_dim, &v_dim));
     KVRT_TRY(read_optional_uint("attention.shared_kv_layers", 0, dims->layers - 1, &dims->shared_kv));

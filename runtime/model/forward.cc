@@ -53,6 +53,10 @@ void embed(const Pass& p, Rows rows) {
   if (p.d.per_layer > 0) embed_layers(p, rows);
 }
 
+void temper(const Pass& p, Rows rows, uint32_t width, uint32_t stride, float* q) {
+  if (p.d.temperature.scale != 0) p.backend->temper(p.d.temperature, p.step, rows.first, rows.n, width, stride, q);
+}
+
 // Q absorbed: each head's part without rotation becomes numbers that meet the latent itself; the rotated part stands behind them.
 void latent_input(const Pass& p, Rows rows, uint32_t index) {
   const LatentDims& l = p.d.latent;
@@ -60,7 +64,7 @@ void latent_input(const Pass& p, Rows rows, uint32_t index) {
   const LatentWeights& w = layer.latent;
   const uint32_t heads = p.d.heads, q_stride = heads * l.q(), width = l.rank + l.rope, stride = heads * width;
   const MatmulInput in = block_input(p, rows, layer.attn_norm);
-  float *q = rows.of(p.s->by_head, q_stride), *latent = rows.of(p.s->latent, width), *absorbed = rows.of(p.qkv(index), stride);
+  float *q = rows.of(p.s->by_head, heads * l.by_head()), *latent = rows.of(p.s->latent, width), *absorbed = rows.of(p.qkv(index), stride);
   if (l.q_rank > 0) {
     float* q_in = rows.of(p.s->q_in, l.q_rank);
     p.backend->matmul(*w.q_in, nullptr, in, /*accumulate=*/false, q_in);
@@ -74,6 +78,7 @@ void latent_input(const Pass& p, Rows rows, uint32_t index) {
   p.backend->matmul_heads(w.key, rows.n, {q, q_stride, l.q()}, {absorbed, stride, width});
   p.backend->copy_heads(heads, l.rope, rows.n, {q + l.nope, q_stride, l.q()}, {absorbed + l.rank, stride, width});
   p.backend->rope(p.d.rope, rows.first, rows.n, heads, width, stride, absorbed + l.rank);
+  temper(p, rows, stride, stride, absorbed);
   p.backend->kv_store(p.kv.unit(p.kv.places[index]), p.pool, p.kv.places[index], p.step, rows.first, rows.n, latent, nullptr, width);
 }
 
@@ -96,7 +101,7 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
     p.backend->rmsnorm_heads(layer.v_norm.device, d.norm_eps, rows.n, heads.kv, heads.v_dim, stride, v);
   }
   QkParams params{d.rope_of(index), heads.q};
-  if (p.arch.qk_norm != QkNorm::kNone) {
+  if (!layer.q_norm.values.empty()) {
     params.q_norm = layer.q_norm.device;
     params.k_norm = layer.k_norm.device;
     params.norm_rows = p.arch.qk_norm == QkNorm::kRow;
@@ -105,6 +110,7 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
   }
   p.backend->rope_store(p.kv.unit(p.kv.places[index]), p.pool, p.kv.places[index], p.step, rows.first, rows.n, params, stride,
                         qkv + heads.gate_width());
+  temper(p, rows, heads.q_width(), stride, qkv + heads.gate_width());
 }
 
 void attention_output(const Pass& p, Rows rows, uint32_t index) {
@@ -118,7 +124,7 @@ void attention_output(const Pass& p, Rows rows, uint32_t index) {
     p.backend->multiply(Gate::kSigmoid, rows.n, width, out, width, rows.of(p.qkv(index), in_width), in_width, out, width);
   } else if (l.rank > 0) {
     const uint32_t stride = p.d.heads * l.v;
-    float* values = rows.of(p.s->by_head, stride);
+    float* values = rows.of(p.s->by_head, p.d.heads * l.by_head());
     p.backend->matmul_heads(layer.latent.value, rows.n, {out, p.d.heads * l.rank, l.rank}, {values, stride, l.v});
     out = values;
   }

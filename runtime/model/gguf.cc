@@ -166,6 +166,18 @@ class GgufFileImpl final : public GgufFile {
     return *value;
   }
 
+  Result<std::optional<bool>> optional_bool(std::string_view key) const override {
+    const auto value = get_bool(key);
+    if (!value && has(key)) return wrong_type(key, "a bool");
+    return value;
+  }
+
+  Result<std::optional<std::string_view>> optional_string(std::string_view key) const override {
+    const auto value = get_string(key);
+    if (!value && has(key)) return wrong_type(key, "a string");
+    return value;
+  }
+
   const GgufTensor* find(std::string_view tensor) const override {
     const auto& order = directory_.tensors_by_name;
     auto at = std::lower_bound(order.begin(), order.end(), tensor,

@@ -55,6 +55,9 @@ class GgufFile {
   // CORRUPT naming file, key, expected and found type.
   virtual Result<uint64_t> require_uint(std::string_view key, uint64_t min, uint64_t max) const = 0;
   virtual Result<std::string_view> require_string(std::string_view key) const = 0;
+  // The same, and nullopt when the key is absent.
+  virtual Result<std::optional<bool>> optional_bool(std::string_view key) const = 0;
+  virtual Result<std::optional<std::string_view>> optional_string(std::string_view key) const = 0;
 
   virtual std::span<const GgufPair> pairs() const = 0;  // gguf_parse.h; ascending by key
 

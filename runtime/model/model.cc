@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/base/numbers.h"
 #include "runtime/compute/quant/quants.h"
 #include "runtime/model/plan.h"
 
@@ -56,6 +57,20 @@ Status for_recurrent(const LayerTensors& from, uint32_t taps, Layer* layer, To* 
   KVRT_TRY(to->vectors(from.a, &layer->a));
   KVRT_TRY(to->vectors(from.skip, &layer->skip));
   return to->vectors(from.state_norm, &layer->state_norm);
+}
+
+// Of values that make wrong numbers instead of none.
+Status check_values(const Layer& layer, uint32_t index) {
+  const auto wrong = [index](const char* tensor, const char* expected, float found) {
+    return error(Code::kCorrupt, Detail::kFormat, "tensor blk.%u.%s: expected %s, found %s", index, tensor, expected, shown(found).c_str());
+  };
+  for (const float a : layer.a.values) {
+    if (!(a <= 0)) return wrong("ssm_a", "no number above 0: states decay", a);
+  }
+  for (const float bias : layer.choice_bias.values) {
+    if (!std::isfinite(bias)) return wrong("exp_probs_b.bias", "finite numbers", bias);
+  }
+  return Status::ok();
 }
 
 template <typename To>
@@ -232,6 +247,7 @@ Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend
     KVRT_TRY(loader.read(plan.read));
     KVRT_TRY(loader.read(plan.layer_table));
     KVRT_TRY(for_each_weight(plan, model->dims, model.get(), &loader));
+    for (uint32_t i = 0; i < model->layers.size(); ++i) KVRT_TRY(check_values(model->layers[i], i));
     return loader.finish(cache);
   };
   Status loaded = load();

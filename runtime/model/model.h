@@ -1,6 +1,7 @@
 // Model: one architecture row + dimensions + weights in the backend's layout + fingerprint. No class per architecture.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -44,17 +45,21 @@ struct Arch {
   bool post_norm = false;          // a norm of their output, before it is added
   bool attention_gate = false;     // attn_q has after each head's rows those of a gate: attention's output is times its sigmoid
   QkNorm qk_norm = QkNorm::kNone;
-  bool qk_norm_last = false;  // after the rotation
-  bool v_norm = false;        // an RMSNorm of each head of V, without weights; where there is no attn_v, V is K's projection
+  bool qk_norm_last = false;      // after the rotation
+  bool qk_norm_optional = false;  // it is read where the file has it
+  bool v_norm = false;            // an RMSNorm of each head of V, without weights; where there is no attn_v, V is K's projection
   Activation activation = Activation::kSilu;
-  bool scale_embedding = false;  // times sqrt(width)
-  bool experts = false;          // may have experts instead of an MLP
-  bool shared_expert = false;    // expert_shared_feed_forward_length: an MLP beside the experts
-  bool shared_gate = false;      // times the sigmoid of a number of the row's
-  bool experts_beside = false;   // experts beside the MLP, each with norms of its own
-  bool routing = false;          // experts may be shared, grouped, biased, and some first layers have none
-  bool latent = false;           // attention.kv_lora_rank: tokens leave latents behind (MLA)
-  bool per_layer = false;        // embedding_length_per_layer_input, and layer_output_scale where the file has it
+  bool scale_embedding = false;   // times sqrt(width)
+  bool experts = false;           // may have experts instead of an MLP
+  bool shared_expert = false;     // expert_shared_feed_forward_length: an MLP beside the experts
+  bool shared_gate = false;       // times the sigmoid of a number of the row's
+  bool experts_beside = false;    // experts beside the MLP, each with norms of its own
+  bool routing = false;           // experts may be shared, grouped, biased, and some first layers have none
+  bool normalize_experts = true;  // the weights of a row's experts sum to 1, where the file says nothing
+  bool latent = false;            // attention.kv_lora_rank: tokens leave latents behind (MLA)
+  bool per_layer = false;         // embedding_length_per_layer_input, and layer_output_scale where the file has it
+  bool tempered = false;          // attention.temperature_scale: Q grows with its position; rope.scaling.yarn_log_multiplier
+  float temperature = 0;          // where the file says nothing
   // attention.sliding_window_pattern says of each layer whether it has a window; these have heads of key_length_swa dimensions. The last
   // attention.shared_kv_layers have no K and V of their own, and feed_forward_length may be an array.
   bool layer_kinds = false;
@@ -63,6 +68,7 @@ struct Arch {
   uint32_t window = 0;                             // where the file says nothing
   float window_freq_base = 0;                      // RoPE of layers with a window: this base, not scaled; 0: as the others
   bool window_unscaled = false;                    // RoPE of layers with a window: the others' base, not scaled
+  bool window_rope_alone = false;                  // in files with windows layers without one do not rotate Q and K
   float attention_softcap = 0, final_softcap = 0;  // where the file says nothing
   float attention_scale = 0;                       // of q·k; 0: 1 / sqrt(head_dim)
   uint32_t wide_scale_layers = 0;  // with so many layers (no key says it), q·k is scaled for width / heads dimensions, not for head_dim
@@ -117,6 +123,7 @@ struct LatentDims {
   uint32_t q_rank = 0;          // of the matrix that Q is made by; 0: that is whole
   uint32_t nope = 0, v = 0;     // dimensions of a head of Q that are not rotated, and of V
   uint32_t q() const { return nope + rope; }
+  uint32_t by_head() const { return std::max(q(), v); }  // places of a head in Scratch::by_head
 };
 
 // Where a layer's tensors are in the file.
@@ -150,14 +157,17 @@ struct ModelDims {
   std::vector<uint32_t> windows;                                        // [layers], 0: the layer sees everything; or empty: all do
   float attention_scale = 0, attention_softcap = 0, final_softcap = 0;  // softcap 0: none
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;       // of the embedding's rows, a block's output, the logits
+  Temperature temperature;
   bool tied_head = false;
   bool attention_gate = false;
   bool gate_up_bias = false;  // gate and up are whole before the activation
   uint32_t no_rope_period = 0;
+  bool window_rope_alone = false;
   // The rotation of the layer's Q and K; null: none.
   const RopeParams* rope_of(uint32_t layer) const {
     if (no_rope_period > 0 && layer % no_rope_period == no_rope_period - 1) return nullptr;
-    return window(layer) > 0 ? &window_rope : &rope;
+    if (window(layer) > 0) return &window_rope;
+    return window_rope_alone ? nullptr : &rope;
   }
   Mixer mixer(uint32_t layer) const { return mixers.empty() ? Mixer::kAttention : mixers[layer]; }
   bool gated() const { return attention_gate || !mixers.empty(); }  // numbers of a layer's projection outlive its mixer

@@ -62,6 +62,9 @@ void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
     hasher->add_string("scales").add_u64(std::bit_cast<uint32_t>(d.residual_scale)).add_u64(std::bit_cast<uint32_t>(d.logit_scale));
     hasher->add_u64(d.no_rope_period);
   }
+  if (d.temperature.scale != 0) {
+    hasher->add_string("temperature").add_u64(std::bit_cast<uint32_t>(d.temperature.scale)).add_u64(d.temperature.length);
+  }
   if (d.latent.rank > 0) {
     hasher->add_string("latent");
     for (const uint32_t value : {d.latent.rank, d.latent.rope, d.latent.q_rank, d.latent.nope, d.latent.v}) hasher->add_u64(value);

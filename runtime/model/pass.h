@@ -18,9 +18,10 @@ class Scratch final : public ForwardScratch {
   float* qkv_odd = nullptr;   // that of each second layer, where gates in it outlive the mixer: the next layer's rows are written meanwhile
   float* attended = nullptr;  // [rows, out_width] of a layer; latents: [rows, heads * rank]
   float* q_in = nullptr;      // [rows, q_rank]
-  float* by_head = nullptr;   // [rows, heads * (nope + rope)] Q before it is absorbed; [rows, heads * v] the heads' outputs
-  float* latent = nullptr;    // [rows, rank + rope]
-  float* gate_up = nullptr;   // [rows, 2 ff] where they have biases
+  // [rows, heads * LatentDims::by_head()]: of some rows Q before it is absorbed, while others have their heads' outputs there.
+  float* by_head = nullptr;
+  float* latent = nullptr;        // [rows, rank + rope]
+  float* gate_up = nullptr;       // [rows, 2 ff] where they have biases
   float* activated = nullptr;     // [rows, ff]; what layer_table has of the rows
   float* layer_inputs = nullptr;  // [rows, layers * per_layer]
   float* input_gate = nullptr;    // [rows, per_layer]
@@ -47,7 +48,8 @@ struct Pass {
   float* qkv(uint32_t layer) const { return layer % 2 == 1 && d.gated() ? s->qkv_odd : s->qkv; }
 };
 
-// Rows [first, first + n) of the step, as by_rows gives them. Arrays are those rows' part of Scratch's.
+// Rows [first, first + n) of the step, as by_rows gives them. Arrays are those rows' part of Scratch's. Other threads are elsewhere between two
+// layers' mixers: until the next mixer a part of an array has one width.
 struct Rows {
   uint32_t first, n;
   float* of(float* array, uint64_t width) const { return array + first * width; }

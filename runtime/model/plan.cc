@@ -43,7 +43,8 @@ class Planner {
       KVRT_TRY(plan_layer(i, &plan.layers.emplace_back()));
       if (i >= d_.own_kv()) KVRT_TRY(skip_kv(i, &plan.read));
     }
-    take_draft_blocks(&plan.read);
+    KVRT_TRY(check_choice_biases(plan.layers));
+    KVRT_TRY(take_draft_blocks(&plan.read));
     KVRT_TRY(refuse_other_tensors());
     return plan;
   }
@@ -117,7 +118,7 @@ class Planner {
       if (!heads.q_alone && k_twice) layer->qkv.push_back(layer->qkv.back());
       if (!heads.q_alone && !k_twice) KVRT_TRY(take_qkv("attn_v", kv_rows));
     }
-    if (arch_.qk_norm != QkNorm::kNone) {
+    if (arch_.qk_norm != QkNorm::kNone && (!arch_.qk_norm_optional || file_.find(blk + "attn_q_norm.weight"))) {
       const bool row = arch_.qk_norm == QkNorm::kRow;
       KVRT_TRY(take_vector(blk + "attn_q_norm.weight", row ? q_rows : heads.dim, &layer->q_norm));
       if (!heads.q_alone) KVRT_TRY(take_vector(blk + "attn_k_norm.weight", row ? kv_rows : heads.dim, &layer->k_norm));
@@ -202,9 +203,8 @@ class Planner {
       return take_rows(blk + name, cols, rows, arch_.bias, weights, biases, d_.experts);
     };
     KVRT_TRY(take_rows(blk + "ffn_gate_inp", d_.width, d_.experts, arch_.bias, &layer->router, &layer->router_bias));
-    const bool fused = d_.experts_beside && file_.find(blk + "ffn_gate_up_exps.weight");
-    if (fused) {
-      KVRT_TRY(take(blk + "ffn_gate_up_exps.weight", d_.width, uint64_t{2} * d_.ff, &layer->experts_gate_up, d_.experts));
+    if (arch_.gated && file_.find(blk + "ffn_gate_up_exps.weight")) {  // a converter may stack them
+      KVRT_TRY(take_experts("ffn_gate_up_exps", d_.width, uint64_t{2} * d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
     } else {
       if (arch_.gated) KVRT_TRY(take_experts("ffn_gate_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
       KVRT_TRY(take_experts("ffn_up_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
@@ -285,15 +285,33 @@ class Planner {
     return Status::ok();
   }
 
-  void take_draft_blocks(Tensors* read) {
+  // All layers have them, or none.
+  Status check_choice_biases(std::span<const LayerTensors> layers) const {
+    const auto lacks = [](const LayerTensors& layer) { return !layer.router.empty() && layer.choice_bias.empty(); };
+    const auto without = std::ranges::find_if(layers, lacks);
+    if (without == layers.end() || std::ranges::all_of(layers, [](const LayerTensors& layer) { return layer.choice_bias.empty(); })) {
+      return Status::ok();
+    }
+    const uint32_t block = d_.blocks_of(static_cast<uint32_t>(without - layers.begin())).mlp;
+    return error(Code::kCorrupt, Detail::kFormat, "%s: tensor blk.%u.exp_probs_b.bias is missing, other layers have theirs",
+                 file_.name().c_str(), block);
+  }
+
+  Status take_draft_blocks(Tensors* read) {
     for (uint32_t i = d_.file_blocks - d_.draft_blocks; i < d_.file_blocks; ++i) {
       const std::string blk = "blk." + std::to_string(i) + ".";
+      const size_t before = taken_.size();
       for (const GgufTensor& tensor : file_.tensors()) {
         if (!tensor.name.starts_with(blk)) continue;
         taken_.push_back(&tensor);
         read->push_back({&tensor});
       }
+      if (taken_.size() == before || file_.find(blk + "nextn.eh_proj.weight")) continue;
+      return error(Code::kCorrupt, Detail::kFormat,
+                   "%s: tensor %snextn.eh_proj.weight is missing: nextn_predict_layers is %u, of %u blocks", file_.name().c_str(),
+                   blk.c_str(), d_.draft_blocks, d_.file_blocks);
     }
+    return Status::ok();
   }
 
   // A tensor that nothing reads means arithmetic that is not done: refuse it rather than compute something else.

@@ -25,7 +25,7 @@ std::array<ScratchArray, 18> scratch_arrays(const ModelDims& d, const Backend& b
       {&Scratch::qkv_odd, rows_max, d.gated() ? d.in_width_max() : 0},
       {&Scratch::attended, rows_max, d.out_width_max()},
       {&Scratch::q_in, rows_max, l.q_rank},
-      {&Scratch::by_head, rows_max, l.rank > 0 ? d.heads * std::max(l.q(), l.v) : 0},
+      {&Scratch::by_head, rows_max, l.rank > 0 ? d.heads * l.by_head() : 0},
       {&Scratch::latent, rows_max, l.rank + l.rope},
       {&Scratch::gate_up, rows_max, d.gate_up_bias ? uint64_t{2} * d.ff : 0},
       {&Scratch::activated, rows_max, std::max<uint64_t>({d.ff, d.dense_ff, d.shared_ff, d.layer_inputs()})},

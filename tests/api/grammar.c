@@ -71,6 +71,29 @@ static void schema(kvrt_model* model) {
   }
 }
 
+static int32_t keep_tokens(void* user, const kvrt_event* e) {
+  int32_t** next = user;
+  if (e->type == KVRT_EVENT_TOKEN) *(*next)++ = e->token;
+  return 0;
+}
+
+// Control tokens come where a rule names them (0 is <|endoftext|>, 1 <|im_start|>, 2 <|im_end|>), and leave no text.
+static void tokens(kvrt_model* model) {
+  kvrt_session* s = asked(model, NULL);
+  int32_t got[16] = {0}, *next = got;
+  kvrt_generate_options o = constrained(KVRT_GRAMMAR_GBNF, "root ::= <|im_start|> [a-c]{2} !<|im_end|> <[1]> \"z\"", 2, 1);
+  MUST(kvrt_session_generate(s, &o, keep_tokens, &next, NULL, NULL));
+  o = constrained(KVRT_GRAMMAR_CONTINUE, NULL, 0, 2);
+  MUST(kvrt_session_generate(s, &o, keep_tokens, &next, NULL, NULL));
+  const ptrdiff_t n = next - got;
+  EXPECT(n >= 5 && n <= 7 && got[0] == 1 && got[1] > 2 && got[n - 1] != 1, "%td tokens: %d %d %d %d %d", n, got[0], got[1], got[2], got[3],
+         got[4]);
+  int starts = 0;
+  for (ptrdiff_t i = 1; i < n; ++i) starts += got[i] == 1;
+  EXPECT(starts == 1 || starts == 2, "<|im_start|> came %d times after the first", starts);
+  kvrt_session_close(s);
+}
+
 static const char kDigits[] = "root ::= [0-9]{30}";
 
 // Cut into pieces by max_tokens, by a restart and in a fork, the answer is that of one go.
@@ -128,6 +151,9 @@ static void refused(struct stage* t) {
   kvrt_generate_options o = constrained(KVRT_GRAMMAR_GBNF, "root ::= \"a\" b", 0, 0);
   ROW("begin", "GBNF with an undefined rule", begin(s, o), ANY(KVRT_INVALID));
   EXPECT(last_detail() == KVRT_DETAIL_GRAMMAR_ERROR, "detail %d: %s", (int)last_detail(), last_message());
+  o = constrained(KVRT_GRAMMAR_GBNF, "root ::= <no-such-token>", 0, 0);
+  ROW("begin", "GBNF with a token that is not there", begin(s, o), ANY(KVRT_INVALID));
+  EXPECT(strstr(last_message(), "line 1, column 10: there is no token <no-such-token>") != NULL, "%s", last_message());
   o = constrained(KVRT_GRAMMAR_JSON_SCHEMA, "{\"type\":", 0, 0);
   ROW("begin", "a schema that is not JSON", begin(s, o), ANY(KVRT_INVALID));
   o = constrained(KVRT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"array\",\"uniqueItems\":true}", 0, 0);
@@ -206,6 +232,7 @@ int main(void) {
   stage_open(&t);
   choices(t.model);
   schema(t.model);
+  tokens(t.model);
   goes_on(t.tiny, t.model);
   refused(&t);
   host(&t);

@@ -1,5 +1,5 @@
 // The kernels that are no matrix products, one thread, at the shapes of SmolLM2-135M: attention of one KV head (decode of a token, a
-// tile of prefill) and the row kernels. items_per_second counts fma (attention) or elements, bytes_per_second the bytes that must be read.
+// tile of prefill; also the latents of DeepSeek) and the row kernels. items_per_second counts fma (attention) or elements, bytes_per_second the bytes that must be read.
 #include <cstring>
 #include <random>
 #include <vector>
@@ -12,7 +12,16 @@
 namespace kvrt {
 namespace {
 
-constexpr uint32_t kWidth = 576, kFf = 1536, kGroup = 3, kHeadDim = 64, kBlockTokens = 32;
+constexpr uint32_t kWidth = 576, kFf = 1536, kHeadDim = 64, kBlockTokens = 32;
+
+// One KV head and the heads of Q that read it.
+struct Heads {
+  uint32_t group, k_dim, v_dim;
+  bool latent;
+};
+constexpr Heads kSmolLM{3, kHeadDim, kHeadDim, false};
+// DeepSeek's attention: what is computed (absorbed, 16 heads read one latent), and what it would be with K and V of each head.
+constexpr Heads kAbsorbed{16, 576, 512, true}, kExpanded{1, 192, 128, false};
 
 // The table that a runtime would use; KVRT_ISA in the environment names another.
 const CpuKernels& table() {
@@ -43,7 +52,8 @@ struct Keys {
   std::vector<uint8_t> pool;
   std::vector<int32_t> blocks;
 
-  Keys(uint32_t depth, KvFormat k, KvFormat v) : kv{1, 1, kHeadDim, kBlockTokens, {k, v}} {
+  Keys(const Heads& heads, uint32_t depth, KvFormat k, KvFormat v) : kv{1, 1, {heads.k_dim, k}, {heads.v_dim, v}, kBlockTokens} {
+    kv.latent = heads.latent;
     const uint32_t n = (depth + kBlockTokens - 1) / kBlockTokens;
     pool.resize(n * kv.block_bytes());
     std::mt19937 random(3);
@@ -53,17 +63,17 @@ struct Keys {
 };
 
 // `tokens` queries of the group's heads at the end of `depth` positions: all spans, merged and finished.
-void attend(benchmark::State& state, uint32_t tokens, uint32_t depth, KvFormat k, KvFormat v) {
+void attend(benchmark::State& state, const Heads& heads, uint32_t tokens, uint32_t depth, KvFormat k, KvFormat v) {
   const CpuKernels& kernels = table();
-  const Keys keys(depth, k, v);
+  const Keys keys(heads, depth, k, v);
   const KvGeometry& kv = keys.kv;
-  const uint32_t rows = tokens * kGroup;
-  const std::vector<float> q = floats(uint64_t{rows} * kHeadDim, 5);
-  std::vector<float> scratch(attention_scratch(rows, kHeadDim)), max(rows), sum(rows), acc(uint64_t{rows} * kHeadDim);
+  const uint32_t rows = tokens * heads.group;
+  const std::vector<float> q = floats(uint64_t{rows} * heads.k_dim, 5);
+  std::vector<float> scratch(attention_scratch(rows, heads.k_dim)), max(rows), sum(rows), acc(uint64_t{rows} * heads.v_dim);
   std::vector<float> all_max(rows), all_sum(rows), all_acc(acc.size()), out(acc.size());
   AttentionTile tile{};
-  tile.q = q.data(), tile.q_stride = kGroup * kHeadDim, tile.tokens = tokens, tile.group = kGroup;
-  tile.k_dim = tile.v_dim = kHeadDim, tile.scale = 0.125f;
+  tile.q = q.data(), tile.q_stride = heads.group * heads.k_dim, tile.tokens = tokens, tile.group = heads.group;
+  tile.k_dim = heads.k_dim, tile.v_dim = heads.v_dim, tile.latent = heads.latent, tile.scale = 0.125f;
   tile.first_position = int64_t{depth} - tokens, tile.window = INT64_MAX / 2;
   tile.k_format = k, tile.v_format = v;
   tile.k = keys.pool.data(), tile.v = tile.k + kv.v_at();
@@ -79,17 +89,17 @@ void attend(benchmark::State& state, uint32_t tokens, uint32_t depth, KvFormat k
         continue;
       }
       for (uint32_t r = 0; r < rows; ++r) {
-        kernels.merge_span(kHeadDim, &all_max[r], &all_sum[r], &all_acc[uint64_t{r} * kHeadDim], max[r], sum[r],
-                           &acc[uint64_t{r} * kHeadDim]);
+        kernels.merge_span(heads.v_dim, &all_max[r], &all_sum[r], &all_acc[uint64_t{r} * heads.v_dim], max[r], sum[r],
+                           &acc[uint64_t{r} * heads.v_dim]);
       }
     }
     for (uint32_t r = 0; r < rows; ++r)
-      kernels.finish_row(kHeadDim, all_sum[r], &all_acc[uint64_t{r} * kHeadDim], &out[uint64_t{r} * kHeadDim]);
+      kernels.finish_row(heads.v_dim, all_sum[r], &all_acc[uint64_t{r} * heads.v_dim], &out[uint64_t{r} * heads.v_dim]);
     benchmark::DoNotOptimize(out.data());
   }
   double seen = 0;  // (row, key) pairs: a token sees those before it and itself
-  for (uint32_t t = 0; t < tokens; ++t) seen += kGroup * (depth - tokens + t + 1.0);
-  const double fmas = 2 * seen * kHeadDim, bytes = static_cast<double>(depth * kv.token_bytes());
+  for (uint32_t t = 0; t < tokens; ++t) seen += heads.group * (depth - tokens + t + 1.0);
+  const double fmas = seen * (heads.k_dim + heads.v_dim), bytes = static_cast<double>(depth * kv.token_bytes());
   state.SetItemsProcessed(static_cast<int64_t>(fmas * static_cast<double>(state.iterations())));
   state.SetBytesProcessed(static_cast<int64_t>(bytes * static_cast<double>(state.iterations())));
   kvrt_bench::set_fma_share(state, kernels.isa, 1, fmas);
@@ -99,7 +109,7 @@ void attend(benchmark::State& state, uint32_t tokens, uint32_t depth, KvFormat k
 // The last two: the formats of K and V, as step.h numbers them.
 void bench_attend(benchmark::State& state) {
   const auto arg = [&](size_t i) { return static_cast<uint32_t>(state.range(i)); };
-  attend(state, arg(0), arg(1), static_cast<KvFormat>(arg(2)), static_cast<KvFormat>(arg(3)));
+  attend(state, kSmolLM, arg(0), arg(1), static_cast<KvFormat>(arg(2)), static_cast<KvFormat>(arg(3)));
 }
 void attend_args(benchmark::internal::Benchmark* bench) {
   constexpr int64_t kF16 = 0, kInt8 = 3, kFp8 = 4;
@@ -109,6 +119,16 @@ void attend_args(benchmark::internal::Benchmark* bench) {
   bench->Args({1, 262144, kF16, kF16});
 }
 BENCHMARK(bench_attend)->Name("attend/tokens/depth/k/v")->Apply(attend_args)->Unit(benchmark::kMicrosecond);
+
+// A tile of 96 rows in each form: the quotient of the times is what a prompt pays for absorbed attention.
+void bench_absorbed(benchmark::State& state) {
+  attend(state, kAbsorbed, 6, static_cast<uint32_t>(state.range(0)), KvFormat::kF16, KvFormat::kF16);
+}
+void bench_expanded(benchmark::State& state) {
+  attend(state, kExpanded, 96, static_cast<uint32_t>(state.range(0)), KvFormat::kF16, KvFormat::kF16);
+}
+BENCHMARK(bench_absorbed)->Name("attend_absorbed/depth")->Arg(512)->Arg(2048)->Arg(8192)->Unit(benchmark::kMicrosecond);
+BENCHMARK(bench_expanded)->Name("attend_expanded/depth")->Arg(512)->Arg(2048)->Arg(8192)->Unit(benchmark::kMicrosecond);
 
 // A kernel that reads `reads` floats for each of `width` results.
 template <class Kernel>

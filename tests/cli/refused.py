@@ -34,6 +34,9 @@ class File:
         assert struct.unpack_from("<I", self.data, self.after(key)) == (U32,), key
         return self.put(self.after(key) + 4, "I", value)
 
+    def key_type(self, key, number):
+        return self.put(self.after(key), "I", number)
+
     def text(self, key, value):
         at = self.after(key) + 4
         assert struct.unpack_from("<Q", self.data, at) == (len(value),), key
@@ -89,6 +92,13 @@ CASES = [
      "metadata key qwen3next.attention.recurrent_layers: expected an array with a flag for each of 3 layers, found 2"),
     (File("row_nemotron_h").number("nemotron_h.block_count", 3), "UNSUPPORTED",
      "metadata key nemotron_h.feed_forward_length: expected an array with a number for each of 3 blocks, found "),
+    # What would be computed otherwise, without a word.
+    (File("row_granitehybrid").key_type("granitehybrid.rope.scaling.finetuned", 0), "CORRUPT",
+     "metadata key granitehybrid.rope.scaling.finetuned: expected a bool, found u8"),
+    (File("row_glm4moe").rename("blk.2.nextn.eh_proj.weight", "blk.2.nextn.hh_proj.weight"), "CORRUPT",
+     "tensor blk.2.nextn.eh_proj.weight is missing: nextn_predict_layers is 1, of 3 blocks"),
+    (File("row_lfm2moe").rename("blk.2.exp_probs_b.bias", "blk.2.exp_probs_c.bias"), "CORRUPT",
+     "tensor blk.2.exp_probs_b.bias is missing, other layers have theirs"),
 ]
 
 

@@ -83,6 +83,22 @@ TEST(Elementwise, HasTheCpusBits) {
   }
 }
 
+TEST(Temper, HasTheCpusBits) {
+  TestStream stream;
+  Random random(5);
+  constexpr uint32_t kWidth = 300, kStride = 311;
+  const Temperature t{0.1f, 8192};
+  const std::vector<int32_t> positions{0, 8191, 8192, 100000, 262143};
+  const auto rows = static_cast<uint32_t>(positions.size());
+  const std::vector<float> x = random.extremes(rows * kStride);
+  std::vector<float> want = x;
+  for (uint32_t i = 0; i < rows * kStride; ++i) want[i] *= i % kStride < kWidth ? temperature_at(t, positions[i / kStride]) : 1;
+  const DeviceArray<float> on_device(x);
+  const DeviceArray<int32_t> at(positions);
+  cuda::temper(stream, t, at.get(), rows, kWidth, kStride, on_device.get());
+  EXPECT_SAME_BITS(want, on_device.to_host());
+}
+
 TEST(GatherRows, InPlaceAndNot) {
   TestStream stream;
   Random random(4);

@@ -15,11 +15,16 @@ struct Vocabulary {
   std::shared_ptr<const GrammarVocab> tries = GrammarVocab::make(*tokenizer);
 };
 
+inline const Vocabulary& vocabulary() {
+  static const Vocabulary one;
+  return one;
+}
+
 // Tokens of the mask, drawn by the seed, are accepted, lead on or to an end, and no other token is accepted; a replay agrees.
 inline void walk(const std::shared_ptr<const Grammar>& grammar, uint64_t seed) {
-  static const Vocabulary vocabulary;
-  const Tokenizer& tokenizer = *vocabulary.tokenizer;
-  GrammarMatcher matcher(grammar, vocabulary.tries), replay(grammar, vocabulary.tries);
+  const Tokenizer& tokenizer = *vocabulary().tokenizer;
+  GrammarMatcher matcher(grammar, vocabulary().tries), replay(grammar, vocabulary().tries);
+  const bool text_alone = grammar->automaton().token_sets.empty();
   std::mt19937_64 random(seed);
   rig::MaskSampler sampler(tokenizer, seed);
   for (int n = 0; n < 40; ++n) {
@@ -29,7 +34,7 @@ inline void walk(const std::shared_ptr<const Grammar>& grammar, uint64_t seed) {
     const int32_t token = sampler.draw(mask);
     require(token >= 0 || !matcher.status().is_ok(), "something may come");
     if (token < 0) return;
-    const bool ends = tokenizer.is_end(token);
+    const bool ends = tokenizer.is_end(token), may_end = matcher.may_end();
     require(!matcher.complete() || ends, "nothing but the end comes after a complete answer");
     if (!matcher.status().is_ok()) {  // readings were left out: sound, but mask and accept may leave out different ones
       if (!matcher.accept(token)) return;
@@ -39,7 +44,7 @@ inline void walk(const std::shared_ptr<const Grammar>& grammar, uint64_t seed) {
     if (!other_may) require(!matcher.accept(other), "a token outside of the mask is refused");
     require(matcher.accept(token) || !matcher.status().is_ok(), "a token of the mask is accepted");
     if (ends) {
-      require(matcher.may_end(), "an end comes where it may");
+      require(may_end || !text_alone, "an end comes where it may, or where it is named");
       return;
     }
     if (!matcher.status().is_ok()) continue;

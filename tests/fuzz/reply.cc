@@ -1,11 +1,13 @@
 // Any answer, of any format, at any split: the same parts; calls of the promised form; and where there was no call, the text itself.
-// Input: the format, flags (1: reasoning, 2: opened by the prompt), a seed of splits; then text and control tokens in turn, ended by 0xFF.
+// Input: the format, flags (1: reasoning, 2: opened by the prompt, 4: tools with schemas), a seed of splits; then text and control tokens in turn, ended by 0xFF.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/utf8.h"
 #include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/syntax.h"
 #include "tests/fuzz/require.h"
 
 namespace {
@@ -63,6 +65,9 @@ void check_call(const std::string& text) {
   require(json.size() == 2 || (json.size() == 3 && json["id"].is_string()), "a call has no more than an id");
 }
 
+const std::shared_ptr<const kvrt::ReplyTools> kTools = kvrt::read_reply_tools(
+    R"([{"name": "f", "parameters": {"properties": {"a": {"type": ["integer", "object"]}, "s": {"type": "string"}, "l": {"items": {"$ref": "#"}}}}}])");
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -70,6 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   kvrt::ReplyStyle style;
   style.format = static_cast<kvrt::ReplyFormat>(data[0] % (static_cast<int>(kvrt::ReplyFormat::kHarmony) + 1));
   if (data[1] & 1) style = {style.format, "<think>", "</think>", (data[1] & 2) != 0};
+  if (data[1] & 4) style.tools = kTools;
   const uint32_t cuts = data[2];
   const std::string_view answer(reinterpret_cast<const char*>(data) + 3, size - 3);
   (void)kvrt::detect_reply_style(answer);
@@ -101,7 +107,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   require(shown <= bytes, "nothing is shown twice");
-  if (plain && pieces.size() == 1 && style.reasoning_begin.empty() && style.format != kvrt::ReplyFormat::kHarmony)
+  const bool framed = std::any_of(kvrt::reply::syntaxes().begin(), kvrt::reply::syntaxes().end(), [&](const kvrt::reply::CallSyntax& s) {
+    return s.format == style.format && s.flags & kvrt::reply::CallSyntax::kFrame;
+  });
+  if (plain && pieces.size() == 1 && style.reasoning_begin.empty() && style.format != kvrt::ReplyFormat::kHarmony && !framed)
     require(content == answer, "without calls the text is the content");
   join(&parts);
   require(same(parts, parse(&parser, pieces, cuts, true)), "byte by byte the parts are the same");

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def write_rope(w, cfg):
-    if not hasattr(cfg, "rope_parameters"):
+    if not hasattr(cfg, "rope_parameters") or cfg.model_type == "gemma4_text":
         return
     rope = cfg.rope_parameters.get("full_attention", cfg.rope_parameters)
     dims = int(getattr(cfg, "qk_rope_head_dim", None) or head_dim(cfg) * rope.get("partial_rotary_factor", 1.0))
@@ -21,7 +21,9 @@ def write_rope(w, cfg):
         w.add_rope_scaling_factor(rope["factor"])
         w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         if "mscale_all_dim" in rope:
-            w.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
+            w.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"] * (1.0 if cfg.model_type == "ministral3" else 0.1))
+        if cfg.model_type == "ministral3":
+            w.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
     if kind == "llama3":
         w.add_tensor("rope_freqs.weight", llama3_factors(rope, dims))
     if kind == "longrope":
@@ -42,11 +44,15 @@ def write_latent(w, cfg):
     w.add_value_length(cfg.kv_lora_rank)
     w.add_key_length_mla(cfg.qk_nope_head_dim + cfg.qk_rope_head_dim)
     w.add_value_length_mla(cfg.v_head_dim)
+    write_routing(w, cfg, sigmoid=cfg.model_type == "deepseek_v3")
+
+
+def write_routing(w, cfg, sigmoid):
     w.add_leading_dense_block_count(cfg.first_k_dense_replace)
-    w.add_expert_shared_count(cfg.n_shared_experts)
+    w.add_expert_shared_count(getattr(cfg, "n_shared_experts", None) or cfg.num_shared_experts)
     w.add_expert_weights_scale(cfg.routed_scaling_factor)
     w.add_expert_weights_norm(cfg.norm_topk_prob)
-    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if cfg.model_type == "deepseek_v3" else gguf.ExpertGatingFuncType.SOFTMAX)
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if sigmoid else gguf.ExpertGatingFuncType.SOFTMAX)
     w.add_expert_group_count(cfg.n_group)
     w.add_expert_group_used_count(cfg.topk_group)
 

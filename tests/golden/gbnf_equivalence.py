@@ -3,6 +3,8 @@
 
   gbnf_equivalence.py DUMP_PROGRAM [SEED]
 
+A quarter of them name tokens, too, of the vocabulary's <think>, </think> (control tokens) and <call> (which is text as well).
+
 Of each grammar, every text up to a length over its alphabet's sample is accepted by both or by neither, every answer that a sampler makes
 is accepted here, and a grammar that is refused for what it is (left recursion, nothing fits) is that by the recognizer's own analysis.
 """
@@ -14,11 +16,13 @@ import sys
 
 ALPHABET = ["a", "b", "\u00e9", "\n", "\U0001F600"]
 GRAMMARS, LENGTH = 800, 4
+TOKENS = ["<think>", "</think>", "<call>"]
+FIRST_ID = 266  # of TOKENS in the vocabulary
 LIMIT = b"\xff"  # the matcher said that it leaves readings out
 
 
 # ---- grammars: an expression is ("lit", text), ("class", negated, [(lo, hi)...]), ("any",), ("ref", rule), ("seq", [e...]), ("alt", [e...]),
-# ("rep", e, min, max or None)
+# ("rep", e, min, max or None), ("token", negated, text)
 
 def random_class(rng):
     ranges = []
@@ -28,9 +32,13 @@ def random_class(rng):
     return ("class", rng.random() < 0.35, ranges)
 
 
-def random_expression(rng, rules, depth):
+def random_expression(rng, rules, depth, tokens=False):
+    if tokens and rng.random() < 0.3:
+        return ("token", rng.random() < 0.35, rng.choice(TOKENS + ["a", "\n"]))
     kind = rng.choices(["lit", "class", "any", "ref", "seq", "alt", "rep"], [4, 2, 0.3, 3, 3, 3, 2] if depth < 3 else [4, 2, 0.3, 2, 0, 0, 0])[0]
-    sub = lambda: random_expression(rng, rules, depth + 1)
+    sub = lambda: random_expression(rng, rules, depth + 1, tokens)
+    if kind == "lit" and tokens and rng.random() < 0.15:
+        return ("lit", "<call>")
     if kind == "lit":
         return ("lit", "".join(rng.choice(ALPHABET[:4] if rng.random() < 0.8 else ALPHABET) for _ in range(rng.choice([0, 1, 1, 1, 2, 2, 3]))))
     if kind == "class":
@@ -66,6 +74,9 @@ def spelled(e, rng, nested):
         return "."
     if e[0] == "ref":
         return e[1]
+    if e[0] == "token":
+        by_id = e[2] not in TOKENS or rng.random() < 0.4
+        return "!" * e[1] + ("<[%d]>" % (FIRST_ID + TOKENS.index(e[2]) if e[2] in TOKENS else ord(e[2])) if by_id else e[2])
     inside = lambda x: spelled(x, rng, True)
     if e[0] == "seq":
         return "(" + gap() + gap().join(map(inside, e[1])) + gap() + ")"
@@ -77,7 +88,7 @@ def spelled(e, rng, nested):
     return "(" + inside(e[1]) + ")" + rng.choice(signs)
 
 
-# ---- productions: symbols are ("set", predicate) or a name; the grammar's own names and fresh ones
+# ---- productions: symbols are ("set", negated, ranges), ("token", negated, text) or a name; the grammar's own names and fresh ones
 
 class Productions:
     def __init__(self, grammar):
@@ -97,6 +108,8 @@ class Productions:
             return [("set", e[1], e[2])]
         if e[0] == "any":
             return [("set", True, [])]
+        if e[0] == "token":
+            return [e]
         if e[0] == "ref":
             return [e[1]]
         if e[0] == "seq":
@@ -127,7 +140,7 @@ class Productions:
         return self.fixpoint(lambda s, found: isinstance(s, str) and s in found)
 
     def productive(self):
-        full = lambda s: s[1] or s[2]
+        full = lambda s: s[1] or s[2]  # a token is always there
         return self.fixpoint(lambda s, found: s in found if isinstance(s, str) else full(s))
 
     def left_recursive(self):
@@ -151,6 +164,26 @@ class Productions:
             if name in seen:
                 return True
         return False
+
+
+def cells(text, tokens):
+    """(character or "" for what is no text, the token that begins here or "", its cells), cell by cell."""
+    out, at = [], 0
+    while at < len(text):
+        special = next((t for t in TOKENS if tokens and text.startswith(t, at)), text[at])
+        if special in TOKENS[:2]:
+            out.append(("", special, 1))
+        else:
+            out += [(c, special if i == 0 else "", len(special)) for i, c in enumerate(special)]
+        at += len(special)
+    return out
+
+
+def reads(symbol, cell):
+    """How many cells the symbol takes here; 0: it does not fit."""
+    if symbol[0] == "token":
+        return cell[2] if cell[1] and (cell[1] == symbol[2]) != symbol[1] else 0
+    return int(cell[0] != "" and matches(symbol, cell[0]))
 
 
 def matches(symbol, c):
@@ -184,13 +217,15 @@ def recognizes(p, nullable, text):
                     add(at, (symbols[dot], i, 0, at), work)
                 if symbols[dot] in nullable:
                     add(at, (name, alternative, dot + 1, origin), work)
-            elif at < len(text) and matches(symbols[dot], text[at]):
-                columns[at + 1].add((name, alternative, dot + 1, origin))
+            elif at < len(text) and (n := reads(symbols[dot], text[at])):
+                columns[at + n].add((name, alternative, dot + 1, origin))
     return any(n == "root" and d == len(p.of[n][i]) and o == 0 for n, i, d, o in columns[-1])
 
 
 def derived(p, productive, symbol, rng, depth):
     """A text of a name's, or None where the tries run too deep."""
+    if symbol[0] == "token":
+        return rng.choice([t for t in TOKENS + ["a", "b"] if t != symbol[2]]) if symbol[1] else symbol[2]
     if not isinstance(symbol, str):
         fits = [c for c in ALPHABET + ["c", "z"] if matches(symbol, c)] or [symbol[2][0][0]]
         return rng.choice(fits) if matches(symbol, fits[0]) else None
@@ -211,14 +246,18 @@ def main(program, seed):
     cases, request = [], b""
     for _ in range(GRAMMARS):
         rules = ["root", "x", "y-1", "Z9"][:rng.randint(1, 4)]
-        grammar = {name: random_expression(rng, rules, 0) for name in rules}
+        tokens = rng.random() < 0.25
+        grammar = {name: random_expression(rng, rules, 0, tokens) for name in rules}
+        tokens = "token" in repr(grammar)
         order = rng.sample(rules, len(rules))
         source = "\n".join(f"{name} ::= {spelled(grammar[name], rng, False)}" + rng.choice(["", " ", " # end", "\r"]) for name in order)
-        sample = rng.sample(texts, 40) + texts[:6] + ["".join(rng.choice(ALPHABET) for _ in range(rng.randint(5, 9))) for _ in range(6)]
+        if tokens:  # one token for each character
+            with_tokens = [t for t in ["".join(rng.choice(["a", "b", "\n"] + 2 * TOKENS) for _ in range(rng.randint(1, 5))) for _ in range(60)]]
+        sample = with_tokens + ["", "a", "<call>"] if tokens else rng.sample(texts, 40) + texts[:6] + ["".join(rng.choice(ALPHABET) for _ in range(rng.randint(5, 9))) for _ in range(6)]
         p = Productions(grammar)
         fitting = [derived(p, p.productive(), "root", rng, 0) for _ in range(40)]
-        sample += sorted({t for t in fitting if t is not None and len(t) <= 40})
-        cases.append((source, p, sample))
+        sample += sorted({t for t in fitting if t is not None and len(t) <= 40 and (not tokens or t.isascii())})
+        cases.append((source, p, sample, tokens))
         request += struct.pack("<IIIIQ", 0, 4, len(sample), 12, rng.getrandbits(40)) + sized(source.encode()) + b"".join(sized(t.encode()) for t in sample)
     run = subprocess.run([program, "bytes"], input=request, stdout=subprocess.PIPE)
     assert run.returncode == 0, f"the dump exits with {run.returncode}"
@@ -230,7 +269,8 @@ def main(program, seed):
         return data[at - n:at]
 
     faults, yes, no, refused, limited = [], 0, 0, 0, 0
-    for source, p, sample in cases:
+    named = 0
+    for source, p, sample, tokens in cases:
         status, = struct.unpack("<I", take(4))
         message = take(struct.unpack("<I", take(4))[0]).decode()
         nothing, left = "root" not in p.productive(), p.left_recursive()
@@ -246,24 +286,27 @@ def main(program, seed):
             continue
         nullable = p.nullable()
         for text in answers:
+            if tokens:  # of what tokens its text is nobody says
+                continue
             if text == LIMIT:
                 limited += 1
                 continue
             text = text.decode()
-            if len(text) <= 60 and not recognizes(p, nullable, text):
+            if len(text) <= 60 and not recognizes(p, nullable, cells(text, False)):
                 faults.append(f"{source!r}: answer {text!r}")
         for text, mine in zip(sample, taken):
             if mine == 2:
                 limited += 1
                 continue
-            theirs = recognizes(p, nullable, text)
+            theirs = recognizes(p, nullable, cells(text, tokens))
+            named += tokens and theirs
             yes, no = yes + theirs, no + (not theirs)
             if theirs != bool(mine):
                 faults.append(f"{source!r}: {text!r} is {'' if theirs else 'not '}an answer")
     assert at == len(data)
     assert limited < 100, limited
-    assert yes > 2000 and no > 10000 and refused > 20, (yes, no, refused)
-    print(f"{GRAMMARS} grammars, {refused} refused, {yes} texts accepted, {no} not, {limited} met a limit, {len(faults)} faults (seed {seed})")
+    assert yes > 2000 and no > 10000 and refused > 20 and named > 500, (yes, no, refused, named)
+    print(f"{GRAMMARS} grammars, {refused} refused, {yes} texts accepted, {named} of them where tokens are named, {no} not, {limited} met a limit, {len(faults)} faults (seed {seed})")
     for line in faults[:20]:
         print(line)
     sys.exit(bool(faults))

@@ -52,6 +52,7 @@ class Dump {
     std::string text;
     std::optional<std::string> way;
     for (uint32_t n = 0;; ++n) {
+      if (n >= tokens_max && !text_alone()) return std::string(kLimit);
       if (n >= tokens_max && !way) way = rig::way_out(*grammar_, text, byte_tokens_, 20'000);
       if (n >= tokens_max && !way) return std::string(kLimit);
       if (way && way->empty()) return matcher.may_end() ? Result<std::string>(text) : broken("an end where there is none");
@@ -67,22 +68,23 @@ class Dump {
       if (tokenizer_.is_end(token)) return may_end ? Result<std::string>(text) : broken("an end where there is none");
       if (!replay.accept(token) || replay.may_end() != matcher.may_end()) return broken("a replay differs");
       if (n % 16 == 0 && !std::ranges::equal(replay.mask(), matcher.mask())) return broken("a replay's mask differs");
-      text += tokenizer_.piece(token, false);
+      text += tokenizer_.piece(token, true);
       if (!matcher.status().is_ok()) return std::string(kLimit);
     }
   }
 
-  // Tries the text by its tokens, and by one token for each byte: both ways must agree, and the masks with them.
+  // Tries the text by its tokens, and by one token for each byte: both ways must agree, and the masks with them. Where the grammar names
+  // tokens the text's spellings of special ones are these.
   Result<char> accepts(const std::string& text) {
     std::vector<int32_t> ids, bytes;
-    KVRT_TRY(tokenizer_.encode(text, false, &ids));
+    KVRT_TRY(tokenizer_.encode(text, !text_alone(), &ids));
     for (char c : text) {
       const int32_t id = byte_tokens_[static_cast<uint8_t>(c)];
       if (id < 0) break;
       bytes.push_back(id);
     }
     KVRT_ASSIGN(const char whole, run(ids));
-    if (bytes.size() == text.size()) {
+    if (bytes.size() == text.size() && text_alone()) {
       KVRT_ASSIGN(const char single, run(bytes));
       if (single != whole && single != 2 && whole != 2) return broken("two spellings of one text differ");
     }
@@ -90,6 +92,8 @@ class Dump {
   }
 
  private:
+  bool text_alone() const { return grammar_->automaton().token_sets.empty(); }
+
   Result<char> run(const std::vector<int32_t>& ids) {
     GrammarMatcher matcher(grammar_, vocab_);
     for (int32_t id : ids) {
@@ -114,7 +118,7 @@ Status answer(const Request& r, const Tokenizer& tokenizer, const std::shared_pt
   bool whole = read_string(&source);
   for (std::string& text : texts) whole = whole && read_string(&text);
   if (!whole) return broken("input ends within a request");
-  const auto grammar = r.kind == 0 ? Grammar::from_gbnf(source) : Grammar::from_json_schema(source);
+  const auto grammar = r.kind == 0 ? Grammar::from_gbnf(source, vocab.get()) : Grammar::from_json_schema(source);
   const auto code = static_cast<uint32_t>(grammar.status().code());
   fwrite(&code, sizeof code, 1, stdout);
   write_string(grammar.status().message());

@@ -21,6 +21,7 @@ import torch
 import transformers as hf
 
 import arch_keys
+import expert_rows
 import gemma4_rows
 import make_tiny
 import recurrent_rows
@@ -33,7 +34,7 @@ N_PROMPT, N_GREEDY = 80, 200
 WINDOW = 16
 MXFP4 = gguf.GGMLQuantizationType.MXFP4
 LAYER_EPS = 1e-4  # of LayerNorms
-GRANITES = ("granite", "minicpm", "granitehybrid")
+GRANITES = ("granite", "minicpm", "granitehybrid", "granitemoe")
 
 
 def config(cls, layers=2, heads=4, kv_heads=2, head_dim=16, **more):
@@ -117,7 +118,7 @@ def cases():
     yield "minicpm", "row_minicpm", config(
         hf.GraniteConfig, head_dim=8, rope_parameters=plain, embedding_multiplier=12.0, residual_multiplier=1.4 / math.sqrt(2),
         attention_multiplier=1 / math.sqrt(8), logits_scaling=4.0)
-    mla = dict(kv_heads=4, head_dim=8, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=24, moe_intermediate_size=16,
+    mla = dict(kv_heads=4, head_dim=8, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, moe_intermediate_size=16,
                n_routed_experts=8, num_experts_per_tok=3, first_k_dense_replace=1)
     yield "deepseek2", "row_deepseek2", config(
         hf.DeepseekV2Config, **mla, rope_parameters=plain, q_lora_rank=None, n_shared_experts=2, routed_scaling_factor=1.5,
@@ -126,6 +127,18 @@ def cases():
         hf.DeepseekV3Config, **mla, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0), q_lora_rank=24, n_shared_experts=1,
         routed_scaling_factor=2.5, norm_topk_prob=True, n_group=2, topk_group=1)
     yield from recurrent_rows.cases(config, plain)
+    yield from expert_rows.cases(config, plain)
+    yield "exaone4", "row_exaone4", config(
+        hf.Exaone4Config, layers=3, head_dim=8, sliding_window=WINDOW, rope_parameters=LLAMA3,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"], tie_word_embeddings=True)
+    yield "exaone4", "row_exaone4_full", config(
+        hf.Exaone4Config, head_dim=8, sliding_window=None, rope_parameters=LLAMA3, layer_types=["full_attention"] * 2)
+    tempered = dict(YARN, original_max_position_embeddings=32, mscale=1.0, mscale_all_dim=1.0)
+    yield "mistral3", "row_mistral3", config(hf.Ministral3Config, rope_parameters=dict(tempered, llama_4_scaling_beta=0.5))
+    yield "mistral4", "row_mistral4", config(
+        hf.Mistral4Config, **dict(mla, first_k_dense_replace=0, head_dim=24), rope_parameters=dict(tempered, llama_4_scaling_beta=0.1), q_lora_rank=24,
+        n_shared_experts=1, norm_topk_prob=True, n_group=1, topk_group=1)
+    yield "phi3", "row_phi4_mini", config(hf.Phi3Config, **phi3(64), sliding_window=None, tie_word_embeddings=True)
     yield from gemma4_rows.cases(config, WINDOW)
 
 
@@ -177,9 +190,12 @@ def gguf_tensors(arch, cfg, weights):
         if arch == "gemma4" and (found := gemma4_rows.tensors(name, w)) is not None:
             yield from found
             continue
-        if arch in ("llama", "smollm3", *GRANITES) and ("q_proj" in name or "k_proj" in name):
+        if arch in ("llama", "smollm3", "mistral3", *GRANITES) and ("q_proj" in name or "k_proj" in name):
             w = pairs_together(w, cfg.num_attention_heads if "q_proj" in name else cfg.num_key_value_heads)
         if arch in recurrent_rows.ARCHS and (found := recurrent_rows.tensors(arch, cfg, name, w)) is not None:
+            yield from found
+            continue
+        if arch in expert_rows.ARCHS and (found := expert_rows.tensors(arch, name, weights)) is not None:
             yield from found
             continue
         if name.endswith("kv_b_proj.weight"):
@@ -199,7 +215,9 @@ def gguf_tensors(arch, cfg, weights):
                 parts = {"gate": w[:, ::2], "up": w[:, 1::2]} if "gate_up" in name else {"down": w}
                 yield from ((f"{block}ffn_{part}_exps.{kind}", x) for part, x in parts.items())
                 continue
-            if name.endswith("gate_up_proj"):
+            if name.endswith("gate_up_proj") and arch == "mistral4":
+                yield block + "ffn_gate_up_exps.weight", w
+            elif name.endswith("gate_up_proj"):
                 half = w.shape[1] // 2
                 yield block + "ffn_gate_exps.weight", w[:, :half]
                 yield block + "ffn_up_exps.weight", w[:, half:]
@@ -216,7 +234,7 @@ def gguf_tensors(arch, cfg, weights):
 def write_model(path, arch, cfg, weights):
     w = gguf.GGUFWriter(str(path), arch)
     w.add_name(path.stem)
-    w.add_block_count(cfg.num_hidden_layers)
+    w.add_block_count(cfg.num_hidden_layers + getattr(cfg, "gguf_draft_blocks", 0))
     w.add_context_length(cfg.max_position_embeddings)
     w.add_embedding_length(cfg.hidden_size)
     if arch not in ("qwen35moe", "gemma4", *recurrent_rows.NEMOTRONS):
@@ -240,6 +258,8 @@ def write_model(path, arch, cfg, weights):
         w.add_value_length(cfg.head_dim)
     if getattr(cfg, "sliding_window", None):
         w.add_sliding_window(cfg.sliding_window)
+        if arch in ("exaone4", "exaone-moe"):
+            w.add_sliding_window_pattern([kind == "sliding_attention" for kind in cfg.layer_types])
     if getattr(cfg, "attn_logit_softcapping", None):
         w.add_attn_logit_softcapping(cfg.attn_logit_softcapping)
         w.add_final_logit_softcapping(cfg.final_logit_softcapping)
@@ -254,17 +274,19 @@ def write_model(path, arch, cfg, weights):
     experts = getattr(cfg, "num_local_experts", None) or getattr(cfg, "num_experts", None)
     if experts and arch != "nemotron_h":
         w.add_expert_count(experts)
-        w.add_expert_used_count(cfg.top_k_experts if arch == "gemma4" else cfg.num_experts_per_tok)
+        w.add_expert_used_count(getattr(cfg, {"hunyuan-moe": "moe_topk", "gemma4": "top_k_experts"}.get(arch, "num_experts_per_tok")))
         if hasattr(cfg, "moe_intermediate_size"):
             w.add_expert_feed_forward_length(cfg.moe_intermediate_size)
         if arch == "gpt-oss":
             w.add_expert_feed_forward_length(cfg.intermediate_size)
+    if arch in expert_rows.ARCHS:
+        expert_rows.write_keys(w, arch, cfg)
     vocab = make_tiny.write_vocabulary(w)
     assert vocab == VOCAB
     w.add_vocab_size(vocab)
-    if arch != "gemma4":
-        arch_keys.write_rope(w, cfg)
-    for name, data in gguf_tensors(arch, cfg, weights):
+    arch_keys.write_rope(w, cfg)
+    tensors = list(gguf_tensors(arch, cfg, weights))
+    for name, data in [*tensors, *expert_rows.draft_blocks(cfg, tensors)]:
         if path.stem.endswith("mxfp4") and name.endswith("exps.weight"):
             w.add_tensor(name, gguf.quants.quantize(np.ascontiguousarray(data), MXFP4), raw_dtype=MXFP4)
         else:
@@ -307,7 +329,7 @@ def round_latents(model, cfg):
     half = lambda x: x.half().float()
     for layer in model.model.layers:
         layer.self_attn.kv_a_layernorm.register_forward_hook(lambda m, i, out: half(out))
-    name = "apply_rotary_pos_emb_interleave" if cfg.model_type == "deepseek_v3" else "apply_rotary_emb"
+    name = "apply_rotary_emb" if cfg.model_type == "deepseek_v2" else "apply_rotary_pos_emb_interleave"
     rotate = getattr(module, name)
     setattr(module, name, lambda q, k, *args: (lambda q, k: (q, half(k)))(*rotate(q, k, *args)))
 
@@ -331,7 +353,8 @@ def round_experts_inputs(model):
 
 def make(path, arch, cfg, seed):
     cfg._attn_implementation = "eager"
-    model = hf.AutoModelForCausalLM.from_config(cfg).float().eval()
+    build = hf.Mistral4ForCausalLM if arch == "mistral4" else hf.AutoModelForCausalLM.from_config  # which does not know it
+    model = build(cfg).float().eval()
     rng = np.random.Generator(np.random.PCG64(seed))
     weights = {}
     buffers = [(name, b) for name, b in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias", "layer_scalar"))]

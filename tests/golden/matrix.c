@@ -1,6 +1,6 @@
 // The bit-exact matrix: the logits of a position depend on the model, the KV format and the tokens before it, and on nothing else.
 // matrix tiny: every generated model, each with another third of the settings (a sixth of one that stands for an architecture, row_*).
-// matrix few: half of these. matrix all: all settings. matrix real: SmolLM2, fewer.
+// matrix few: half of these. matrix all: all settings. matrix threads: one setting of two threads. matrix real: SmolLM2, fewer.
 #ifdef __SSE__
 #include <xmmintrin.h>
 #endif
@@ -62,7 +62,15 @@ static void use_setting(struct bench* b, struct setting setting) {
            setting.chunk, setting.block);
 }
 
-// One of `parts` parts of the settings.
+// What threads do to the same rows' memory is for ThreadSanitizer to see: prompts long enough to be dealt to them.
+static void with_threads(struct bench* b, uint32_t best) {
+  use_setting(b, (struct setting){2, best, 512, 32});
+  bench_open(b);
+  for (int i = 0; i < 2; ++i) variant_all_logits(b);
+  bench_close(b);
+}
+
+// One of `parts` parts of the settings; parts 0: two threads.
 static void tiny_model(const char* path, uint32_t best, size_t part, size_t parts) {
   static struct base base;
   memset(&base, 0, sizeof base);
@@ -76,7 +84,12 @@ static void tiny_model(const char* path, uint32_t best, size_t part, size_t part
   REQUIRE(props.context_length >= 96, "%s: context of %u is too short for the matrix", path, props.context_length);
   base.prompt_count = props.context_length >= 256 ? 101 : props.context_length / 2 + 5;
   base.new_count = props.context_length >= 256 ? 40 : props.context_length / 3;
-  make_base(&b, &base, kPrompts);
+  if (parts == 0) base.new_count = 16;
+  make_base(&b, &base, parts == 0 ? 1 : kPrompts);
+  if (parts == 0) {
+    with_threads(&b, best);
+    return;
+  }
   const uint32_t chunks[] = {1, 7, 64, 512}, blocks[] = {16, 32, 64};
   for (uint32_t isa = KVRT_ISA_SCALAR; isa <= best; ++isa) {
     for (uint32_t threads = 1; threads <= 2; ++threads) {
@@ -137,20 +150,21 @@ static void real_model(const char* path, uint32_t best) {
 int main(int argc, char** argv) {
   const int real = argc > 1 && strcmp(argv[1], "real") == 0;
   const uint32_t best = has_isa(KVRT_ISA_AVX512) ? KVRT_ISA_AVX512 : has_isa(KVRT_ISA_AVX2) ? KVRT_ISA_AVX2 : KVRT_ISA_SCALAR;
-  static char paths[64][kPathMax];
+  static char paths[128][kPathMax];
   if (best == KVRT_ISA_SCALAR) printf("this machine has no AVX2: scalar only\n");
   const double start = now_ms();
   const int all = argc > 1 && strcmp(argv[1], "all") == 0, few = argc > 1 && strcmp(argv[1], "few") == 0;
+  const int threads = argc > 1 && strcmp(argv[1], "threads") == 0;
   if (real) {
     if (!find_real(paths[0])) return printf("no model: skipped\n"), kSkip;
     real_model(paths[0], best);
   } else {
-    const size_t count = list_tiny(paths, 64);
+    const size_t count = list_tiny(paths, 128);
     for (size_t i = 0; i < count; ++i) {
       const double t = now_ms();
       if (argc > 2 && strstr(paths[i], argv[2]) == NULL) continue;
       const size_t parts = all ? 1 : (few ? 2 : 1) * (strstr(paths[i], "/row_") ? 6 : 3);
-      tiny_model(paths[i], best, i % parts, parts);
+      tiny_model(paths[i], best, i % parts, threads ? 0 : parts);
       printf("%s: %.1f s\n", paths[i], (now_ms() - t) / 1e3);
     }
   }

@@ -2,7 +2,9 @@
 """Holds kvrt's template interpreter against Jinja2 in the environment of transformers: both render the same text, or both
 refuse. kvrt may say UNSUPPORTED where the construct is one of KNOWN; everything else is a fault.
 
-usage: template_equivalence.py TEMPLATE_DUMP families|expressions [COUNT [SEED]] [-v]
+usage: template_equivalence.py TEMPLATE_DUMP families|expressions|FOLDER [COUNT [SEED]] [-v]
+
+FOLDER: of templates that others wrote, *.jinja, such as models/templates of llama.cpp; COUNT renderings of each, and those of every conversation.
 """
 import collections
 import functools
@@ -19,6 +21,7 @@ except ImportError:
     sys.exit(77)
 from template_environment import environment
 from template_expressions import VARIABLES, expressions
+from template_shapes import shapes
 
 NOW = 1753100000  # 2025-07-21
 # The constructs that kvrt does not support, by the name that it gives.
@@ -65,11 +68,20 @@ def expression_jobs(count, seed):
         yield {"name": source, "template": source, "variables": VARIABLES}
 
 
+def folder_jobs(folder, count, seed):
+    for path in sorted(pathlib.Path(folder).glob("*.jinja")):
+        for messages, tools, variables, prompt in shapes(count, seed):
+            variables = dict(variables)
+            documents = variables.pop("documents", None)
+            yield {"name": f"{path.name} with {json.dumps(messages)[:300]}, tools {json.dumps(tools)[:60]}, {variables}", "template": path.read_bytes().decode(), "prompt": prompt,
+                   "now": NOW, "messages": messages, "tools": tools, "documents": documents, "variables": variables}
+
+
 def main():
     warnings.simplefilter("ignore")
     verbose, args = "-v" in sys.argv, [a for a in sys.argv[1:] if a != "-v"]
     dump, what, count, seed = args[0], args[1], int((args + [""] * 2)[2] or 50000), int((args + [""] * 2)[3] or 20250721)
-    jobs = list(family_jobs() if what == "families" else expression_jobs(count, seed))
+    jobs = list(family_jobs() if what == "families" else expression_jobs(count, seed) if what == "expressions" else folder_jobs(what, count, seed))
     lines = "".join(json.dumps({k: v for k, v in job.items() if k != "name"}) + "\n" for job in jobs)
     child = subprocess.run([dump], input=lines.encode(), stdout=subprocess.PIPE, check=True)
     answers = [json.loads(line) for line in child.stdout.split(b"\n") if line]

@@ -80,6 +80,20 @@ class Generator:
             lambda: f"{quote(r.choice(['{}', '{} {}', '{0}{0}', '{:>8}', '{:<6}|', '{:^7}|', '{:*^9}', '{:05d}', '{:.2f}', '{:,}', '{:x}', '{!r}', '{0.name}', '{0[a]}', '{{}}', '{:+}', '{a}', '{:%}', '{:e}', '{:>6.2}']))}.format({self.any(depth)}{r.choice(['', ', ' + self.any(depth)])})",
             lambda: f"{s()}.partition({s()})[{r.choice(['0', '1', '2', '-1'])}]", lambda: f"{s()}.split({s()})|last", lambda: f"{s()}.rsplit({quote(r.choice([' ', ',', 'a']))}, 1)|first",
             lambda: f"({s()} if {self.boolean(depth)} else {s()})", lambda: f"{s()}|default({s()}, true)", lambda: f"{self.integer(depth)}|filesizeformat",
+            lambda: self.markup(depth), lambda: self.markup(depth),
+        ])())
+
+    def markup(self, depth):
+        """Texts of |safe and |escape among others."""
+        r = self.r
+        s, n = (lambda: self.string(depth)), self.small
+        m = lambda: f"({s()}|{r.choice(['safe', 'safe', 'e'])})"
+        return closed(r.choice([
+            lambda: f"({m()} + {s()})", lambda: f"({s()} + {m()})", lambda: f"({m()} + {m()} + {s()})", lambda: f"({m()} ~ {self.any(depth)})", lambda: f"({m()} * {n()} + {s()})",
+            lambda: f"({m()}.{r.choice(['strip()', 'upper()', 'title()', 'lstrip(%s)' % quote(' a'), 'split(%s)|last' % quote(','), 'splitlines()|first', 'center(9)', 'removeprefix(%s)' % quote('a')])} + {s()})",
+            lambda: f"({m()}|{r.choice(['trim', 'upper', 'lower', 'title', 'replace(%s, %s)' % (quote('a'), quote('<')), 'string', 'center(7)', 'capitalize', 'default(1)', 'e', 'tojson', 'length|string'])} + {s()})",
+            lambda: f"({m()}[{n()}] + {s()})", lambda: f"({m()}[{n()}:] + {s()})", lambda: f"({m()}[::-1] + {s()})", lambda: f"[{m()}, {s()}]|join({m()})", lambda: f"{s()}.join([{m()}, {s()}])", lambda: f"({quote('%s-<')} % {m()})",
+            lambda: f"({quote('{:>6}<{}')}.format({m()}, {m()}) + {m()})", lambda: f"{s()}.replace({m()}, {m()})", lambda: f"({m()} in {s()})", lambda: f"({m()} == {s()})", lambda: f"({m()}.startswith({s()}))", lambda: f"{m()}.find({s()})", lambda: f"({m()} + {self.any(depth)})",
         ])())
 
     def pair(self, depth):
@@ -142,6 +156,7 @@ class Generator:
             lambda: f"{self.string(depth)}.{r.choice(['split', 'rsplit'])}({r.choice(['', quote(','), quote(' '), 'none, 1', quote('a') + ', 1', 'maxsplit=2', self.string(0)])})", lambda: f"{self.string(depth)}.splitlines({r.choice(['', 'true'])})", lambda: f"{self.container(depth)}|list", lambda: f"{x()}|reverse|list",
             lambda: f"{x()}|sort({r.choice(['', 'reverse=true', 'case_sensitive=true'])})", lambda: f"{self.strings(depth)}|sort({r.choice(['', 'true', 'case_sensitive=true'])})", lambda: f"{x()}|unique|list", lambda: f"words|unique({r.choice(['', 'true'])})|list", lambda: f"objs|sort(attribute={r.choice(['n', 'v', 'n,v', 'nope'])!r})",
             lambda: f"{x()}|{r.choice(['select', 'reject'])}({r.choice(['', test()])})|list", lambda: f"objs|{r.choice(['selectattr', 'rejectattr'])}({r.choice(['n', 'v', 'ok', 'deep', 'deep.p'])!r}{r.choice(['', ', ' + test()])})|list",
+            lambda: f"{r.choice(['nil', 'missing', 'empty', 'zero', 'no', '{}', '[]', '()', '0.0', 'd.nope', 'yes', 'i', 's'])}|{r.choice(['select', 'reject', 'selectattr(%s)' % quote('a'), 'rejectattr', 'map(%s)' % quote('upper'), 'map(attribute=%s)' % quote('a'), 'map', 'selectattr', 'select(%s)' % quote('odd'), 'rejectattr(%s, %s, 1)' % (quote('a'), quote('eq'))])}|list",
             lambda: f"{x()}|map({r.choice(['upper', 'length', 'string', 'int', 'first', 'list', 'tojson', 'trim'])!r})|list", lambda: f"objs|map(attribute={r.choice(['n', 'v', 'deep.p', 'nope'])!r}{r.choice(['', ', default=0'])})|list", lambda: f"{x()}|batch({r.choice(['2', '3', '1, 0', '2, %s' % quote('-')])})|list",
             lambda: f"{x()}|slice({r.choice(['2', '3', '2, 0'])})|list", lambda: f"objs|groupby({r.choice(['n', 'v', 'ok'])!r})", lambda: f"{self.dict(depth)}|dictsort({r.choice(['', 'true', 'by=%s' % quote('value'), 'reverse=true'])})", lambda: f"{self.dict(depth)}.{r.choice(['items', 'keys', 'values'])}()|list", lambda: f"{self.dict(depth)}|items|list",
             lambda: f"{self.string(depth)}.{r.choice(['partition', 'rpartition'])}({self.string(depth)})", lambda: f"{self.numbers(depth)}|list", lambda: f"({x()} if {self.boolean(depth)} else {x()})", lambda: f"{x()}.copy()",

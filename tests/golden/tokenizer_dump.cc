@@ -33,6 +33,8 @@ static Result<std::unique_ptr<Tokenizer>> open_tokenizer(const GgufFile& file) {
   v.unknown = id("tokenizer.ggml.unknown_token_id");
   v.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix");
   v.remove_extra_whitespaces = file.get_bool("tokenizer.ggml.remove_extra_whitespaces");
+  v.lowercase = file.get_bool("tokenizer.ggml.normalizer.lowercase");
+  v.strip_accents = file.get_bool("tokenizer.ggml.normalizer.strip_accents");
   return Tokenizer::create(v);
 }
 

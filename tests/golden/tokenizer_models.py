@@ -3,7 +3,7 @@ import struct
 
 import gguf
 import sentencepiece
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 import tokenizer_texts
 
@@ -21,6 +21,8 @@ def write_gguf(path, model, tokens, types, scores=None, merges=None, **keys):
     if "unknown" in keys: w.add_unk_token_id(keys["unknown"])
     if "add_space_prefix" in keys: w.add_add_space_prefix(keys["add_space_prefix"])
     if "remove_extra_whitespaces" in keys: w.add_remove_extra_whitespaces(keys["remove_extra_whitespaces"])
+    for key in ("lowercase", "strip_accents"):
+        if key in keys: w.add_bool("tokenizer.ggml.normalizer." + key, keys[key])
     if keys.get("charsmap"): w.add_precompiled_charsmap(keys["charsmap"])
     w.write_header_to_file()
     w.write_kv_data_to_file()
@@ -120,6 +122,61 @@ def real_byte_level(path):
         if special: t.add_special_tokens([AddedToken(s, special=True, normalized=False) for s, kind in zip(tokens, types) if kind == CONTROL])
         return lambda texts: [e.ids for e in t.encode_batch(texts, add_special_tokens=False)]
     return build(False), build(True), tokens
+
+
+# ---- Gemma 4's: spaces as U+2581 and byte tokens as SentencePiece has them, merges as byte-level BPE has them
+
+def gemma4(vocab, merges, added):
+    t = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    t.normalizer = normalizers.Replace(" ", "\u2581")
+    t.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in added])
+    return lambda texts: [e.ids for e in t.encode_batch(texts, add_special_tokens=False)]
+
+
+def train_gemma4(path):
+    import json
+    added = ["<|x>", "\n<y|>"]
+    first = ["<pad>", "<eos>", "<bos>", "<unk>", *added, *(f"<0x{b:02X}>" for b in range(256))]
+    t = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    t.normalizer = normalizers.Replace(" ", "\u2581")
+    t.pre_tokenizer = pre_tokenizers.Split(Regex(".{1,40}|\\s+"), "isolated")  # for training alone: merges lead over words and lines
+    t.train_from_iterator(tokenizer_texts.train_texts(), trainers.BpeTrainer(vocab_size=6000, special_tokens=first, show_progress=False, max_token_length=24,
+                                                                           limit_alphabet=700))
+    model = json.loads(t.to_str())["model"]
+    merges = [tuple(m) for m in model["merges"]]
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    types = [CONTROL] * 4 + [USER] * 2 + [BYTE] * 256 + [NORMAL] * (len(tokens) - 262)
+    write_gguf(path, "gemma4", tokens, types, merges=[" ".join(m) for m in merges], unknown=3, add_space_prefix=False)
+    return gemma4(model["vocab"], merges, added)
+
+
+def real_gemma4(path):
+    """(encode without special tokens, with them)"""
+    fields = gguf.GGUFReader(path).fields
+    get = lambda key: fields["tokenizer.ggml." + key].contents()
+    assert get("model") == "gemma4", get("model")
+    tokens, types = get("tokens"), get("token_type")
+    build = lambda kinds: gemma4({t: i for i, t in enumerate(tokens)}, [tuple(m.split(" ")) for m in get("merges")], [t for t, k in zip(tokens, types) if k in kinds])
+    return build((USER,)), build((USER, CONTROL))
+
+
+# ---- BERT's WordPiece
+
+def train_wordpiece(path, lowercase, strip_accents):
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=100))
+    t.normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strip_accents)
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    t.train_from_iterator(tokenizer_texts.train_texts(), trainers.WordPieceTrainer(vocab_size=6000, special_tokens=special, show_progress=False, limit_alphabet=900))
+    return wordpiece(path, t, {"lowercase": lowercase, **({} if strip_accents is None else {"strip_accents": strip_accents})})
+
+
+def wordpiece(path, t, flags):
+    vocab = t.get_vocab()
+    tokens = sorted(vocab, key=vocab.get)
+    spelled = [s if i < 5 else s[2:] if s.startswith("##") else "\u2581" + s for i, s in enumerate(tokens)]
+    write_gguf(path, "bert", spelled, [CONTROL] * 5 + [NORMAL] * (len(tokens) - 5), unknown=1, **flags)
+    return lambda texts: [e.ids for e in t.encode_batch(texts, add_special_tokens=False)]
 
 
 # ---- SentencePiece: the model file is a protocol buffer, written and read here by hand

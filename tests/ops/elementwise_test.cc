@@ -234,6 +234,20 @@ TEST(AddAndScale, OneRoundingEach) {
   }
 }
 
+// One logit that is no number must not be lost among the others: the row's weights are none either, whichever experts are chosen.
+TEST(Route, ANaNIsNotLost) {
+  const auto backend = open_backend("scalar", 1);
+  for (const bool sigmoid : {false, true}) {
+    for (const bool normalize : {false, true}) {
+      std::vector<float> logits{3, 2, 1, 0, -1, std::numeric_limits<float>::quiet_NaN(), 3, 2, 1, 0, -1, -2};
+      Routes routes;
+      backend->run({}, [&] { backend->route(logits.data(), 2, {6, 2, sigmoid, normalize}, &routes); });
+      ASSERT_EQ(routes.rows.size(), 4u);
+      for (size_t i = 0; i < 4; ++i) EXPECT_EQ(std::isnan(routes.weights[i]), routes.rows[i] == 0) << sigmoid << normalize << i;
+    }
+  }
+}
+
 // A row's experts and weights, one by one, against sorting in float64; and the rows in the order of the experts.
 TEST(Route, TakesTheLargestAndGroupsRowsByExpert) {
   const auto backend = open_backend("scalar", 2);

@@ -62,6 +62,31 @@ TEST(ReluSquared, IsItsFormula) {
   EXPECT_SAME_BITS(want, got);
 }
 
+// Positions on both sides of each multiple of the length; what lies between the rows stays.
+TEST(Temper, IsItsFormula) {
+  constexpr uint32_t kRows = 9, kWidth = 37, kStride = 41, kFirst = 2;
+  const Temperature t{0.1f, 8192};
+  const std::vector<int32_t> positions{0, 1, 0, 8191, 8192, 16383, 16384, 100000, 262143, 0, 5}, tokens(positions.size());
+  const StepSeq seq{};
+  Step step{{&seq, 1}, tokens, positions, {}};
+  Random random(7);
+  const std::vector<float> x = random.extremes(kRows * kStride);
+  std::vector<float> want = x;
+  for (uint32_t row = 0; row < kRows; ++row) {
+    const int32_t position = positions[kFirst + row];
+    const double exact = 1 + static_cast<double>(t.scale) * std::log(1 + std::floor(position / 8192.0));
+    EXPECT_EQ(temperature_at(t, position), static_cast<float>(exact)) << position;
+    for (uint32_t i = 0; i < kWidth; ++i) want[row * kStride + i] *= static_cast<float>(exact);
+  }
+  for (const std::string& isa : all_isas()) {
+    const auto backend = open_backend(isa, 2);
+    if (backend == nullptr) continue;
+    std::vector<float> got = x;
+    backend->run({}, [&] { backend->temper(t, step, kFirst, kRows, kWidth, kStride, got.data()); });
+    EXPECT_SAME_BITS(want, got) << isa;
+  }
+}
+
 // Around both limits, and far beyond them.
 TEST(ClampedSwiglu, BitEqualAndWithinBoundOfFloat64) {
   constexpr uint32_t kRows = 3, kFf = 4001;

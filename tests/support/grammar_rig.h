@@ -16,7 +16,7 @@
 
 namespace kvrt::rig {
 
-// A GGUF's tokenizer; or for "bytes" one of all bytes, some pairs of them and an end token.
+// A GGUF's tokenizer; or for "bytes" one of all bytes, some pairs of them, two control tokens, a user-defined one and an end token.
 inline Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::string& path) {
   VocabSource v;
   std::unique_ptr<GgufFile> file;
@@ -27,12 +27,12 @@ inline Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::string& path
       const std::string merge = pair;
       tokens.push_back(merge.substr(0, merge.find(' ')) + merge.substr(merge.find(' ') + 1));
     }
-    tokens.emplace_back("<|end|>");
+    tokens.insert(tokens.end(), {"<think>", "</think>", "<call>", "<|end|>"});
     v.model = "gpt2";
     v.pre = "gpt-2";
     v.tokens.assign(tokens.begin(), tokens.end());
     v.types.assign(tokens.size(), 1);
-    v.types.back() = 3;
+    for (size_t i = 1; i <= 4; ++i) v.types[tokens.size() - i] = i == 2 ? 4 : 3;
     v.eos = static_cast<int64_t>(tokens.size()) - 1;
   } else {
     KVRT_ASSIGN(file, GgufFile::open(path));
@@ -70,7 +70,7 @@ class MaskSampler {
  private:
   bool closes(int32_t token) const {
     if (tokenizer_.is_end(token)) return true;
-    const char first = tokenizer_.piece(token, false)[0];
+    const char first = tokenizer_.piece(token, true)[0];
     return first == '"' || first == '}' || first == ']';
   }
 

@@ -24,9 +24,16 @@ struct Piece {
 // "text {{control token}} text"
 inline std::vector<Piece> pieces_of(std::string_view answer) {
   std::vector<Piece> pieces;
+  const auto control_at = [&](size_t at) {
+    while ((at = answer.find("{{", at)) != std::string_view::npos && !answer.substr(at + 2).starts_with('<') &&
+           !answer.substr(at + 2).starts_with('[') && !answer.substr(at + 2).starts_with(']') && !answer.substr(at + 2).starts_with("｜"))
+      ++at;
+    return std::min(at, answer.size());
+  };
   while (!answer.empty()) {
-    bool control = answer.starts_with("{{<") || answer.starts_with("{{[");
-    size_t end = control ? answer.find("}}") : std::min({answer.find("{{<"), answer.find("{{["), answer.size()});
+    const size_t at = control_at(0);
+    const bool control = at == 0;
+    const size_t end = control ? answer.find("}}") : at;
     pieces.push_back({std::string(answer.substr(control ? 2 : 0, control ? end - 2 : end)), control});
     answer.remove_prefix(control ? end + 2 : end);
   }

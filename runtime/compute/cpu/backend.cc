@@ -124,6 +124,14 @@ void CpuBackend::rope(const RopeParams& params, uint32_t first, uint32_t n, uint
   });
 }
 
+void CpuBackend::temper(const Temperature& t, const Step& step, uint32_t first, uint32_t n, uint32_t width, uint32_t stride, float* x) {
+  for_rows(n, [&](uint32_t row) {
+    const float factor = temperature_at(t, step.positions[first + row]);
+    if (factor == 1) return;  // positions below t.length
+    for (uint64_t i = uint64_t{row} * stride, end = i + width; i < end; ++i) x[i] = x[i] * factor;
+  });
+}
+
 void CpuBackend::add(const float* y, uint32_t rows, uint32_t width, float* x) {
   for_rows(rows, [&](uint32_t row) {
     for (uint64_t i = uint64_t{row} * width, end = i + width; i < end; ++i) x[i] = x[i] + y[i];

@@ -6,7 +6,8 @@
 
 namespace kvrt {
 
-// The style of the next answer in a conversation: as `kind` says, else as the model's template shows. `tools`: the conversation has some.
-ReplyStyle answer_style(const LoadedModel& model, const Conversation& said, bool tools, ReplyKind kind);
+// The style of the next answer in a conversation: as `kind` says, else as the model's template shows. `tools`: JSON, "" where the
+// conversation has none.
+ReplyStyle answer_style(const LoadedModel& model, const Conversation& said, const std::string& tools, ReplyKind kind);
 
 }  // namespace kvrt

@@ -31,6 +31,7 @@ struct Conversation {
   // Leading tokens that are the same whatever the user says first: of tools and a system message. Templates may put these into the user's
   // turn (Gemma), so that no message ends there. 0: not known.
   uint64_t preamble = 0;
+  uint64_t dropped = 0;  // bytes of text that the last edit left out, as the vocabulary has no token for them; not saved
 };
 
 }  // namespace kvrt

@@ -24,6 +24,31 @@ std::string as_array(const std::vector<Message>& messages, size_t count, std::st
   return json + "]";
 }
 
+bool spells_all(const Tokenizer& tokenizer, std::string_view text) {
+  return std::ranges::all_of(text, [&](char c) { return tokenizer.spells(static_cast<uint8_t>(c)); });
+}
+
+// The text that the tokens of `text` spell: without the bytes that the vocabulary lacks, and with U+FFFD for what that leaves of a character.
+std::string encodable(const Tokenizer& tokenizer, std::string_view text) {
+  if (spells_all(tokenizer, text)) return std::string(text);
+  std::string kept;
+  std::ranges::copy_if(text, std::back_inserter(kept), [&](char c) { return tokenizer.spells(static_cast<uint8_t>(c)); });
+  Utf8Stream utf8;
+  std::string out(utf8.push(kept));
+  return out.append(utf8.finish());
+}
+
+// The bytes of `text` of which `encodable` keeps its first `bytes`.
+size_t place_of(const Tokenizer& tokenizer, std::string_view text, size_t bytes) {
+  if (spells_all(tokenizer, text)) return bytes;
+  Utf8Stream utf8;
+  size_t at = 0;
+  for (size_t done = 0; done < bytes && at < text.size(); ++at) {
+    if (tokenizer.spells(static_cast<uint8_t>(text[at]))) done += utf8.push(text.substr(at, 1)).size();
+  }
+  return at;
+}
+
 // A walk over the tokens of a conversation along the text that they spell. `bos`: the text does not spell a first token that is BOS.
 class Spelling {
  public:
@@ -62,7 +87,8 @@ uint64_t find_preamble(const LoadedModel& model, const TemplateArguments& argume
   if (!spelled.is_ok()) return 0;
   const std::string& other = spelled.value();
   const auto same = static_cast<size_t>(std::ranges::mismatch(text, other).in1 - text.begin());
-  return Spelling(model.tokenizer(), said.tokens, model.adds_bos(text)).advance(same);
+  const size_t bytes = encodable(model.tokenizer(), std::string_view(text).substr(0, same)).size();
+  return Spelling(model.tokenizer(), said.tokens, model.adds_bos(text)).advance(bytes);
 }
 
 // Finds the tokens of the messages from `first` on. A message ends where the text of the conversation up to it ends.
@@ -72,7 +98,7 @@ void find_spans(const LoadedModel& model, const TemplateArguments& arguments, si
   bool bos = false;
   for (size_t i = first; i < messages.size(); ++i) {
     auto text = model.render(as_array(messages, i + 1, ""), false, arguments);  // a template may refuse a part of the conversation
-    ends.push_back(text.is_ok() ? text->size() : ends.empty() ? 0 : ends.back());
+    ends.push_back(text.is_ok() ? encodable(model.tokenizer(), *text).size() : ends.empty() ? 0 : ends.back());
     bos |= text.is_ok() && model.adds_bos(*text);
   }
   Spelling spelling(model.tokenizer(), said->tokens, bos);
@@ -93,19 +119,22 @@ Status rewrite(const LoadedModel& model, const std::string& text, Conversation* 
   }
   // The count of tokens that spell the begin of the new text, up to a token boundary.
   uint64_t kept = !tokens.empty() && tokens[0] == tokenizer.bos() && model.adds_bos(text) ? 1 : 0;
+  const std::string wanted = encodable(tokenizer, text);
   size_t byte = 0, at = 0;
   Utf8Stream utf8;  // a message has U+FFFD where an answer was cut within a code point
   for (uint64_t i = kept; i < generated; ++i) {
     std::string piece(utf8.push(tokenizer.piece_after(i ? tokens[i - 1] : -1, tokens[i], true)));
     if (i + 1 == generated) piece += utf8.finish();
-    if (text.compare(at, piece.size(), piece) != 0) break;
+    if (wanted.compare(at, piece.size(), piece) != 0) break;
     at += piece.size();
     if (!utf8.pending()) kept = i + 1, byte = at;
   }
   std::vector<int32_t> fresh;
   if (tokens.empty() && model.adds_bos(text)) fresh.push_back(tokenizer.bos());
   const int32_t previous = !fresh.empty() ? fresh.back() : kept ? tokens[kept - 1] : -1;
-  KVRT_TRY(tokenizer.encode(std::string_view(text).substr(byte), true, &fresh, previous));
+  uint64_t dropped = 0;
+  KVRT_TRY(tokenizer.encode(std::string_view(text).substr(place_of(tokenizer, text, byte)), true, &fresh, previous, &dropped));
+  said->dropped = std::max(said->dropped, dropped);
   const auto old = std::span(tokens).subspan(kept);
   const auto same = static_cast<uint64_t>(std::mismatch(old.begin(), old.end(), fresh.begin(), fresh.end()).first - old.begin());
   const uint64_t base = kept + same;
@@ -149,8 +178,9 @@ uint64_t joint(const LoadedModel& model, const std::vector<int32_t>& tokens, con
   };
   const uint64_t bos = !tokens.empty() && tokens[0] == model.tokenizer().bos() && model.adds_bos(text) ? 1 : 0;
   const size_t before = spelled(bos, from - std::min(bos, from)).size();
-  if (before > text.size()) return 0;
-  const std::string_view wanted = std::string_view(text).substr(before);
+  const std::string whole = encodable(model.tokenizer(), text);
+  if (before > whole.size()) return 0;
+  const std::string_view wanted = std::string_view(whole).substr(before);
   for (uint64_t skip = 0; to + skip < end; ++skip) {
     if (wanted.starts_with(spelled(to + skip, end - to - skip))) return skip;
   }

@@ -6,18 +6,24 @@
 
 namespace kvrt {
 
+void GrammarCache::make_room() {
+  size_t bytes = 0, first = kept_.size();
+  while (first > 0 && kept_.size() - first + 1 < kGrammarsKept && (bytes += kept_[first - 1].masks->bytes()) <= kGrammarsKeptBytes) --first;
+  kept_.erase(kept_.begin(), kept_.begin() + static_cast<ptrdiff_t>(first));
+}
+
 Result<std::unique_ptr<GrammarMatcher>> GrammarCache::fresh(GrammarKind kind, const std::string& source) {
   Lock lock(mu_);
   auto found = std::find_if(kept_.begin(), kept_.end(), [&](const auto& g) { return g.kind == kind && g.source == source; });
   if (found == kept_.end()) {
     if (!vocab_) vocab_ = GrammarVocab::make(tokenizer_);
-    KVRT_ASSIGN(auto grammar, kind == GrammarKind::kGbnf ? Grammar::from_gbnf(source) : Grammar::from_json_schema(source));
-    if (kept_.size() == kGrammarsKept) kept_.erase(kept_.begin());
-    kept_.push_back({kind, source, std::move(grammar)});
+    KVRT_ASSIGN(auto grammar, kind == GrammarKind::kGbnf ? Grammar::from_gbnf(source, vocab_.get()) : Grammar::from_json_schema(source));
+    make_room();
+    kept_.push_back({kind, source, GrammarMasks::make(std::move(grammar), vocab_)});
   } else {
     std::rotate(found, found + 1, kept_.end());  // the last used at the end
   }
-  return std::make_unique<GrammarMatcher>(kept_.back().grammar, vocab_);
+  return std::make_unique<GrammarMatcher>(kept_.back().masks);
 }
 
 Result<std::unique_ptr<GrammarMatcher>> GrammarCache::matcher(const Conversation& said, const GenerateOptions& options) {

@@ -11,7 +11,7 @@
 
 namespace kvrt {
 
-// Thread-safe; its lock is a leaf, held while a grammar is compiled.
+// Thread-safe; its lock is held while a grammar is compiled, and over those of masks alone.
 class GrammarCache {
  public:
   // The tokenizer outlives it.
@@ -23,8 +23,10 @@ class GrammarCache {
   struct Kept {
     GrammarKind kind;
     std::string source;
-    std::shared_ptr<const Grammar> grammar;
+    std::shared_ptr<GrammarMasks> masks;
   };
+  // For one more: the last used that are not too many, nor too large together.
+  void make_room() KVRT_REQUIRES(mu_);
   // Before the first token.
   Result<std::unique_ptr<GrammarMatcher>> fresh(GrammarKind kind, const std::string& source);
 

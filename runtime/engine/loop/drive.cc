@@ -23,7 +23,9 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   }
   KVRT_ASSIGN(auto matcher, grammars_.matcher(said, options));
   const bool answers = !options.prefill_only && options.grammar_kind != GrammarKind::kContinue;  // a new answer
+  said.dropped = 0;
   if (answers && options.generation_prompt) KVRT_TRY(open_turn(*model_, session->arguments, &said));
+  model_->tell_dropped(said.dropped);
   if (said.tokens.empty()) {
     return error(Code::kInvalid, Detail::kState, "%s: the session has no tokens: append some", options.prefill_only ? "prefill" : "begin");
   }
@@ -37,7 +39,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   auto generation = std::make_unique<Generation>(std::move(options));
   generation->matcher = std::move(matcher);
   const ReplyKind reply = generation->options.reply;
-  if (reply != ReplyKind::kNone) generation->parser.emplace(answer_style(*model_, said, !session->arguments.tools.empty(), reply));
+  if (reply != ReplyKind::kNone) generation->parser.emplace(answer_style(*model_, said, session->arguments.tools, reply));
   const std::shared_ptr<Cancel> cancel = generation->options.cancel;
   Lock lock(mu_);
   if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(*session, said.tokens.size() - session->tokens.size()));

@@ -142,7 +142,9 @@ Status Engine::append_text(Session* session, std::string_view text, bool parse_s
       tokens.push_back(previous = model_->tokenizer().bos());
     }
   }
-  KVRT_TRY(model_->tokenizer().encode(text, parse_special, &tokens, previous));
+  uint64_t dropped = 0;
+  KVRT_TRY(model_->tokenizer().encode(text, parse_special, &tokens, previous, &dropped));
+  model_->tell_dropped(dropped);
   return append(session, tokens);
 }
 
@@ -178,7 +180,9 @@ Result<AppendInfo> Engine::edit(Session* session, const char* call, const std::f
     KVRT_TRY(enter(session, call));
     said = *session;
   }
+  said.dropped = 0;
   KVRT_TRY(change(&said));
+  model_->tell_dropped(said.dropped);
   Lock lock(mu_);
   if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(*session, said.tokens.size() - session->tokens.size()));
   return become(session, std::move(said));

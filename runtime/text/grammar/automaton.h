@@ -1,4 +1,5 @@
-// Automaton: a compiled grammar, one finite automaton over bytes per rule, whose edges may call other rules. GrammarBuilder makes it.
+// Automaton: a compiled grammar, one finite automaton over bytes per rule, whose edges may call other rules, or be whole tokens: control
+// tokens have no bytes that an answer shows. GrammarBuilder makes it.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +21,18 @@ namespace kvrt {
 const CodePointSet& plain_text();
 inline constexpr uint8_t kPlainRunMax = 32;  // longer runs count as endless; no plain token is longer
 
+// Tokens by their ids; `others`: all but these, and but those that end an answer.
+struct TokenSet {
+  std::vector<int32_t> ids;  // sorted
+  bool others = false;
+  auto operator<=>(const TokenSet&) const = default;
+};
+
 struct Automaton {
-  enum Kind : uint8_t { kBytes, kCall, kSkip };
+  enum Kind : uint8_t { kBytes, kCall, kSkip, kToken };
   struct Edge {
     uint32_t to;
-    uint32_t rule;  // kCall
+    uint32_t rule;  // kCall; kToken: which of token_sets
     Kind kind;
     uint8_t lo, hi;  // kBytes
   };
@@ -33,17 +41,19 @@ struct Automaton {
     kEndOnly = 2,
     kReads = 4,
     kPlainStart = 8
-  };  // final; and no edges; has kBytes; of a class >= plain_text
+  };  // final; and no edges; has kBytes or kToken; of a class >= plain_text
 
   std::vector<Edge> edges;
   std::vector<uint32_t> first_edge;  // node n has [first_edge[n], first_edge[n + 1])
   std::vector<uint8_t> flags;
   std::vector<uint8_t> plain_run;  // so many characters of plain text, whatever they are, may come here at least
   std::vector<uint32_t> start;     // the start of each rule; the root is rule 0
-  uint8_t byte_class[256] = {};    // bytes that no edge tells apart
+  std::vector<TokenSet> token_sets;
+  uint8_t byte_class[256] = {};  // bytes that no edge tells apart
   uint32_t byte_classes = 1;
 
   size_t nodes() const { return flags.size(); }
+  size_t bytes() const { return edges.size() * sizeof(Edge) + nodes() * (sizeof(uint32_t) + 2) + start.size() * sizeof(uint32_t); }
 };
 
 class GrammarBuilder {
@@ -68,6 +78,8 @@ class GrammarBuilder {
   Part json_literal(std::string_view utf8);  // the characters as a JSON string spells them, without quotes
   Part characters(const CodePointSet& set, Spelling spelling);
   Part call(uint32_t rule);
+  // One token of the set, whatever its bytes. GrammarVocab::find names one. A token that ends an answer may be in a set of ids: it ends it there.
+  Part token(const TokenSet& set);
   Part never();  // nothing fits
   Part sequence(Part a, Part b);
   Part choice(std::span<const Part> parts);
@@ -86,12 +98,12 @@ class GrammarBuilder {
   friend class GrammarLinker;
   friend class RuleDeterminizer;
   static constexpr uint32_t kOpen = UINT32_MAX;
-  enum Op : uint8_t { kRead, kCallRule, kFork, kSkipTo, kEnd, kFail };
+  enum Op : uint8_t { kRead, kCallRule, kReadToken, kFork, kSkipTo, kEnd, kFail };
   struct Node {
     Op op;
     uint8_t lo, hi;
     uint32_t next;
-    uint32_t other;  // kFork: the second way; kCallRule: the rule
+    uint32_t other;  // kFork: the second way; kCallRule: the rule; kReadToken: the set
   };
   struct Rule {
     std::string name;
@@ -109,6 +121,7 @@ class GrammarBuilder {
   std::vector<Node> nodes_;
   std::vector<Rule> rules_;
   std::map<std::pair<Spelling, std::vector<CodePointSet::Range>>, uint32_t> classes_;
+  std::map<TokenSet, uint32_t> token_sets_;
   std::string limit_;  // the limit that was met
 };
 

@@ -83,6 +83,9 @@ GrammarBuilder::Part GrammarBuilder::single(Node node) {
 
 GrammarBuilder::Part GrammarBuilder::bytes(uint8_t lo, uint8_t hi) { return single({kRead, lo, hi, kOpen, 0}); }
 GrammarBuilder::Part GrammarBuilder::call(uint32_t rule) { return single({kCallRule, 0, 0, kOpen, rule}); }
+GrammarBuilder::Part GrammarBuilder::token(const TokenSet& set) {
+  return single({kReadToken, 0, 0, kOpen, token_sets_.try_emplace(set, static_cast<uint32_t>(token_sets_.size())).first->second});
+}
 GrammarBuilder::Part GrammarBuilder::never() { return single({kFail, 0, 0, kOpen, 0}); }
 
 GrammarBuilder::Part GrammarBuilder::literal(std::string_view text) {

@@ -101,13 +101,14 @@ void RuleDeterminizer::add_reads(const std::vector<Read>& reads) {
   }
 }
 
-void RuleDeterminizer::add_calls(std::vector<std::pair<uint32_t, uint32_t>>* calls) {
-  std::sort(calls->begin(), calls->end());
-  for (size_t i = 0; i < calls->size() && !grew_too_much();) {
-    const uint32_t rule = (*calls)[i].first;
+// Calls of rules, or tokens of sets: one edge for each rule or set.
+void RuleDeterminizer::add_edges(Automaton::Kind kind, std::vector<std::pair<uint32_t, uint32_t>>* edges) {
+  std::sort(edges->begin(), edges->end());
+  for (size_t i = 0; i < edges->size() && !grew_too_much();) {
+    const uint32_t rule = (*edges)[i].first;
     std::vector<uint32_t> targets;
-    for (; i < calls->size() && (*calls)[i].first == rule; ++i) targets.push_back((*calls)[i].second);
-    out_.edges.push_back({state_of(&targets), rule, Automaton::kCall, 0, 0});
+    for (; i < edges->size() && (*edges)[i].first == rule; ++i) targets.push_back((*edges)[i].second);
+    out_.edges.push_back({state_of(&targets), rule, kind, 0, 0});
   }
 }
 
@@ -144,21 +145,24 @@ bool RuleDeterminizer::run(uint32_t in) {
   std::vector<uint32_t> set{in};
   state_of(&set);
   std::vector<Read> reads;
-  std::vector<std::pair<uint32_t, uint32_t>> calls;
+  std::vector<std::pair<uint32_t, uint32_t>> calls, tokens;
   for (uint32_t s = 0; s + 1 < begin_.size() && !grew_too_much(); ++s) {
     reads.clear();
     calls.clear();
+    tokens.clear();
     uint8_t flags = 0;
     for (uint32_t i = begin_[s]; i < begin_[s + 1]; ++i) {
       const Node& node = nodes_[pool_[i]];
       if (node.op == GrammarBuilder::kRead) reads.push_back({node.lo, node.hi, node.next});
       if (node.op == GrammarBuilder::kCallRule) calls.emplace_back(node.other, node.next);
+      if (node.op == GrammarBuilder::kReadToken) tokens.emplace_back(node.other, node.next);
       if (node.op == GrammarBuilder::kEnd) flags |= Automaton::kFinal;
     }
     out_.flags.push_back(flags);
     out_.first_edge.push_back(static_cast<uint32_t>(out_.edges.size()));
     if (!reads.empty()) add_reads(reads);
-    add_calls(&calls);
+    add_edges(Automaton::kCall, &calls);
+    add_edges(Automaton::kToken, &tokens);
   }
   if (!grew_too_much()) return true;
   out_.edges.resize(edges);

@@ -1,5 +1,6 @@
 // GBNF, the notation of llama.cpp's grammars -> GrammarBuilder.
 #include <algorithm>
+#include <charconv>
 #include <cstdarg>
 #include <cstdio>
 #include <string>
@@ -21,7 +22,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 class GbnfParser {
  public:
-  explicit GbnfParser(std::string_view source) : source_(source) {}
+  GbnfParser(std::string_view source, const GrammarVocab* vocab) : source_(source), vocab_(vocab) {}
   Result<std::unique_ptr<const Automaton>> parse();
 
  private:
@@ -43,11 +44,13 @@ class GbnfParser {
   Result<Part> group();
   Result<Part> literal();
   Result<Part> char_class();
+  Result<Part> token();
   Result<char32_t> character();
   Result<uint32_t> count();
   Result<Part> repeated(Part part);
 
-  std::string_view source_;
+  const std::string_view source_;
+  const GrammarVocab* const vocab_;
   size_t at_ = 0;
   uint32_t depth_ = 0;
   GrammarBuilder builder_{"grammar"};
@@ -155,6 +158,29 @@ Result<Part> GbnfParser::char_class() {
   return builder_.characters(negated ? set.complement() : set, GrammarBuilder::Spelling::kRaw);
 }
 
+// <[1000]>: a token by its id; <think>: the token that is spelled so, with the brackets; ! before it: all others.
+Result<Part> GbnfParser::token() {
+  const bool others = peek() == '!';
+  at_ += others;
+  const size_t begin = at_;
+  const size_t end = source_.find_first_of(">\n", begin);
+  if (peek() != '<' || end == std::string_view::npos || source_[end] != '>') return wrong(begin, "expected a token, <[id]> or <text>");
+  if (vocab_ == nullptr) return wrong(begin, "a token, and there is no vocabulary");
+  const std::string_view text = source_.substr(begin, end + 1 - begin);
+  int64_t id = vocab_->find(text);
+  if (text.starts_with("<[")) {
+    const char* last = text.data() + text.size() - 2;  // of the closing ]
+    const auto read = std::from_chars(text.data() + 2, last, id);
+    if (read.ec == std::errc::invalid_argument || read.ptr != last || *last != ']') return wrong(begin, "expected a token's id, <[id]>");
+    if (read.ec != std::errc() || id < 0 || id >= vocab_->tokens()) {
+      return wrong(begin, "there is no such token: the vocabulary has %u", vocab_->tokens());
+    }
+  }
+  if (id < 0) return wrong(begin, "there is no token %.*s", static_cast<int>(std::min<size_t>(text.size(), 64)), text.data());
+  at_ = end + 1;
+  return builder_.token({{static_cast<int32_t>(id)}, others});
+}
+
 Result<Part> GbnfParser::group() {
   const size_t begin = at_++;
   if (++depth_ > kGrammarDepthMax) {
@@ -218,6 +244,7 @@ Result<Part> GbnfParser::item() {
   if (c == '"') return literal();
   if (c == '[') return char_class();
   if (c == '(') return group();
+  if (c == '<' || c == '!') return token();
   if (c == '.') {
     ++at_;
     return builder_.characters(CodePointSet::all(), GrammarBuilder::Spelling::kRaw);
@@ -230,7 +257,7 @@ Result<Part> GbnfParser::sequence(bool nested) {
   Part whole = builder_.empty();
   for (skip_space(nested); !at_end(); skip_space(nested)) {
     const char c = peek();
-    if (c != '"' && c != '[' && c != '(' && c != '.' && !is_name(c)) break;
+    if (c != '"' && c != '[' && c != '(' && c != '.' && c != '<' && c != '!' && !is_name(c)) break;
     KVRT_ASSIGN(Part part, item());
     skip_space(nested);
     KVRT_ASSIGN(part, repeated(part));
@@ -265,7 +292,7 @@ Status GbnfParser::rule() {
   if (builder_.defined(rule)) return wrong(begin, "a second rule %.*s", static_cast<int>(std::min<size_t>(left.size(), 64)), left.data());
   skip_space(true);
   KVRT_ASSIGN(const Part part, alternatives(false));
-  if (!at_end() && peek() != '\n' && peek() != '\r') return wrong(at_, "expected the end of the rule or one of \" [ ( . | name");
+  if (!at_end() && peek() != '\n' && peek() != '\r') return wrong(at_, "expected the end of the rule or one of \" [ ( . < ! | name");
   builder_.define(rule, part);
   return builder_.status();
 }
@@ -289,8 +316,8 @@ Result<std::unique_ptr<const Automaton>> GbnfParser::parse() {
 
 }  // namespace
 
-Result<std::shared_ptr<const Grammar>> Grammar::from_gbnf(std::string_view source) {
-  KVRT_ASSIGN(auto automaton, GbnfParser(source).parse());
+Result<std::shared_ptr<const Grammar>> Grammar::from_gbnf(std::string_view source, const GrammarVocab* vocab) {
+  KVRT_ASSIGN(auto automaton, GbnfParser(source, vocab).parse());
   return std::make_shared<const Grammar>(std::move(automaton));
 }
 

@@ -37,6 +37,8 @@ void GrammarLinker::determinize_rules() {
   }
   out_->first_edge.push_back(static_cast<uint32_t>(out_->edges.size()));
   std::vector<GrammarBuilder::Node>().swap(from_.nodes_);
+  out_->token_sets.resize(from_.token_sets_.size());
+  for (const auto& [set, i] : from_.token_sets_) out_->token_sets[i] = set;
 }
 
 // The nodes as they are, with skips: deterministic ones would be too many.
@@ -61,6 +63,7 @@ void GrammarLinker::copy_rule(uint32_t rule) {
     };
     if (node.op == GrammarBuilder::kRead) edge(node.next, 0, Automaton::kBytes);
     if (node.op == GrammarBuilder::kCallRule) edge(node.next, node.other, Automaton::kCall);
+    if (node.op == GrammarBuilder::kReadToken) edge(node.next, node.other, Automaton::kToken);
     if (node.op == GrammarBuilder::kFork || node.op == GrammarBuilder::kSkipTo) edge(node.next, 0, Automaton::kSkip);
     if (node.op == GrammarBuilder::kFork) edge(node.other, 0, Automaton::kSkip);
   }
@@ -138,7 +141,8 @@ void GrammarLinker::finish_flags() {
   for (uint32_t n = 0; n < a.nodes(); ++n) {
     const auto edges = edges_of(a, n);
     if (edges.empty() && (a.flags[n] & Automaton::kFinal)) a.flags[n] |= Automaton::kEndOnly;
-    if (std::any_of(edges.begin(), edges.end(), [](const Edge& e) { return e.kind == Automaton::kBytes; })) a.flags[n] |= Automaton::kReads;
+    const auto reads = [](const Edge& e) { return e.kind == Automaton::kBytes || e.kind == Automaton::kToken; };
+    if (std::any_of(edges.begin(), edges.end(), reads)) a.flags[n] |= Automaton::kReads;
   }
 }
 
@@ -234,7 +238,7 @@ void GrammarLinker::find_plain_runs() {
     for (size_t i = nodes.size(); i-- > 0;) {  // later nodes first: most edges lead on
       const uint32_t n = nodes[i];
       for (const Edge& e : edges_of(a, n)) {
-        if (e.kind == Automaton::kBytes || (e.kind == Automaton::kCall && !plain[e.rule])) continue;
+        if (e.kind != Automaton::kSkip && (e.kind != Automaton::kCall || !plain[e.rule])) continue;
         const int run = std::min<int>(kPlainRunMax, a.plain_run[e.to] + (e.kind == Automaton::kCall));
         if (run > a.plain_run[n]) a.plain_run[n] = static_cast<uint8_t>(run), more = true;
       }

@@ -52,7 +52,7 @@ class RuleDeterminizer {
   bool grew_too_much() const;
   void add_read(uint8_t lo, uint8_t hi, std::vector<uint32_t>* targets, size_t first_edge);
   void add_reads(const std::vector<Read>& reads);
-  void add_calls(std::vector<std::pair<uint32_t, uint32_t>>* calls);
+  void add_edges(Automaton::Kind kind, std::vector<std::pair<uint32_t, uint32_t>>* edges);
 
   const std::vector<Node>& nodes_;
   std::vector<uint32_t> seen_;

@@ -1,6 +1,7 @@
 #include "runtime/text/grammar/states.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace kvrt {
 
@@ -141,18 +142,26 @@ GrammarStates::State GrammarStates::intern() {
   if (*slot == UINT32_MAX) {
     *slot = static_cast<uint32_t>(rows_.size());
     ++row_index_.used;
-    rows_.push_back(
-        {static_cast<uint32_t>(readings_.size()), static_cast<uint32_t>(found_.size()), kNone, plain_run_of(found_), may_end_, curtailed_});
+    rows_.push_back({static_cast<uint32_t>(readings_.size()), static_cast<uint32_t>(found_.size()), kNone, 0, plain_run_of(found_),
+                     may_end_, curtailed_});
     readings_.insert(readings_.end(), found_.begin(), found_.end());
   }
   return *slot;
 }
 
-GrammarStates::State GrammarStates::begin() {
-  ++round_;
+// Before readings are found.
+void GrammarStates::begin_state() {
+  if (++round_ == 0) {  // once in 2^32 steps: rounds begin anew
+    std::fill(visited_round_.begin(), visited_round_.end(), 0);
+    round_ = 1;
+  }
   visits_ = 0;
   found_.clear();
   may_end_ = curtailed_ = false;
+}
+
+GrammarStates::State GrammarStates::begin() {
+  begin_state();
   close(automaton_.start[0], 0);
   return intern();
 }
@@ -164,13 +173,7 @@ void GrammarStates::add_row(State s) {
 }
 
 GrammarStates::State GrammarStates::make_step(State from, uint8_t byte) {
-  if (++round_ == 0) {  // once in 2^32 steps: rounds begin anew
-    std::fill(visited_round_.begin(), visited_round_.end(), 0);
-    round_ = 1;
-  }
-  visits_ = 0;
-  found_.clear();
-  may_end_ = curtailed_ = false;
+  begin_state();
   const Row row = rows_[from];
   for (uint32_t i = 0; i < row.size; ++i) {
     const Reading r = readings_[row.first + i];
@@ -183,21 +186,56 @@ GrammarStates::State GrammarStates::make_step(State from, uint8_t byte) {
   return intern();
 }
 
-GrammarStates::State GrammarStates::reset(State keep) {
-  const Row row = rows_[keep];
-  const std::vector<Reading> readings(readings_.begin() + row.first, readings_.begin() + row.first + row.size);
-  const std::vector<Stack> stacks = stacks_;
-  clear();
-  std::vector<uint32_t> place(stacks.size(), kNone);  // the place of an old stack among the new ones
-  place[0] = 0;
-  std::vector<uint32_t> path;
-  for (Reading r : readings) {
-    for (uint32_t s = r.stack; place[s] == kNone; s = stacks[s].under) path.push_back(s);
-    for (; !path.empty(); path.pop_back()) place[path.back()] = push(stacks[path.back()].back_to, place[stacks[path.back()].under]);
-    found_.push_back({r.node, place[r.stack]});
+GrammarStates::State GrammarStates::step_token(State from, State by_bytes, int32_t token, bool ordinary) {
+  begin_state();
+  const Row row = rows_[from], bytes = rows_[by_bytes];
+  may_end_ = bytes.may_end;
+  curtailed_ = bytes.curtailed;
+  for (uint32_t i = 0; i < bytes.size; ++i) {
+    const Reading r = readings_[bytes.first + i];
+    close(r.node, r.stack);
   }
-  may_end_ = row.may_end;
-  curtailed_ = row.curtailed;
+  for (uint32_t i = 0; i < row.size; ++i) {
+    const Reading r = readings_[row.first + i];
+    for (uint32_t e = automaton_.first_edge[r.node]; e < automaton_.first_edge[r.node + 1]; ++e) {
+      const Automaton::Edge& edge = automaton_.edges[e];
+      if (edge.kind != Automaton::kToken) continue;
+      const TokenSet& set = automaton_.token_sets[edge.rule];
+      const bool named = std::binary_search(set.ids.begin(), set.ids.end(), token);
+      if (set.others ? ordinary && !named : named) close(edge.to, r.stack);
+    }
+  }
+  if (found_.empty() && !may_end_ && !curtailed_) return kDead;
+  return intern();
+}
+
+GrammarStates::Copy GrammarStates::copy(State state) const {
+  const Row row = rows_[state];
+  Copy copy;
+  copy.stacks.push_back(stacks_[0]);
+  copy.may_end = row.may_end;
+  copy.curtailed = row.curtailed;
+  std::unordered_map<uint32_t, uint32_t> place{{0, 0}};  // of a stack among the copied ones
+  std::vector<uint32_t> path;
+  for (Reading r : std::span<const Reading>(readings_).subspan(row.first, row.size)) {
+    for (uint32_t s = r.stack; !place.contains(s); s = stacks_[s].under) path.push_back(s);
+    for (; !path.empty(); path.pop_back()) {
+      const Stack& stack = stacks_[path.back()];
+      place[path.back()] = static_cast<uint32_t>(copy.stacks.size());
+      copy.stacks.push_back({stack.back_to, place[stack.under], stack.depth});
+    }
+    copy.readings.push_back({r.node, place[r.stack]});
+  }
+  return copy;
+}
+
+GrammarStates::State GrammarStates::add(const Copy& copy) {
+  begin_state();
+  std::vector<uint32_t> place{0};  // of a copied stack among these
+  for (size_t i = 1; i < copy.stacks.size(); ++i) place.push_back(push(copy.stacks[i].back_to, place[copy.stacks[i].under]));
+  for (const Reading& r : copy.readings) found_.push_back({r.node, place[r.stack]});
+  may_end_ = copy.may_end;
+  curtailed_ = copy.curtailed;
   return intern();
 }
 

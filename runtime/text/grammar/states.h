@@ -23,12 +23,32 @@ class GrammarStates {
     if (to == kUnknown) to = make_step(from, byte);
     return to;
   }
-  void begin_walk() { ++walk_; }
-  // True where this walk takes this step for the first time: so a walk's cost does not depend on the states kept from before.
-  bool first_of_walk(State from, uint8_t byte) {
+  // The state after this token as a token; or after its bytes, which lead to `by_bytes`. `ordinary`: it may be any token of a set's others.
+  State step_token(State from, State by_bytes, int32_t token, bool ordinary);
+  // Calls f(set) for each set of tokens of which one may come.
+  template <class F>
+  void for_each_token_set(State from, F f) const {
+    for (uint32_t i = 0; i < rows_[from].size && !automaton_.token_sets.empty(); ++i) {
+      const uint32_t node = readings_[rows_[from].first + i].node;
+      for (uint32_t e = automaton_.first_edge[node]; e < automaton_.first_edge[node + 1]; ++e) {
+        if (automaton_.edges[e].kind == Automaton::kToken) f(automaton_.token_sets[automaton_.edges[e].rule]);
+      }
+    }
+  }
+  void begin_walk() {
+    ++walk_;
+    walked_bytes_ = 0;
+  }
+  // True where this walk takes this step, to this state, for the first time: so a walk's cost does not depend on the states kept from before.
+  bool first_of_walk(State from, uint8_t byte, State to) {
+    if (rows_[to].walk != walk_) {
+      rows_[to].walk = walk_;
+      walked_bytes_ += row_bytes() + rows_[to].size * sizeof(Reading);
+    }
     uint32_t& last = last_walk_[rows_[from].next + automaton_.byte_class[byte]];
     return last != walk_ && (last = walk_, true);
   }
+  size_t walked_bytes() const { return walked_bytes_; }                         // of the states that this walk came to
   bool dead(State s) const { return rows_[s].size == 0 && !rows_[s].may_end; }  // also where a limit left nothing
   bool may_end(State s) const { return rows_[s].may_end; }
   bool complete(State s) const { return rows_[s].may_end && rows_[s].size == 0; }
@@ -36,8 +56,10 @@ class GrammarStates {
   uint32_t readings(State s) const { return rows_[s].size; }
   uint32_t plain_run(State s) const { return rows_[s].plain_run; }
   size_t bytes() const;
-  // Forgets all states but this one; returns its new name.
-  State reset(State keep);
+  // A state by itself, to be added to the same grammar's other states.
+  struct Copy;
+  Copy copy(State state) const;
+  State add(const Copy& copy);
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX, kUnknown = UINT32_MAX;
@@ -45,7 +67,7 @@ class GrammarStates {
   struct Stack {
     uint32_t back_to, under, depth;
   };
-  // One reading: a node that reads bytes, and the stack.
+  // One reading: a node that reads bytes or tokens, and the stack.
   struct Reading {
     uint32_t node, stack;
     friend bool operator==(const Reading&, const Reading&) = default;
@@ -53,9 +75,11 @@ class GrammarStates {
   struct Row {
     uint32_t first, size;  // its readings
     uint32_t next;         // the row in next_, by byte class
+    uint32_t walk;         // the last that came here
     uint8_t plain_run;
     bool may_end, curtailed;
   };
+  size_t row_bytes() const { return sizeof(Row) + 2 * automaton_.byte_classes * sizeof(State); }
   // A hash table of indices into something else.
   struct Index {
     std::vector<uint32_t> slots;
@@ -63,6 +87,7 @@ class GrammarStates {
   };
 
   void clear();
+  void begin_state();
   void add_row(State s);
   State make_step(State from, uint8_t byte);
   uint32_t push(uint32_t back_to, uint32_t under);
@@ -78,6 +103,7 @@ class GrammarStates {
   std::vector<State> next_;
   std::vector<uint32_t> last_walk_;  // by step: the last walk that took it
   uint32_t walk_ = 0;
+  size_t walked_bytes_ = 0;
   Index stack_index_, row_index_;
   // The state in the making.
   std::vector<Reading> found_, open_;
@@ -85,6 +111,12 @@ class GrammarStates {
   std::vector<uint32_t> visited_round_;
   uint32_t round_ = 0, visits_ = 0;
   bool may_end_ = false, curtailed_ = false;
+};
+
+struct GrammarStates::Copy {
+  std::vector<Reading> readings;  // their stacks are places in `stacks`
+  std::vector<Stack> stacks;      // each after the one under it; 0 is the bottom
+  bool may_end = false, curtailed = false;
 };
 
 }  // namespace kvrt

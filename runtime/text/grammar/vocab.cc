@@ -86,15 +86,20 @@ std::shared_ptr<const GrammarVocab> GrammarVocab::make(const Tokenizer& tokenize
   v->end_mask.assign(v->words(), 0);
   v->twin.assign(v->tokens, -1);
   v->offsets.push_back(0);
-  std::vector<int32_t> texts;
+  v->ordinary_mask.assign(v->words(), 0);
+  std::vector<int32_t>& texts = v->texts;
   for (int32_t id = 0; id < static_cast<int32_t>(v->tokens); ++id) {
     const bool end = tokenizer.is_end(id);
     if (end) set_bit(&v->end_mask, id);
+    const std::string_view spelled = tokenizer.piece(id, true);
+    if (!end && !spelled.empty()) set_bit(&v->ordinary_mask, id);
     // A token that a reader of the answer would not see is no text; nor is one longer than any word.
     const std::string_view text = end || tokenizer.is_control(id) ? std::string_view() : tokenizer.piece(id, false);
     if (!text.empty() && text.size() <= UINT16_MAX) {
       v->bytes.append(text);
       texts.push_back(id);
+    } else if (!spelled.empty()) {
+      v->hidden.try_emplace(std::string(spelled), id);
     }
     v->offsets.push_back(static_cast<uint32_t>(v->bytes.size()));
   }
@@ -120,6 +125,15 @@ std::shared_ptr<const GrammarVocab> GrammarVocab::make(const Tokenizer& tokenize
   v->plain = make_trie(*v, plain, [&](int32_t t) { return lengths[static_cast<size_t>(t)]; });
   v->other = make_trie(*v, other, [&](int32_t) { return 0; });
   return std::make_shared<const GrammarVocab>(std::move(v));
+}
+
+uint32_t GrammarVocab::tokens() const { return impl_->tokens; }
+
+int32_t GrammarVocab::find(std::string_view text) const {
+  const auto hidden = impl_->hidden.find(text);
+  if (hidden != impl_->hidden.end()) return hidden->second;
+  const auto at = std::ranges::lower_bound(impl_->texts, text, {}, [&](int32_t id) { return impl_->text(id); });
+  return at != impl_->texts.end() && impl_->text(*at) == text ? *at : -1;
 }
 
 GrammarVocab::GrammarVocab(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,11 +34,15 @@ struct GrammarVocab::Impl {
   std::vector<uint32_t> offsets;                   // each token's bytes; no bytes: it is no text
   std::string bytes;
   std::vector<uint64_t> end_mask;
+  std::vector<uint64_t> ordinary_mask;                 // tokens that are spelled somehow, and end nothing
+  std::vector<int32_t> texts;                          // tokens of text by their bytes
+  std::map<std::string, int32_t, std::less<>> hidden;  // the others by how they are spelled
   std::string_view text(int32_t token) const {
     const auto i = static_cast<size_t>(token);
     return std::string_view(bytes).substr(offsets[i], offsets[i + 1] - offsets[i]);
   }
-  bool is_end(int32_t token) const { return (end_mask[static_cast<size_t>(token) / 64] >> (token % 64)) & 1; }
+  static bool has(const std::vector<uint64_t>& mask, int32_t token) { return (mask[static_cast<size_t>(token) / 64] >> (token % 64)) & 1; }
+  bool is_end(int32_t token) const { return has(end_mask, token); }
 };
 
 }  // namespace kvrt

@@ -21,7 +21,7 @@ class ReplyParser::Impl {
 
  private:
   enum class Mode : uint8_t { kContent, kReasoning, kCall, kHeader };
-  enum class Role : uint8_t { kReasoningBegin, kReasoningEnd, kCallBegin, kCallEnd, kHarmony, kHarmonyMessage };
+  enum class Role : uint8_t { kReasoningBegin, kReasoningEnd, kCallBegin, kCallEnd, kFrame, kHarmony, kHarmonyMessage };
   struct Marker {
     std::string_view text;
     Role role;
@@ -30,13 +30,16 @@ class ReplyParser::Impl {
 
   void start();
   bool is_active(const Marker& marker) const;
-  const Marker* match(std::string_view text, bool* partly) const;
-  void act(const Marker& marker, bool control);
+  bool begins_active(std::string_view text) const;  // of a marker that may stand here
+  bool begins_longer(std::string_view text) const;  // that and more
+  void act(const Marker& marker, std::string shown);
 
   void byte(char c);
   void control(std::string_view spelling);
-  void settle();
-  void release();
+  void hold_tail(std::string_view bytes, bool control);
+  std::string take_tail(size_t bytes);
+  void settle(bool ended);
+  void feed_again(std::string_view bytes, std::string_view kinds);
   void plain(char c);
   void put(char c);
   void hold(std::string_view text);
@@ -50,14 +53,15 @@ class ReplyParser::Impl {
   void end_call();
   void give_up();
 
-  void begin_header(std::string_view marker, bool control);
+  void begin_header(std::string_view marker, std::string_view shown);
   void header_byte(char c);
-  void end_header(std::string_view marker, bool control);
+  void end_header();
 
   ReplyStyle style_;
   std::vector<Marker> markers_;
   bool begins_marker_[256] = {};
   const reply::CallSyntax* bare_ = nullptr;
+  std::string_view prompted_;  // a marker at the prompt's end
 
   std::vector<ReplyPart>* out_ = nullptr;
   size_t out_begin_ = 0;  // parts from before this push
@@ -65,7 +69,7 @@ class ReplyParser::Impl {
   Mode mode_ = Mode::kContent;
   std::string space_;                         // white space held back: dropped if a marker follows
   std::string tail_;                          // after it: bytes that may become a marker
-  bool releasing_ = false;                    // the tail becomes no marker: its bytes are plain
+  std::string tail_kinds_;                    // of each of them: kPlain, or of a control token its first or another byte
   bool trim_ = false;                         // white space is dropped: a marker came before
   Mode last_ = Mode::kCall;                   // the mode of the last text or call given out
   bool blank_ = true;                         // neither content nor call so far
@@ -75,14 +79,16 @@ class ReplyParser::Impl {
 
   // A call; shown_ and header_ serve a Harmony header too.
   const reply::CallSyntax* syntax_ = nullptr;
-  std::string shown_;  // the content if it is no call: all but control tokens
+  Mode before_ = Mode::kContent;  // it goes on if it is no call
+  std::string shown_;             // the content if it is no call: all but control tokens
   reply::HeadReader head_reader_;
-  reply::HeadReader::Head head_;
+  reply::PatternReader head_;
   reply::PayloadScan scan_;
   bool in_payload_ = false;
   std::string payload_;
   std::string header_;   // for read_harmony_header()
-  bool marked_ = false;  // the header began with a marker
+  bool marked_ = false;  // the header began with a marker,
+  bool hidden_ = false;  // a control token: it is never shown
 };
 
 }  // namespace kvrt

@@ -3,19 +3,23 @@
 #include <algorithm>
 
 #include "runtime/base/limits.h"
+#include "runtime/text/reply/calls.h"
 #include "runtime/text/reply/machine.h"
 
 namespace kvrt {
 
 using reply::CallSyntax;
-using reply::HeadReader;
 using reply::is_space;
+using reply::PatternReader;
 using reply::PayloadScan;
 
 namespace {
 
 // The arguments, which follow a Harmony header that names a recipient.
 constexpr CallSyntax kHarmonyCall = {ReplyFormat::kHarmony, "", {"%s"}, {}};
+
+// The kinds of bytes in the tail.
+constexpr char kPlain = 'p', kControl = 'c', kControlMore = '+';
 
 }  // namespace
 
@@ -24,8 +28,11 @@ ReplyParser::Impl::Impl(ReplyStyle style) : style_(std::move(style)) {
   if (!style_.reasoning_end.empty()) markers_.push_back({style_.reasoning_end, Role::kReasoningEnd});
   for (const CallSyntax& syntax : reply::syntaxes()) {
     if (syntax.format != style_.format) continue;
+    if (syntax.flags & CallSyntax::kPrompted) prompted_ = syntax.begin;
+    const bool frame = syntax.flags & CallSyntax::kFrame;
+    if (!frame && !style_.calls) continue;
     if (syntax.begin.empty()) bare_ = &syntax;
-    if (!syntax.begin.empty()) markers_.push_back({syntax.begin, Role::kCallBegin, &syntax});
+    if (!syntax.begin.empty()) markers_.push_back({syntax.begin, frame ? Role::kFrame : Role::kCallBegin, &syntax});
     for (std::string_view end : syntax.ends)
       if (!end.empty()) markers_.push_back({end, Role::kCallEnd, &syntax});
   }
@@ -45,8 +52,9 @@ void ReplyParser::Impl::start() {
   blank_ = reasoning_blank_ = true;
   more_ = bare_;
   ended_ = nullptr;
-  marked_ = false;
+  marked_ = hidden_ = false;
   header_.clear();
+  hold_tail(prompted_, true);
 }
 
 void ReplyParser::Impl::push(std::string_view text, bool control_token, std::vector<ReplyPart>* out) {
@@ -59,8 +67,9 @@ void ReplyParser::Impl::push(std::string_view text, bool control_token, std::vec
 void ReplyParser::Impl::finish(std::vector<ReplyPart>* out) {
   out_ = out;
   out_begin_ = out->size();
-  release();
+  settle(true);
   if (mode_ == Mode::kCall || mode_ == Mode::kHeader) give_up();
+  settle(true);  // what was no call may end with what was no marker
   put_space();
   start();
 }
@@ -73,7 +82,8 @@ bool ReplyParser::Impl::is_active(const Marker& marker) const {
     case Role::kReasoningEnd:
       return reasoning || (content && blank_);
     case Role::kCallBegin:
-      return content;
+    case Role::kFrame:
+      return content || (reasoning && marker.syntax->flags & CallSyntax::kInReasoning);
     case Role::kCallEnd:
       return content && ended_ == marker.syntax;
     case Role::kHarmony:
@@ -84,20 +94,19 @@ bool ReplyParser::Impl::is_active(const Marker& marker) const {
   return false;
 }
 
-// The active marker that `text` is, or null; `partly`: it may become one. A marker that is the beginning of another one wins: in the
-// table that is ``` alone, right after a call.
-const ReplyParser::Impl::Marker* ReplyParser::Impl::match(std::string_view text, bool* partly) const {
-  *partly = false;
-  for (const Marker& marker : markers_) {
-    if (!marker.text.starts_with(text) || !is_active(marker)) continue;
-    if (marker.text.size() == text.size()) return &marker;
-    *partly = true;
-  }
-  return nullptr;
+bool ReplyParser::Impl::begins_longer(std::string_view text) const {
+  return std::any_of(markers_.begin(), markers_.end(), [&](const Marker& marker) {
+    return marker.text.size() > text.size() && marker.text.starts_with(text) && is_active(marker);
+  });
 }
 
-void ReplyParser::Impl::act(const Marker& marker, bool control_token) {
-  std::string_view shown = control_token ? std::string_view() : marker.text;
+bool ReplyParser::Impl::begins_active(std::string_view text) const {
+  return std::any_of(markers_.begin(), markers_.end(),
+                     [&](const Marker& marker) { return marker.text.starts_with(text) && is_active(marker); });
+}
+
+// `shown`: the bytes of it that are no control tokens.
+void ReplyParser::Impl::act(const Marker& marker, std::string shown) {
   switch (marker.role) {
     case Role::kReasoningBegin:
       mode_ = Mode::kReasoning;
@@ -107,15 +116,18 @@ void ReplyParser::Impl::act(const Marker& marker, bool control_token) {
       mode_ = Mode::kContent;
       break;
     case Role::kCallBegin:
-      if (!marker.syntax->heads[0].empty()) return begin_call(*marker.syntax, std::string(shown), "");
+      if (!marker.syntax->heads[0].empty()) return begin_call(*marker.syntax, std::move(shown), "");
       return hold(shown);  // it announces a call, and goes where white space before one goes
     case Role::kCallEnd:
       more_ = bare_;
       break;
+    case Role::kFrame:
+      mode_ = Mode::kContent;
+      break;
     case Role::kHarmony:
-      return begin_header(marker.text, control_token);
+      return begin_header(marker.text, shown);
     case Role::kHarmonyMessage:
-      return end_header(marker.text, control_token);
+      return end_header();
   }
   space_.clear();
   trim_ = true;
@@ -123,41 +135,73 @@ void ReplyParser::Impl::act(const Marker& marker, bool control_token) {
 
 void ReplyParser::Impl::byte(char c) {
   if (mode_ == Mode::kCall) return call_byte(c);
-  if (releasing_ || (tail_.empty() && !begins_marker_[static_cast<uint8_t>(c)])) return plain(c);
-  tail_.push_back(c);
-  settle();
+  if (tail_.empty() && !begins_marker_[static_cast<uint8_t>(c)]) return plain(c);
+  hold_tail({&c, 1}, false);
+  settle(false);
 }
 
-// A control token is a whole marker, or none; bytes before it that might have become a marker are none.
+// A control token is a part of a marker, or none: then bytes before it that might have become a marker are none.
 void ReplyParser::Impl::control(std::string_view spelling) {
-  release();
+  if (spelling.empty() || !begins_active(tail_ + std::string(spelling))) settle(true);
   if (mode_ == Mode::kCall) {
     if (call_control(spelling)) return;
     give_up();
+    settle(true);
   }
-  bool partly = false;
-  const Marker* marker = match(spelling, &partly);
-  if (marker != nullptr) act(*marker, true);
+  if (spelling.empty() || !begins_active(tail_ + std::string(spelling))) return;
+  hold_tail(spelling, true);
+  settle(false);
 }
 
-void ReplyParser::Impl::settle() {
-  bool partly = false;
-  const Marker* marker = match(tail_, &partly);
-  if (marker == nullptr && partly) return;
-  std::string tail;
-  tail.swap(tail_);
-  if (marker != nullptr) return act(*marker, false);
-  plain(tail[0]);
-  for (char c : std::string_view(tail).substr(1)) byte(c);
+void ReplyParser::Impl::hold_tail(std::string_view bytes, bool control_token) {
+  for (size_t i = 0; i < bytes.size(); ++i) tail_kinds_.push_back(!control_token ? kPlain : i == 0 ? kControl : kControlMore);
+  tail_.append(bytes);
 }
 
-// The tail becomes no marker: a control token or the end came.
-void ReplyParser::Impl::release() {
-  std::string tail;
-  tail.swap(tail_);
-  releasing_ = true;
-  for (char c : tail) byte(c);
-  releasing_ = false;
+// The first bytes of the tail, without control tokens.
+std::string ReplyParser::Impl::take_tail(size_t bytes) {
+  std::string shown;
+  for (size_t i = 0; i < bytes; ++i)
+    if (tail_kinds_[i] == kPlain) shown.push_back(tail_[i]);
+  tail_.erase(0, bytes);
+  tail_kinds_.erase(0, bytes);
+  return shown;
+}
+
+// Looks what the tail is, as far as that is known; `ended`: no byte of it comes any more.
+void ReplyParser::Impl::settle(bool ended) {
+  while (!tail_.empty() && (ended || !begins_longer(tail_))) {
+    const Marker* longest = nullptr;
+    for (const Marker& marker : markers_) {
+      const bool whole =
+          tail_.starts_with(marker.text) && (tail_.size() == marker.text.size() || tail_kinds_[marker.text.size()] != kControlMore);
+      if (whole && is_active(marker) && (longest == nullptr || marker.text.size() > longest->text.size())) longest = &marker;
+    }
+    size_t unit = 1;
+    while (unit < tail_.size() && tail_kinds_[unit] == kControlMore) ++unit;
+    const size_t bytes = longest != nullptr ? longest->text.size() : unit;
+    std::string rest = tail_.substr(bytes), kinds = tail_kinds_.substr(bytes);
+    const std::string shown = take_tail(bytes);
+    tail_.clear();
+    tail_kinds_.clear();
+    if (longest != nullptr) {
+      act(*longest, shown);
+    } else if (!shown.empty()) {
+      plain(shown[0]);
+    }
+    feed_again(rest, kinds);
+  }
+}
+
+void ReplyParser::Impl::feed_again(std::string_view bytes, std::string_view kinds) {
+  for (size_t at = 0, end; at < bytes.size(); at = end) {
+    end = std::min(kinds.find_first_not_of(kControlMore, at + 1), bytes.size());
+    if (kinds[at] == kPlain) {
+      byte(bytes[at]);
+    } else {
+      control(bytes.substr(at, end - at));
+    }
+  }
 }
 
 // A byte that belongs to no marker.
@@ -178,7 +222,7 @@ void ReplyParser::Impl::plain(char c) {
 
 void ReplyParser::Impl::put(char c) {
   if (is_space(c) && !markers_.empty()) {
-    if (trim_) return;
+    if (trim_ && space_.empty()) return;
     return hold({&c, 1});
   }
   put_space();
@@ -213,10 +257,12 @@ void ReplyParser::Impl::emit(std::string_view text) {
 }
 
 void ReplyParser::Impl::begin_call(const CallSyntax& syntax, std::string shown, std::string name) {
+  before_ = mode_ == Mode::kReasoning ? Mode::kReasoning : Mode::kContent;
   mode_ = Mode::kCall;
   syntax_ = &syntax;
   shown_ = std::move(shown);
-  head_reader_.reset(syntax);
+  head_reader_.reset(syntax.heads);
+  head_ = PatternReader();
   head_.name = std::move(name);
   in_payload_ = false;
   payload_.clear();
@@ -224,12 +270,12 @@ void ReplyParser::Impl::begin_call(const CallSyntax& syntax, std::string shown, 
 
 // True where the payload begins with `c`, after a whole head.
 bool ReplyParser::Impl::begin_payload(char c) {
-  const HeadReader::Head* head = head_reader_.complete();
+  const PatternReader* head = head_reader_.complete();
   if (head == nullptr) return false;
   const bool named = !head->name.empty() || !head_.name.empty();
   if (!PayloadScan::begins(*syntax_, named, c)) return false;
   if (head_.name.empty()) head_ = *head;
-  scan_.reset(syntax_->flags, named);
+  scan_.reset(*syntax_, named);
   return true;
 }
 
@@ -255,7 +301,7 @@ void ReplyParser::Impl::call_byte(char c) {
 
 // True where the call goes on with a control token: one of its head, or a tag.
 bool ReplyParser::Impl::call_control(std::string_view spelling) {
-  if (!in_payload_ && (syntax_->flags & CallSyntax::kTags) && !spelling.empty()) in_payload_ = begin_payload(spelling[0]);
+  if (!in_payload_ && syntax_->tags != nullptr && !spelling.empty()) in_payload_ = begin_payload(spelling[0]);
   if (!in_payload_) return std::all_of(spelling.begin(), spelling.end(), [this](char c) { return head_reader_.feed(c); });
   PayloadScan::State state = scan_.feed_control(spelling);
   payload_.append(spelling);
@@ -264,7 +310,7 @@ bool ReplyParser::Impl::call_control(std::string_view spelling) {
 }
 
 void ReplyParser::Impl::end_call() {
-  if (!reply::append_calls(payload_, head_, syntax_->flags, out_)) return give_up();
+  if (!reply::append_calls(payload_, head_, *syntax_, style_.tools.get(), out_)) return give_up();
   mode_ = Mode::kContent;
   shown_.clear();
   space_.clear();
@@ -277,33 +323,36 @@ void ReplyParser::Impl::end_call() {
 
 // It is no call, or no header: the bytes held back are content.
 void ReplyParser::Impl::give_up() {
-  mode_ = Mode::kContent;
+  mode_ = mode_ == Mode::kCall ? before_ : Mode::kContent;
   std::string shown;
   shown.swap(shown_);
   for (char c : shown) put(c);
 }
 
-void ReplyParser::Impl::begin_header(std::string_view marker, bool control_token) {
+void ReplyParser::Impl::begin_header(std::string_view marker, std::string_view shown) {
   const bool ends = marker == "<|end|>" || marker == "<|call|>" || marker == "<|return|>";
   if (mode_ == Mode::kHeader && (ends || header_.size() >= kReplyHeaderBytesMax)) give_up();
   if (mode_ != Mode::kHeader) {
     mode_ = Mode::kHeader;
     header_.clear();
     shown_.clear();
+    hidden_ = false;
   }
   if (ends) {
     space_.clear();
     trim_ = true;
   }
   marked_ = !ends;
-  if (!ends && !control_token) shown_.append(marker);
+  hidden_ |= !ends && shown.empty();
+  if (hidden_) shown_.clear();
+  if (!ends && !hidden_) shown_.append(shown);
   header_.append(marker == "<|channel|>" ? reply::kHarmonyChannel : " ");
 }
 
 void ReplyParser::Impl::header_byte(char c) {
   constexpr std::string_view kRecipient = "to=";
   std::string_view words = header_;
-  bool ok = (reply::is_name(c) || c == '=' || is_space(c)) && header_.size() < kReplyHeaderBytesMax;
+  bool ok = header_.size() < kReplyHeaderBytesMax && (hidden_ || reply::is_name(c) || c == '=' || is_space(c));
   if (!marked_ && ok) {  // the prompt or the message before has the <|start|>: only a recipient may come without a marker
     words.remove_prefix(std::min(words.find_first_not_of(" \t\r\n"), words.size()));
     ok = words.size() >= kRecipient.size() || (words.empty() && is_space(c)) || kRecipient[words.size()] == c;
@@ -313,16 +362,16 @@ void ReplyParser::Impl::header_byte(char c) {
     return byte(c);
   }
   header_.push_back(c);
-  shown_.push_back(c);
+  if (!hidden_) shown_.push_back(c);
 }
 
-void ReplyParser::Impl::end_header(std::string_view marker, bool control_token) {
+// A whole header is never shown, also where no call follows it.
+void ReplyParser::Impl::end_header() {
   auto [recipient, reasoning] = reply::read_harmony_header(header_);
-  if (!control_token) shown_.append(marker);
-  if (!recipient.empty()) return begin_call(kHarmonyCall, std::move(shown_), std::move(recipient));
+  shown_.clear();
+  if (!recipient.empty()) return begin_call(kHarmonyCall, "", std::move(recipient));
   mode_ = reasoning ? Mode::kReasoning : Mode::kContent;
   reasoning_blank_ = true;
-  shown_.clear();
   space_.clear();
   trim_ = true;
 }

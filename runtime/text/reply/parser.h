@@ -8,12 +8,17 @@
 
 namespace kvrt {
 
-// The format of a family's tool calls; each is a row of kSyntaxes (syntax.cc). kPlain: no tool calls.
+class ReplyTools;
+namespace reply {
+struct Family;
+}
+
+// The format of tool calls; each is rows of kSyntaxes (syntax.cc). kPlain: no tool calls.
 enum class ReplyFormat : uint8_t {
   kPlain,
-  kHermes,  // <tool_call>{"name": .., "arguments": {..}}</tool_call>: Hermes, Qwen 2.5 and 3, SmolLM3, Granite 4
-  kTags,    // <tool_call><function=name><parameter=k>v</parameter></function></tool_call>: Qwen3-Coder; name<arg_key>k</arg_key>..: GLM 4.5
-  kLlama3,  // {"name": .., "parameters": {..}} as the whole answer or after <|python_tag|>; [f(k="v")] and brave_search.call(query="v")
+  kHermes,    // <tool_call>{"name": .., "arguments": {..}}</tool_call>: Hermes, Qwen 2.5 and 3, SmolLM3, Granite 4
+  kQwenTags,  // <tool_call><function=name><parameter=k>v</parameter></function></tool_call>: Qwen3-Coder, Qwen 3.5, StepFun
+  kLlama3,    // {"name": .., "parameters": {..}} as the whole answer or after <|python_tag|>; [f(k="v")] and brave_search.call(query="v")
   kMistral,   // [TOOL_CALLS] [{"name": .., "arguments": {..}}], [TOOL_CALLS]name[ARGS]{..}
   kGemma,     // ```tool_code f(k="v") ```, [f(k="v")] or {"name": .., "parameters": {..}}, alone or as a ```json block
   kDeepSeek,  // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>name ```json {..} ```<｜tool▁call▁end｜>..; V3.1: name<｜tool▁sep｜>{..}
@@ -21,20 +26,40 @@ enum class ReplyFormat : uint8_t {
   kCommandR,  // Action: ```json [{"tool_name": .., "parameters": {..}}] ```
   kCommandR7b,   // <|START_ACTION|>[{"tool_call_id": "0", "tool_name": .., "parameters": {..}}]<|END_ACTION|>
   kGranite,      // <|tool_call|>[{"name": .., "arguments": {..}}] of Granite 3, with <|/tool_call|> of Phi-4 mini
-  kFunctionTag,  // <function=name>{..}</function>: Llama 3.1 custom tools, Functionary
-  kHarmony,  // <|channel|>commentary to=functions.name <|constrain|>json<|message|>{..}<|call|>: gpt-oss; its reasoning is a channel too
+  kFunctionTag,  // <function=name>{..}</function>: Llama 3.1 custom tools, Functionary 3.1
+  kGlm,          // <tool_call>name<arg_key>k</arg_key><arg_value>v</arg_value></tool_call>: GLM 4.5 to 4.7
+  kSeed,         // <seed:tool_call><function=name><parameter=k>v</parameter></function></seed:tool_call>: Seed-OSS
+  kHunyuan,      // the tags of GLM with ":opensource" in each, in <tool_calls:opensource>
+  kDsml,        // <｜DSML｜tool_calls><｜DSML｜invoke name="name"><｜DSML｜parameter name="k" string="true">v..: DeepSeek V3.2 and V4
+  kMiniMax,     // <minimax:tool_call><invoke name="name"><parameter name="k">v</parameter></invoke>..: MiniMax M2
+  kMiniMax3,    // ]<]minimax[>[<invoke name="name">]<]minimax[>[<k>v]<]minimax[>[</k>..: MiniMax M3
+  kMiniCpm,     // <function name="name"><param name="k">v</param></function>: MiniCPM 5
+  kKimi3,       // <|open|>call tool="name" index="1"<|sep|><|open|>argument key="k" type="string"<|sep|>v<|close|>..: Kimi K3
+  kGemma4,      // <|tool_call>call:name{k:<|"|>v<|"|>}<tool_call|>
+  kPythonList,  // <|tool_call_start|>[name(k="v")]<|tool_call_end|>: LFM2 and 2.5
+  kKeyed,       // <|tools_prefix|>[{"name": {..}}]<|tools_suffix|>: Apertus
+  kToolCalls,   // <tool_calls>[{"name": .., "arguments": {..}}]</tool_calls>: Apriel, MiniMax M1
+  kNemotron,    // <TOOLCALL>[{"name": .., "arguments": {..}}]</TOOLCALL>: Nemotron Nano 2
+  kGigaChat,    // <|function_call|>{"name": .., "arguments": {..}}, or in a message with the role "function call"
+  kRecipient,   // >>>name {..}, and content as >>>all: Functionary 3.2
+  kHarmony,     // <|channel|>commentary to=functions.name <|constrain|>json<|message|>{..}<|call|>: gpt-oss; its reasoning is a channel too
 };
 
 struct ReplyStyle {
   ReplyFormat format = ReplyFormat::kPlain;
   std::string reasoning_begin, reasoning_end;  // "": no reasoning between markers
   bool reasoning_open = false;  // the generation prompt ends within reasoning (DeepSeek R1, QwQ), the answer has only the end marker
+  bool calls = true;            // false: nothing is a call but kHarmony's; what stands around content is still dropped
+  const reply::Family* family = nullptr;              // that the template shows: how its calls are written
+  std::shared_ptr<const ReplyTools> tools = nullptr;  // they say what type an argument has; null: not known
 };
 
-// By the template's text; kPlain and no reasoning where it shows neither. Without tools in the prompt a caller sets format = kPlain
-// (kHarmony stays: all its text is in channels), so that JSON an answer consists of is never taken for a call. Whether reasoning is
-// open may depend on the rendering (enable_thinking): ask reasoning_is_open() where the prompt is at hand.
+// By the template's text; kPlain and no reasoning where it shows neither. Without tools in the prompt a caller sets calls = false, so that
+// JSON an answer consists of is never taken for a call. Whether reasoning is open may depend on the rendering (enable_thinking): ask
+// reasoning_is_open() where the prompt is at hand.
 ReplyStyle detect_reply_style(std::string_view chat_template);
+// A JSON array of tools, as templates have it.
+std::shared_ptr<const ReplyTools> read_reply_tools(std::string_view json);
 // True where a rendered prompt ends with the begin of reasoning, and white space.
 bool reasoning_is_open(const ReplyStyle& style, std::string_view prompt);
 
@@ -50,11 +75,13 @@ struct ReplyPart {
 // * A call that is malformed, unfinished at the end, or longer than kReplyCallBytesMax is content, verbatim. The JSON must be strict
 //   (RFC 8259, no integers beyond 64 bits, kJsonDepthMax); Python calls take literals as keyword arguments, nothing positional.
 //   A call is given out once its payload is whole; its end marker may be missing. A control token within a payload ends it unfinished.
-// * An argument in tags has no type: one that reads as JSON but no string is that, else it is text. The tool's schema may know better.
+// * An argument in tags has the type that the tool's schema says, else the model; where neither does, one that reads as JSON but no string
+//   is that, and any other is text. A value that is not of its type is text.
 // * White space next to a marker belongs to the marker. Where no marker is, it is content.
 // * Two texts of one kind with nothing but markers between them have a newline between them.
 // * A reasoning end without its begin is dropped when nothing but white space came before it, and is content else.
-// * Markers within reasoning are reasoning.
+// * Markers within reasoning are reasoning, but for those that end it (CallSyntax::kInReasoning): a call that follows is one.
+// * Of two markers with the same beginning the longer one counts. One may be of several tokens, some of them control tokens.
 // Linear in the text. Not thread-safe.
 class ReplyParser {
  public:

@@ -1,11 +1,9 @@
-// The payload of a tool call: its end, and its calls.
+// The payload of a tool call: where it ends.
 #pragma once
 
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "runtime/text/reply/parser.h"
 #include "runtime/text/reply/syntax.h"
 #include "runtime/text/reply/tags.h"
 
@@ -18,29 +16,27 @@ class PayloadScan {
   // True where a payload may begin with `c`; `named`: the arguments of a call that the head named. A bare one does not begin with a
   // word: too many answers do.
   static bool begins(const CallSyntax& syntax, bool named, char c);
-  void reset(unsigned flags, bool named);
+  void reset(const CallSyntax& syntax, bool named);
   State feed(char c);
-  // The same for a control token: only a tag can be one.
+  // The same for a control token: only a mark can be one.
   State feed_control(std::string_view spelling);
 
  private:
+  State quoted(char c);
   State in_string(char c);
   State bracket(char c);
   bool calls_level() const { return !named_ && open_.size() == level_; }
   bool keys_level() const { return (flags_ & CallSyntax::kStrict) && open_.size() == level_ + 1 && open_.back() == '{'; }
 
   unsigned flags_ = 0;
-  bool named_ = false;
+  bool named_ = false, tagged_ = false;
   std::string open_;  // brackets
   size_t level_ = 0;  // brackets around each call: 1 in a list of calls
   char quote_ = 0;
   bool escaped_ = false, in_word_ = false;
   bool key_next_ = false, in_key_ = false;  // strict: of a call's object
-  std::string key_;
+  std::string key_;                         // kQuoted: of a string, or of a mark under way
   TagScan tags_;
 };
-
-// Appends the payload's calls; false, and nothing appended, where it is no call.
-bool append_calls(std::string_view payload, const HeadReader::Head& head, unsigned flags, std::vector<ReplyPart>* out);
 
 }  // namespace kvrt::reply

@@ -1,4 +1,5 @@
-// The tool calls of each family: a table of markers, of heads, which stand between a marker and a call's payload, and of payloads.
+// The tool calls of each format as they are read: a table of markers, of heads, which stand between a marker and a call's payload, and of
+// payloads. How a family writes its calls: family.h.
 #pragma once
 
 #include <array>
@@ -7,6 +8,8 @@
 #include <string_view>
 
 #include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/pattern.h"
+#include "runtime/text/reply/tags.h"
 
 namespace kvrt::reply {
 
@@ -14,48 +17,31 @@ namespace kvrt::reply {
 // its arguments.
 struct CallSyntax {
   ReplyFormat format;
-  std::string_view begin;  // "": bare, where an answer begins and again after its calls
-  // Patterns of the head. %s: white space, perhaps none; %n: the name; %i: letters of an identifier; %d: digits; the text between
-  // ( and ) is the call's id; else literally. None: the marker only announces others.
-  std::array<std::string_view, 4> heads;
-  std::array<std::string_view, 3> ends;  // markers that may follow, in any order
+  std::string_view begin;                 // "": bare, where an answer begins and again after its calls
+  std::array<std::string_view, 4> heads;  // patterns (pattern.h). None: the marker only announces others
+  std::array<std::string_view, 3> ends;   // markers that may follow, in any order
   enum Flags : unsigned {
     kNone = 0,
-    kPython = 1,   // the payload may be f(k="v") or a list of such
-    kStrict = 2,   // it may be no call at all: the object has only a call's keys, and arguments
-    kRepeats = 4,  // another payload may follow without a marker
-    kTags = 8,     // it is arguments in tags, and their end (tags.h)
+    kPython = 1,        // the payload may be f(k="v") or a list of such
+    kStrict = 2,        // it may be no call at all: the object has only a call's keys, and arguments
+    kRepeats = 4,       // another payload may follow without a marker
+    kBuiltins = 8,      // f.call(k="v") is a call of f
+    kKeyed = 16,        // a call's object has its name as the only key
+    kQuoted = 32,       // the arguments' object has its strings between <|"|>, and its keys bare
+    kInReasoning = 64,  // the marker ends reasoning
+    kFrame = 128,       // no call: the marker stands around content
+    kPrompted = 256,    // the prompt has the marker already
   };
   unsigned flags = kNone;
+  const TagForm* tags = nullptr;  // the payload is arguments in such tags, and their end
 };
 std::span<const CallSyntax> syntaxes();
 
-inline bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
-inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
-inline bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-inline bool is_name(char c) { return is_word(c) || c == '-' || c == '.' || c == '/'; }
+inline constexpr std::string_view kQuote = "<|\"|>";  // of kQuoted
 
-// Reads a call's head by all patterns at once.
-class HeadReader {
- public:
-  void reset(const CallSyntax& syntax);
-  bool feed(char c);  // false: no pattern goes on
-  struct Head {
-    std::string name, id;  // "": the payload has them
-  };
-  const Head* complete() const;  // the head where the payload may begin now, or null
-
- private:
-  struct Track {
-    std::string_view pattern;  // the rest of it
-    size_t run = 0;            // bytes of the class under way
-    bool alive = false, in_id = false;
-    Head head;
-  };
-  static bool advance(Track* track, char c);
-  static bool done(const Track& track);
-  std::array<Track, 4> tracks_;
-};
+// <parameter=k>: Qwen3-Coder, Qwen 3.5, StepFun, Nemotron 3; and Seed-OSS. <arg_key>: GLM, Hunyuan. "DSML": DeepSeek. The others by name.
+extern const TagForm kQwenTags, kSeedTags, kGlmTags, kCompactGlmTags, kHunyuanTags, kDsmlTags, kMiniMaxTags, kMiniMax3Tags, kMiniCpmTags,
+    kKimi3Tags;
 
 // Harmony: all text stands in messages <|start|>role<|channel|>channel to=recipient <|constrain|>type<|message|>text<|end|>.
 inline constexpr std::string_view kHarmonyMessage = "<|message|>";

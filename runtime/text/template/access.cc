@@ -68,7 +68,9 @@ Value Renderer::item(uint32_t at, Value v, Value key) {
     size_t i;
     if (!spend(at, s.size() / 64) || !python_index(key.as_int(), count_code_points(s), &i)) return Value::undefined(name);
     s.remove_prefix(bytes_of_code_points(s, i));
-    return Value::of(s.substr(0, bytes_of_code_points(s, 1)));
+    Value one = Value::of(s.substr(0, bytes_of_code_points(s, 1)));
+    one.markup = v.markup;
+    return one;
   }
   return key.is(Kind::kString) ? attribute(at, v, name) : Value::undefined(name);
 }
@@ -99,10 +101,14 @@ Value Renderer::slice(const Link& link, Value v) {
   };
   int64_t begin = clip(0, step > 0 ? low : high), end = clip(1, step > 0 ? high : low);
   if (!spend(link.at, static_cast<uint64_t>(n) / 16)) return {};
+  auto part = [&](Value text) {
+    text.markup = v.markup;
+    return text;
+  };
   if (string && step == 1) {
     size_t from = bytes_of_code_points(v.str(), static_cast<size_t>(begin));
     std::string_view rest = v.str().substr(from);
-    return Value::of(rest.substr(0, bytes_of_code_points(rest, static_cast<size_t>(std::max(end - begin, int64_t{0})))));
+    return part(Value::of(rest.substr(0, bytes_of_code_points(rest, static_cast<size_t>(std::max(end - begin, int64_t{0}))))));
   }
   const List* items = iterate(link.at, v);
   TextBuilder text(arena_);
@@ -115,7 +121,7 @@ Value Renderer::slice(const Link& link, Value v) {
       out->push(arena_, items->data[i]);
     }
   }
-  return string ? text.value() : Value::of(out, v.kind);
+  return string ? part(text.value()) : Value::of(out, v.kind);
 }
 
 }  // namespace kvrt::jinja

@@ -35,13 +35,17 @@ struct Call {
 
 using BuiltinFunction = Value (*)(Renderer& r, const Call& call);
 
+// What a builtin does with a text that |safe or |escape made: it is refused by name; taken as any text; or so, and the texts of the result
+// are such, too.
+enum class Markup : uint8_t { kRefuse, kTake, kKeep };
+
 struct Builtin {
   std::string_view name;
   // The parameters' names; "/" first: they cannot be named; "*": any arguments, to be read from Call::raw.
   std::string_view params;
   uint32_t required;
   BuiltinFunction run;  // null: known to Jinja or Python, not supported
-  bool takes_markup = false;
+  Markup markup = Markup::kRefuse;
 };
 
 // Null: Jinja and Python have no such thing either.

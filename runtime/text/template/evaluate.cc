@@ -173,9 +173,14 @@ Value Renderer::run_builtin(uint32_t at, const Builtin& builtin, const char* wha
     if (!wrong.empty()) return fail(at, std::string(what) + " \"" + std::string(builtin.name) + "\" " + wrong);
   }
   Call call{at, builtin.name, self, args.list, &args};
-  if (self.markup && !builtin.takes_markup)
+  if (self.markup && builtin.markup == Markup::kRefuse)
     return unsupported(at, std::string(what) + " \"" + std::string(builtin.name) + "\" of escaped text");
-  return builtin.run(*this, call);
+  Value result = builtin.run(*this, call);
+  if (self.markup && builtin.markup == Markup::kKeep) {
+    if (result.is(Kind::kString)) result.markup = true;
+    for (uint32_t i = 0; result.is_sequence() && i < result.list->size; ++i) result.list->data[i].markup = true;
+  }
+  return result;
 }
 
 // Puts the arguments into the order of the builtin's parameters. Returns their fault, or "" where there is none.

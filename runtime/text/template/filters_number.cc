@@ -101,8 +101,8 @@ Value file_size(Renderer& r, const Call& c) {
   return r.text(print_real(base * d / unit, 'f', 1) + ' ' + (binary && i == 0 ? 'K' : kPrefixes[i]) + (binary ? "iB" : "B"));
 }
 
-constexpr Builtin kNumberFilters[] = {{"default", "default_value boolean", 0, default_value, true},
-                                      {"d", "default_value boolean", 0, default_value, true},
+constexpr Builtin kNumberFilters[] = {{"default", "default_value boolean", 0, default_value, Markup::kTake},
+                                      {"d", "default_value boolean", 0, default_value, Markup::kTake},
                                       {"abs", "", 0, absolute},
                                       {"int", "default base", 0, to_int},
                                       {"float", "default", 0, to_float},

@@ -47,7 +47,9 @@ Value map_attribute(Renderer& r, const Call& c) {
   return r.failed() ? Value() : Value::generator(out);
 }
 
+// Jinja looks at no argument of these filters where the value is not true: none, undefined, 0 and the like have no items.
 Value map(Renderer& r, const Call& c) {
+  if (!truth(c.self)) return Value::generator(r.make_list());
   if (c.raw->list.empty()) return map_attribute(r, c);
   Value name = c.raw->list[0];
   if (!name.is(Kind::kString)) return r.type_error(c.at, "map: expected the name of a filter, found", name);
@@ -62,6 +64,7 @@ Value map(Renderer& r, const Call& c) {
 
 // Arguments: a test of the item, or for ...attr an attribute and a test of that. Without a test the value's truth counts.
 Value select(Renderer& r, const Call& c) {
+  if (!truth(c.self)) return Value::generator(r.make_list());
   bool by_attribute = c.name.ends_with("attr"), wanted = c.name[0] == 's';
   const auto& given = c.raw->list;
   size_t skip = by_attribute ? 1 : 0;

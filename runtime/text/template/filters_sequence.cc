@@ -147,8 +147,8 @@ Value attr(Renderer& r, const Call& c) {
   return key ? Value::undefined(c[0].str()) : r.attribute(c.at, c.self, c[0].str());
 }
 
-constexpr Builtin kSequenceFilters[] = {{"length", "", 0, length, true},
-                                        {"count", "", 0, length, true},
+constexpr Builtin kSequenceFilters[] = {{"length", "", 0, length, Markup::kTake},
+                                        {"count", "", 0, length, Markup::kTake},
                                         {"first", "", 0, first},
                                         {"last", "", 0, last},
                                         {"list", "", 0, list},

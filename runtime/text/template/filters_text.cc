@@ -130,16 +130,7 @@ Value format(Renderer& r, const Call& c) {
 
 Value escape(Renderer& r, const Call& c) {
   if (c.self.markup && c.name != "forceescape") return c.self;
-  std::string_view s = r.str(c.at, c.self);
-  if (!r.spend(c.at, s.size() / 16)) return {};
-  TextBuilder out(r.arena());
-  for (char x : s) {
-    const char* entity = x == '&' ? "&amp;" : x == '<' ? "&lt;" : x == '>' ? "&gt;" : x == '"' ? "&#34;" : x == '\'' ? "&#39;" : nullptr;
-    entity != nullptr ? out.append(entity) : out.append(x);
-  }
-  Value escaped = out.value();
-  escaped.markup = true;
-  return escaped;
+  return escape_text(r, c.at, r.str(c.at, c.self));
 }
 
 Value safe(Renderer& r, const Call& c) {
@@ -149,23 +140,23 @@ Value safe(Renderer& r, const Call& c) {
   return r.failed() ? Value() : marked;
 }
 
-constexpr Builtin kTextFilters[] = {{"string", "", 0, as_string, true},
-                                    {"trim", "chars", 0, trim},
-                                    {"upper", "", 0, change},
-                                    {"lower", "", 0, change},
-                                    {"capitalize", "", 0, change},
-                                    {"title", "", 0, title},
-                                    {"replace", "old new count", 2, replace},
-                                    {"center", "width", 0, center},
+constexpr Builtin kTextFilters[] = {{"string", "", 0, as_string, Markup::kTake},
+                                    {"trim", "chars", 0, trim, Markup::kKeep},
+                                    {"upper", "", 0, change, Markup::kKeep},
+                                    {"lower", "", 0, change, Markup::kKeep},
+                                    {"capitalize", "", 0, change, Markup::kKeep},
+                                    {"title", "", 0, title, Markup::kTake},
+                                    {"replace", "old new count", 2, replace, Markup::kTake},
+                                    {"center", "width", 0, center, Markup::kKeep},
                                     {"indent", "width first blank", 0, indent},
                                     {"truncate", "length killwords end leeway", 0, truncate},
-                                    {"wordcount", "", 0, wordcount},
+                                    {"wordcount", "", 0, wordcount, Markup::kTake},
                                     {"format", "*", 0, format},
-                                    {"escape", "", 0, escape, true},
-                                    {"e", "", 0, escape, true},
-                                    {"forceescape", "", 0, escape, true},
-                                    {"safe", "", 0, safe, true},
-                                    {"tojson", "ensure_ascii indent separators sort_keys", 0, to_json, true},
+                                    {"escape", "", 0, escape, Markup::kTake},
+                                    {"e", "", 0, escape, Markup::kTake},
+                                    {"forceescape", "", 0, escape, Markup::kTake},
+                                    {"safe", "", 0, safe, Markup::kTake},
+                                    {"tojson", "ensure_ascii indent separators sort_keys", 0, to_json, Markup::kTake},
                                     {"striptags", "*", 0, nullptr},
                                     {"wordwrap", "*", 0, nullptr},
                                     {"urlencode", "*", 0, nullptr},

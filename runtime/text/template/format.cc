@@ -143,7 +143,7 @@ bool format_value(Renderer& r, uint32_t at, Value v, std::string_view text, Text
   if (text.empty()) return out->append(r.str(at, v)), !r.failed();
   Spec spec;
   if (!read_spec(r, at, text, &spec)) return false;
-  if (v.is(Kind::kString) && !v.markup) {
+  if (v.is(Kind::kString)) {
     if ((spec.type != 0 && spec.type != 's') || spec.align == '=' || spec.sign != '-' || spec.alternate || spec.grouping != 0)
       return r.fail(at, "invalid format specifier for a string"), false;
     if (spec.zero && spec.align == 0) spec.fill = "0";
@@ -231,7 +231,6 @@ class Percent {
   }
 
   bool convert(Value value, Spec spec) {
-    if (value.markup) return r_.unsupported(at_, "formatting escaped text"), false;
     if (spec.align == 0) spec.align = spec.zero && strchr("sracC", spec.type) == nullptr ? 0 : '>';
     if (spec.align == '<') spec.zero = false;
     if (spec.type == 's') return append_text(r_, at_, r_.str(at_, value), spec, &out_);

@@ -47,14 +47,24 @@ Value Renderer::concat(uint32_t at, Value a, Value b) {
   return Value::of(joined.empty() ? std::string_view("") : joined);
 }
 
+// Escaped text escapes what it is added to.
+Value Renderer::add_texts(uint32_t at, Value a, Value b) {
+  const bool markup = a.markup || b.markup;
+  if (markup && !a.markup) a = escape_text(*this, at, a.str());
+  if (markup && !b.markup) b = escape_text(*this, at, b.str());
+  Value sum = failed() ? Value() : concat(at, a, b);
+  sum.markup = markup && sum.is(Kind::kString);
+  return sum;
+}
+
 Value Renderer::apply(Op op, uint32_t at, Value a, Value b) {
   if (op == Op::kConcat) return concat(at, a, b);
-  if (a.markup || b.markup) return unsupported(at, std::string("operator ") + spelling(op) + " of escaped text");
-  if (op == Op::kAdd && a.is(Kind::kString) && b.is(Kind::kString)) return concat(at, a, b);
+  if (op == Op::kAdd && a.is(Kind::kString) && b.is(Kind::kString)) return add_texts(at, a, b);
   if (a.is_number() && b.is_number()) {
     if (op == Op::kPow) return power(at, a, b);
     return op == Op::kAdd || op == Op::kSub || op == Op::kMul ? arithmetic(op, at, a, b) : divide(op, at, a, b);
   }
+  if (op == Op::kMod && a.markup) return unsupported(at, "operator % of escaped text");
   if (op == Op::kMod && a.is(Kind::kString)) return format_percent(*this, at, a.str(), b);
   if (op == Op::kMul && b.is_integral()) return repeat(at, a, b.as_int());
   if (op == Op::kMul && a.is_integral()) return repeat(at, b, a.as_int());
@@ -130,12 +140,14 @@ Value Renderer::power(uint32_t at, Value a, Value b) {
 Value Renderer::repeat(uint32_t at, Value v, int64_t count) {
   auto times = static_cast<uint64_t>(std::max<int64_t>(count, 0));
   if (v.is(Kind::kString)) {
-    if (v.size == 0 || times == 0) return text("");
+    if (v.size == 0 || times == 0) return v.markup ? escape_text(*this, at, "") : text("");
     if (times > kTemplateHeapBytesMax / v.size) return heap_limit(at);
     TextBuilder out(arena_);
     if (!spend(at, v.size * times / 256 + times / 8)) return {};
     out.repeat(v.str(), times);
-    return out.value();
+    Value repeated = out.value();
+    repeated.markup = v.markup;
+    return repeated;
   }
   if (!v.is_sequence() || v.list->form != ListForm::kPlain) return type_error(at, "cannot repeat", v);
   auto out = make_list();

@@ -118,6 +118,7 @@ class Renderer {
   // operators.cc
   Value evaluate_binary(const Expr& e);
   Value concat(uint32_t at, Value a, Value b);
+  Value add_texts(uint32_t at, Value a, Value b);
   Value arithmetic(Op op, uint32_t at, Value a, Value b);
   Value divide(Op op, uint32_t at, Value a, Value b);
   Value power(uint32_t at, Value a, Value b);

@@ -34,7 +34,7 @@ Value join(Renderer& r, const Call& c) {
   TextBuilder out(r.arena());
   for (uint32_t i = 0; items != nullptr && i < items->size; ++i) {
     Value item = items->data[i];
-    if (!item.is(Kind::kString) || item.markup) return r.type_error(c.at, "str.join: expected strings, found", item);
+    if (!item.is(Kind::kString)) return r.type_error(c.at, "str.join: expected strings, found", item);
     if (!r.spend(c.at, 1 + (item.size + c.self.size) / 256)) return {};
     if (i > 0) out.append(c.self.str());
     out.append(item.str());
@@ -163,29 +163,29 @@ Value split(Renderer& r, const Call& c) {
 
 Value splitlines(Renderer& r, const Call& c) { return Value::of(split_lines(r, c.at, c.self.str(), c.has(0) && truth(c[0]))); }
 
-constexpr Builtin kMethods[] = {{"strip", "/ chars", 0, strip_method},
-                                {"lstrip", "/ chars", 0, strip_method},
-                                {"rstrip", "/ chars", 0, strip_method},
-                                {"upper", "/", 0, change},
-                                {"lower", "/", 0, change},
-                                {"title", "/", 0, change},
-                                {"capitalize", "/", 0, change},
-                                {"swapcase", "/", 0, change},
-                                {"casefold", "/", 0, casefold},
+constexpr Builtin kMethods[] = {{"strip", "/ chars", 0, strip_method, Markup::kKeep},
+                                {"lstrip", "/ chars", 0, strip_method, Markup::kKeep},
+                                {"rstrip", "/ chars", 0, strip_method, Markup::kKeep},
+                                {"upper", "/", 0, change, Markup::kKeep},
+                                {"lower", "/", 0, change, Markup::kKeep},
+                                {"title", "/", 0, change, Markup::kKeep},
+                                {"capitalize", "/", 0, change, Markup::kKeep},
+                                {"swapcase", "/", 0, change, Markup::kKeep},
+                                {"casefold", "/", 0, casefold, Markup::kKeep},
                                 {"replace", "/ old new count", 2, replace},
                                 {"join", "/ iterable", 1, join},
-                                {"center", "/ width fillchar", 1, pad},
-                                {"ljust", "/ width fillchar", 1, pad},
-                                {"rjust", "/ width fillchar", 1, pad},
-                                {"zfill", "/ width", 1, zfill},
-                                {"expandtabs", "tabsize", 0, expandtabs},
-                                {"removeprefix", "/ prefix", 1, affix},
-                                {"removesuffix", "/ suffix", 1, affix},
-                                {"partition", "/ sep", 1, partition},
-                                {"rpartition", "/ sep", 1, partition},
-                                {"split", "sep maxsplit", 0, split},
-                                {"rsplit", "sep maxsplit", 0, split},
-                                {"splitlines", "keepends", 0, splitlines},
+                                {"center", "/ width fillchar", 1, pad, Markup::kKeep},
+                                {"ljust", "/ width fillchar", 1, pad, Markup::kKeep},
+                                {"rjust", "/ width fillchar", 1, pad, Markup::kKeep},
+                                {"zfill", "/ width", 1, zfill, Markup::kKeep},
+                                {"expandtabs", "tabsize", 0, expandtabs, Markup::kKeep},
+                                {"removeprefix", "/ prefix", 1, affix, Markup::kKeep},
+                                {"removesuffix", "/ suffix", 1, affix, Markup::kKeep},
+                                {"partition", "/ sep", 1, partition, Markup::kKeep},
+                                {"rpartition", "/ sep", 1, partition, Markup::kKeep},
+                                {"split", "sep maxsplit", 0, split, Markup::kKeep},
+                                {"rsplit", "sep maxsplit", 0, split, Markup::kKeep},
+                                {"splitlines", "keepends", 0, splitlines, Markup::kKeep},
                                 {"format", "*", 0, format_braces},
                                 {"format_map", "*", 0, nullptr},
                                 {"encode", "*", 0, nullptr},

@@ -104,14 +104,17 @@ Value property(Renderer& r, const Call& c) {
                    std::all_of(s.begin(), s.end(), [&](char x) { return (letters && is_letter(x)) || (digits && is_digit(x)); }));
 }
 
-constexpr Builtin kSearch[] = {{"startswith", "/ prefix start end", 1, affix}, {"endswith", "/ suffix start end", 1, affix},
-                               {"count", "/ sub start end", 1, count},         {"find", "/ sub start end", 1, find},
-                               {"rfind", "/ sub start end", 1, find},          {"index", "/ sub start end", 1, find},
-                               {"rindex", "/ sub start end", 1, find}};
-constexpr Builtin kProperties[] = {{"isalnum", "/", 0, property},   {"isalpha", "/", 0, property},   {"isascii", "/", 0, property},
-                                   {"isdecimal", "/", 0, property}, {"isdigit", "/", 0, property},   {"isidentifier", "/", 0, property},
-                                   {"islower", "/", 0, property},   {"isnumeric", "/", 0, property}, {"isprintable", "/", 0, property},
-                                   {"isspace", "/", 0, property},   {"istitle", "/", 0, property},   {"isupper", "/", 0, property}};
+constexpr Builtin kSearch[] = {
+    {"startswith", "/ prefix start end", 1, affix, Markup::kTake}, {"endswith", "/ suffix start end", 1, affix, Markup::kTake},
+    {"count", "/ sub start end", 1, count, Markup::kTake},         {"find", "/ sub start end", 1, find, Markup::kTake},
+    {"rfind", "/ sub start end", 1, find, Markup::kTake},          {"index", "/ sub start end", 1, find, Markup::kTake},
+    {"rindex", "/ sub start end", 1, find, Markup::kTake}};
+constexpr Builtin kProperties[] = {{"isalnum", "/", 0, property, Markup::kTake},     {"isalpha", "/", 0, property, Markup::kTake},
+                                   {"isascii", "/", 0, property, Markup::kTake},     {"isdecimal", "/", 0, property, Markup::kTake},
+                                   {"isdigit", "/", 0, property, Markup::kTake},     {"isidentifier", "/", 0, property, Markup::kTake},
+                                   {"islower", "/", 0, property, Markup::kTake},     {"isnumeric", "/", 0, property, Markup::kTake},
+                                   {"isprintable", "/", 0, property, Markup::kTake}, {"isspace", "/", 0, property, Markup::kTake},
+                                   {"istitle", "/", 0, property, Markup::kTake},     {"isupper", "/", 0, property, Markup::kTake}};
 
 }  // namespace
 

@@ -124,6 +124,18 @@ void append_lower(std::string_view s, TextBuilder* out) {
   }
 }
 
+Value escape_text(Renderer& r, uint32_t at, std::string_view s) {
+  if (!r.spend(at, s.size() / 16)) return {};
+  TextBuilder out(r.arena());
+  for (char x : s) {
+    const char* entity = x == '&' ? "&amp;" : x == '<' ? "&lt;" : x == '>' ? "&gt;" : x == '"' ? "&#34;" : x == '\'' ? "&#39;" : nullptr;
+    entity != nullptr ? out.append(entity) : out.append(x);
+  }
+  Value escaped = out.value();
+  escaped.markup = true;
+  return escaped;
+}
+
 Value change_text(Renderer& r, uint32_t at, std::string_view s, std::string_view how) {
   if (!r.spend(at, s.size() / 16)) return {};
   if ((how == "upper" || how == "lower") && is_ascii(s)) {
@@ -189,7 +201,6 @@ bool whole_number(Renderer& r, const Call& call, size_t i, int64_t* out) {
 }
 
 bool is_text(Renderer& r, const Call& call, size_t i) {
-  if (call[i].markup) return r.unsupported(call.at, std::string(call.name) + " of escaped text"), false;
   return call[i].is(Kind::kString) ||
          !r.type_error(call.at, std::string(call.name) + ": expected a string, found", call[i]).is(Kind::kUndefined);
 }

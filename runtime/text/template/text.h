@@ -21,6 +21,8 @@ std::string_view strip(std::string_view s, const Value* chars, bool left, bool r
 Value replace_text(Renderer& r, uint32_t at, std::string_view s, std::string_view from, std::string_view to, int64_t count);
 // str.upper, lower, title, capitalize, swapcase.
 Value change_text(Renderer& r, uint32_t at, std::string_view s, std::string_view how);
+// MarkupSafe's escape.
+Value escape_text(Renderer& r, uint32_t at, std::string_view s);
 void append_upper(std::string_view s, TextBuilder* out);
 void append_lower(std::string_view s, TextBuilder* out);
 // str.splitlines; null: failed.

@@ -49,7 +49,7 @@ enum class Kind : uint8_t { kUndefined, kNone, kBool, kInt, kFloat, kString, kLi
 
 struct Value {
   Kind kind = Kind::kUndefined;
-  bool markup = false;  // string: a result of |safe or |escape; most operations refuse it by name
+  bool markup = false;  // string: a result of |safe or |escape, MarkupSafe's Markup; some operations refuse it by name
   uint32_t size = 0;    // the text's bytes
   union {
     const char* text = nullptr;  // string; for undefined the name that was not found

@@ -23,8 +23,8 @@ class ByteLevelBpe final : public VocabTokenizer {
   };
 
   std::unique_ptr<Scratch> make_scratch(size_t text_bytes) const override { return std::make_unique<Work>(text_bytes); }
-  Status encode_run(std::string_view text, bool opens, size_t offset, Scratch* scratch, std::vector<int32_t>* out) const override;
-  Status encode_valid(std::string_view text, size_t offset, Work* work, std::vector<int32_t>* out) const;
+  Status encode_run(std::string_view text, bool opens, Scratch* scratch, std::vector<int32_t>* out) const override;
+  Status encode_valid(std::string_view text, Work* work, std::vector<int32_t>* out) const;
   Status index_tokens(const VocabSource& source, TokenIndex* spellings);
 
   std::unique_ptr<Pretokenizer> pretokenizer_;
@@ -58,6 +58,7 @@ Status ByteLevelBpe::index_tokens(const VocabSource& source, TokenIndex* spellin
 }
 
 Status ByteLevelBpe::init(const VocabSource& source) {
+  byte_level_ = true;
   KVRT_ASSIGN(pretokenizer_, Pretokenizer::create(source.pre));
   if (source.pre.empty() || source.pre == "default") {
     warning_ = "tokenizer.ggml.pre does not name a pre-tokenizer: text is cut in GGUF's default way, which may not be the model's";
@@ -86,7 +87,7 @@ Status ByteLevelBpe::init(const VocabSource& source) {
   return finish(source);
 }
 
-Status ByteLevelBpe::encode_valid(std::string_view text, size_t offset, Work* work, std::vector<int32_t>* out) const {
+Status ByteLevelBpe::encode_valid(std::string_view text, Work* work, std::vector<int32_t>* out) const {
   work->pieces.clear();
   KVRT_TRY(pretokenizer_->split(text, &work->more_pieces, &work->pieces));
   std::vector<int32_t>& ids = work->ids;
@@ -97,39 +98,43 @@ Status ByteLevelBpe::encode_valid(std::string_view text, size_t offset, Work* wo
       continue;
     }
     ids.clear();
+    const uint64_t dropped = work->dropped;
     int32_t whole = pretokenizer_->ignores_merges() ? whole_.find(piece) : -1;
     if (whole >= 0) {
       ids.push_back(whole);
     } else {
-      for (const char& c : piece) {
+      for (char c : piece) {
         int32_t id = byte_tokens_[static_cast<uint8_t>(c)];
         if (id < 0) id = unknown_;
-        if (id < 0) {
-          return error(Code::kInvalid, Detail::kNone, "text: the vocabulary has no token for what lies at byte %zu",
-                       offset + static_cast<size_t>(&c - text.data()));
+        if (id >= 0) {
+          ids.push_back(id);
+        } else {
+          ++work->dropped;
         }
-        ids.push_back(id);
       }
       merges_.apply(&ids, &work->merging);
     }
-    if (slot != nullptr) PieceCache::fill(slot, piece, ids);
+    if (slot != nullptr && work->dropped == dropped) PieceCache::fill(slot, piece, ids);
     out->insert(out->end(), ids.begin(), ids.end());
   }
   return Status::ok();
 }
 
 // Bytes that are no valid UTF-8 are their byte tokens; the text between them is encoded as if it stood alone.
-Status ByteLevelBpe::encode_run(std::string_view text, bool, size_t offset, Scratch* scratch, std::vector<int32_t>* out) const {
+Status ByteLevelBpe::encode_run(std::string_view text, bool, Scratch* scratch, std::vector<int32_t>* out) const {
   size_t at = 0;
   while (at < text.size()) {
     std::string_view rest = text.substr(at);
     size_t valid = std::min(find_invalid_utf8(rest), rest.size());
-    KVRT_TRY(encode_valid(rest.substr(0, valid), offset + at, static_cast<Work*>(scratch), out));
+    KVRT_TRY(encode_valid(rest.substr(0, valid), static_cast<Work*>(scratch), out));
     at += valid;
     if (valid == rest.size()) break;
     int32_t id = byte_tokens_[static_cast<uint8_t>(text[at])];
-    if (id < 0) return error(Code::kInvalid, Detail::kNone, "text: invalid UTF-8 at byte %zu, and no token for the byte", offset + at);
-    out->push_back(id);
+    if (id >= 0) {
+      out->push_back(id);
+    } else {
+      ++scratch->dropped;
+    }
     ++at;
   }
   return Status::ok();

@@ -9,6 +9,7 @@ namespace kvrt {
 namespace {
 
 constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581
+constexpr std::string_view kForInvalid = "\xEF\xBF\xBD";   // U+FFFD
 
 // A unit of the trie, a double array of 32-bit words: bit 8 says that a key ends here, bits 10 to 30 where its children are (times 256
 // with bit 9 set), the low byte and bit 31 which byte led here. A unit with bit 31 alone is a value: an offset into the strings.
@@ -27,8 +28,9 @@ void unescape_spaces(std::string_view text, std::string* out) {
   out->append(text.substr(at));
 }
 
-Status SpmNormalizer::init(std::string charsmap, bool remove_extra_whitespaces) {
+Status SpmNormalizer::init(std::string charsmap, bool remove_extra_whitespaces, bool keeps_bytes) {
   remove_extra_whitespaces_ = remove_extra_whitespaces;
+  keeps_bytes_ = keeps_bytes;
   charsmap_ = std::move(charsmap);
   if (charsmap_.empty()) return {};
   uint32_t size = 0;
@@ -68,14 +70,15 @@ SpmNormalizer::Prefix SpmNormalizer::next(std::string_view text, const SpecialTo
     strings.remove_prefix(value);
     return {strings.substr(0, strings.find('\0')), longest};
   }
-  size_t size = std::max<size_t>(1, read_code_point(text).size);
+  const size_t size = read_code_point(text).size;
+  if (size == 0) return {keeps_bytes_ ? text.substr(0, 1) : kForInvalid, 1};
   return {text.substr(0, size), size};
 }
 
 std::string_view SpmNormalizer::apply(std::string_view text, bool space_prefix, const SpecialTokens& kept, std::string* scratch) const {
   std::string* out = scratch;
   out->clear();
-  if (units_ == 0 && !remove_extra_whitespaces_) {
+  if (units_ == 0 && !remove_extra_whitespaces_ && (keeps_bytes_ || find_invalid_utf8(text) == std::string_view::npos)) {
     if (!space_prefix && text.find(kEscapedSpace) == std::string_view::npos) return text;
     if (space_prefix && !text.empty()) out->push_back(' ');
     unescape_spaces(text, out);

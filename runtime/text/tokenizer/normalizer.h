@@ -14,9 +14,9 @@ namespace kvrt {
 class SpmNormalizer {
  public:
   // `charsmap`: tokenizer.ggml.precompiled_charsmap, "" for none; CORRUPT when it breaks its own format.
-  Status init(std::string charsmap, bool remove_extra_whitespaces);
+  // `keeps_bytes`: bytes that are no valid UTF-8 stay as they are, else each is U+FFFD.
+  Status init(std::string charsmap, bool remove_extra_whitespaces, bool keeps_bytes);
   // The text as pieces spell it, U+2581 as a space (`kept`: user-defined tokens, which stay as they are). A view of `text` or of `scratch`.
-  // Bytes that are no valid UTF-8 stay.
   std::string_view apply(std::string_view text, bool space_prefix, const SpecialTokens& kept, std::string* scratch) const;
 
  private:
@@ -29,7 +29,7 @@ class SpmNormalizer {
 
   std::string charsmap_;
   size_t units_ = 0;  // the trie's units, 4 bytes each, that follow the first 4 bytes
-  bool remove_extra_whitespaces_ = false;
+  bool remove_extra_whitespaces_ = false, keeps_bytes_ = true;
 };
 
 // Replaces each U+2581 by a space.

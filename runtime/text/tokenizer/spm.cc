@@ -1,4 +1,5 @@
-// SentencePiece's BPE ("llama": Llama 2, Mistral, Gemma, Phi-3): neighbours whose union is a piece merge, the best score first.
+// SentencePiece's BPE ("llama": Llama 2, Mistral, Gemma, Phi-3): neighbours whose union is a piece merge, the best score first. And its
+// relative with a list of merges ("gemma4"): the same pieces, spaces and byte tokens, but the list says what merges, and in which order.
 #include <bit>
 #include <unordered_map>
 
@@ -62,6 +63,10 @@ class Spm final : public SpmTokenizer {
     Work* work;
     bool find(const Part& left, const Part& right, uint32_t* rank, Part* merged) const {
       uint32_t size = left.size + right.size;
+      if (spm.by_merges_) {
+        *merged = {left.begin, size, -1};
+        return left.id >= 0 && right.id >= 0 && spm.merges_.find(left.id, right.id, rank, &merged->id);
+      }
       int32_t id = spm.index_.find(text.substr(left.begin, size));
       if (id < 0) return false;
       if (spm.type_of(id) == kUnused) work->splits.insert_or_assign(Work::key(left.begin, size), left.size);
@@ -72,26 +77,37 @@ class Spm final : public SpmTokenizer {
   };
 
   std::unique_ptr<Scratch> make_scratch(size_t text_bytes) const override { return std::make_unique<Work>(text_bytes); }
-  Status encode_run(std::string_view text, bool opens, size_t offset, Scratch* scratch, std::vector<int32_t>* out) const override;
-  // false: the piece holds a character without a token, in work->parts[0].
-  bool encode_piece(std::string_view piece, Work* work, size_t before, std::vector<int32_t>* out) const;
-  bool add_part(std::string_view piece, const Part& part, Work* work) const;
+  Status encode_run(std::string_view text, bool opens, Scratch* scratch, std::vector<int32_t>* out) const override;
+  void encode_piece(std::string_view piece, Work* work, size_t before, std::vector<int32_t>* out) const;
+  void add_part(std::string_view piece, const Part& part, Work* work) const;
 
+  bool by_merges_ = false;
+  BpeMerges merges_;
   std::vector<uint32_t> ranks_;  // a piece's rank: the higher the score, the lower
   int32_t ascii_[128];           // pieces of one such character
   Joints joints_{0};
 };
 
 Status Spm::init(const VocabSource& source) {
-  KVRT_TRY(init_pieces(source, true));
+  by_merges_ = source.model == "gemma4";
+  KVRT_TRY(init_pieces(source, {.add_bos = true, .space_prefix = !by_merges_, .scores = !by_merges_}));
+  if (by_merges_) {
+    TokenIndex spellings;
+    spellings.reserve(source.tokens.size());
+    for (size_t i = 0; i < source.tokens.size(); ++i) (void)spellings.insert(source.tokens[i], static_cast<int32_t>(i));
+    KVRT_TRY(merges_.build(source.merges, spellings));
+    add_bos_always();  // early files say that there is none
+  }
   joints_ = Joints(source.tokens.size());
   for (int c = 0; c < 128; ++c) {
     char byte = static_cast<char>(c);
     ascii_[c] = index_.find({&byte, 1});
   }
   for (int32_t id = 0; id < static_cast<int32_t>(vocab_size()); ++id) {
-    auto bits = std::bit_cast<uint32_t>(scores_[static_cast<size_t>(id)] + 0.0f);  // -0 is 0
-    ranks_.push_back(bits >> 31 ? bits : ~(bits | 0x80000000));
+    if (!by_merges_) {
+      auto bits = std::bit_cast<uint32_t>(scores_[static_cast<size_t>(id)] + 0.0f);  // -0 is 0
+      ranks_.push_back(bits >> 31 ? bits : ~(bits | 0x80000000));
+    }
     std::string_view bytes = bytes_of(id);
     if (!indexed_[static_cast<size_t>(id)]) continue;
     char32_t before = 0;
@@ -106,23 +122,24 @@ Status Spm::init(const VocabSource& source) {
 }
 
 // An unused piece stands for the parts that it was merged from.
-bool Spm::add_part(std::string_view piece, const Part& part, Work* work) const {
+void Spm::add_part(std::string_view piece, const Part& part, Work* work) const {
   if (part.id >= 0 && type_of(part.id) == kUnused) {
     auto split = work->splits.find(Work::key(part.begin, part.size));
     if (split != work->splits.end()) {
       uint32_t left = split->second, right = part.size - left;
       int32_t left_id = index_.find(piece.substr(part.begin, left)), right_id = index_.find(piece.substr(part.begin + left, right));
-      return add_part(piece, {part.begin, left, left_id}, work) && add_part(piece, {part.begin + left, right, right_id}, work);
+      add_part(piece, {part.begin, left, left_id}, work);
+      return add_part(piece, {part.begin + left, right, right_id}, work);
     }
   }
   if (part.id >= 0) {
     work->ids.push_back(part.id);
-    return true;
+  } else {
+    work->dropped += add_unknown(piece.substr(part.begin, part.size), 0, &work->ids);
   }
-  return add_unknown(piece.substr(part.begin, part.size), 0, &work->ids);
 }
 
-bool Spm::encode_piece(std::string_view piece, Work* work, size_t before, std::vector<int32_t>* out) const {
+void Spm::encode_piece(std::string_view piece, Work* work, size_t before, std::vector<int32_t>* out) const {
   auto append = [&](const int32_t* ids, size_t count) {
     // Unknown characters in a row are one token, also across pieces.
     bool again = count && ids[0] == unknown_ && unknown_ >= 0 && out->size() > before && out->back() == unknown_;
@@ -130,9 +147,9 @@ bool Spm::encode_piece(std::string_view piece, Work* work, size_t before, std::v
   };
   PieceCache::Slot* slot = work->cache.slot(piece);
   if (slot != nullptr && PieceCache::holds(*slot, piece)) {
-    append(slot->ids, slot->count);
-    return true;
+    return append(slot->ids, slot->count);
   }
+  const uint64_t dropped = work->dropped;
   work->parts.clear();
   work->ids.clear();
   work->splits.clear();
@@ -143,25 +160,17 @@ bool Spm::encode_piece(std::string_view piece, Work* work, size_t before, std::v
     at += size;
   }
   work->merging.apply(Rules{*this, piece, work}, &work->parts);
-  for (const Part& part : work->parts) {
-    if (add_part(piece, part, work)) continue;
-    work->parts[0] = part;
-    return false;
-  }
-  if (slot != nullptr) PieceCache::fill(slot, piece, work->ids);
+  for (const Part& part : work->parts) add_part(piece, part, work);
+  if (slot != nullptr && work->dropped == dropped) PieceCache::fill(slot, piece, work->ids);
   append(work->ids.data(), work->ids.size());
-  return true;
 }
 
-Status Spm::encode_run(std::string_view text, bool opens, size_t offset, Scratch* scratch, std::vector<int32_t>* out) const {
+Status Spm::encode_run(std::string_view text, bool opens, Scratch* scratch, std::vector<int32_t>* out) const {
   auto* work = static_cast<Work*>(scratch);
-  KVRT_TRY(check_bytes(text, offset));
   std::string_view all = normalizer_.apply(text, space_prefix_ && opens, user_, &work->normalized);
   size_t before = out->size(), begin = 0, at = 0;  // begin: of the piece that grows
-  auto flush = [&](size_t end) -> Status {
-    std::string_view piece = all.substr(begin, end - begin);
-    if (piece.empty() || encode_piece(piece, work, before, out)) return {};
-    return no_token(piece.substr(work->parts[0].begin, work->parts[0].size), text, offset);
+  auto flush = [&](size_t end) {
+    if (end > begin) encode_piece(all.substr(begin, end - begin), work, before, out);
   };
   char32_t last = 0;
   while (at < all.size()) {
@@ -169,26 +178,27 @@ Status Spm::encode_run(std::string_view text, bool opens, size_t offset, Scratch
     std::string_view rest = all.substr(at);
     auto first = static_cast<unsigned char>(rest[0]);
     if (size_t size = user_.may_begin(first) ? user_.match(rest, &user) : 0) {
-      KVRT_TRY(flush(at));
+      flush(at);
       out->push_back(user);
       begin = at += size;
       continue;
     }
     CodePoint point = first < 0x80 ? CodePoint{first, 1} : read_code_point(rest);
     if (point.size == 0) {
-      KVRT_TRY(flush(at));
+      flush(at);
       out->push_back(byte_tokens_[first]);
       begin = ++at;
       continue;
     }
     if (at > begin && !joints_.may_join(last, point.value)) {
-      KVRT_TRY(flush(at));
+      flush(at);
       begin = at;
     }
     last = point.value;
     at += point.size;
   }
-  return flush(at);
+  flush(at);
+  return {};
 }
 
 }  // namespace

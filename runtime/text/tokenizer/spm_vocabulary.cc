@@ -27,7 +27,8 @@ Status SpmTokenizer::add_piece(const VocabSource& source, size_t i) {
   std::string_view spelling = source.tokens[i];
   auto type = source.types.empty() ? kNormal : static_cast<TokenType>(source.types[i]);
   auto id = static_cast<int32_t>(i);
-  if (!std::isfinite(source.scores[i])) return error(Code::kCorrupt, Detail::kFormat, "token %zu: its score is not finite", i);
+  if (i < scores_.size() && !std::isfinite(scores_[i]))
+    return error(Code::kCorrupt, Detail::kFormat, "token %zu: its score is not finite", i);
   std::string bytes;
   switch (type) {
     case kByte: {
@@ -53,14 +54,14 @@ Status SpmTokenizer::add_piece(const VocabSource& source, size_t i) {
   return add_token(bytes, type);
 }
 
-Status SpmTokenizer::init_pieces(const VocabSource& source, bool add_bos) {
+Status SpmTokenizer::init_pieces(const VocabSource& source, Defaults defaults) {
   KVRT_TRY(check(source));
   size_t count = source.tokens.size();
-  if (source.scores.size() != count) {
+  if (defaults.scores && source.scores.size() != count) {
     return error(Code::kCorrupt, Detail::kFormat, "vocabulary: %zu tokens but %zu scores (tokenizer.ggml.scores)", count,
                  source.scores.size());
   }
-  scores_ = source.scores;
+  if (defaults.scores) scores_ = source.scores;
   std::fill(std::begin(byte_tokens_), std::end(byte_tokens_), -1);
   TokenIndex spellings;
   spellings.reserve(count);
@@ -82,33 +83,20 @@ Status SpmTokenizer::init_pieces(const VocabSource& source, bool add_bos) {
       indexed_[static_cast<size_t>(id)] = index_.insert(bytes_of(id), id);
   }
   byte_fallback_ = std::find(std::begin(byte_tokens_), std::end(byte_tokens_), -1) == std::end(byte_tokens_);
-  space_prefix_ = source.add_space_prefix.value_or(true);
-  KVRT_TRY(normalizer_.init(source.charsmap, source.remove_extra_whitespaces.value_or(false)));
-  add_bos_default(add_bos);
+  space_prefix_ = source.add_space_prefix.value_or(defaults.space_prefix);
+  KVRT_TRY(normalizer_.init(source.charsmap, source.remove_extra_whitespaces.value_or(false), byte_fallback_));
+  add_bos_default(defaults.add_bos);
   return finish(source);
 }
 
-bool SpmTokenizer::add_unknown(std::string_view text, size_t before, std::vector<int32_t>* out) const {
+uint64_t SpmTokenizer::add_unknown(std::string_view text, size_t before, std::vector<int32_t>* out) const {
   if (byte_fallback_) {
     for (char c : text) out->push_back(byte_tokens_[static_cast<unsigned char>(c)]);
-    return true;
+    return 0;
   }
-  if (unknown_ < 0) return false;
+  if (unknown_ < 0) return text.size();
   if (out->size() == before || out->back() != unknown_) out->push_back(unknown_);
-  return true;
-}
-
-Status SpmTokenizer::check_bytes(std::string_view text, size_t offset) const {
-  if (byte_fallback_) return {};
-  size_t bad = find_invalid_utf8(text);
-  if (bad == std::string_view::npos) return {};
-  return error(Code::kInvalid, Detail::kNone, "text: invalid UTF-8 at byte %zu, and the vocabulary has no byte tokens", offset + bad);
-}
-
-Status SpmTokenizer::no_token(std::string_view symbol, std::string_view text, size_t offset) const {
-  size_t at = text.find(symbol);  // elsewhere only where the normalizer made it
-  return error(Code::kInvalid, Detail::kNone, "text: the vocabulary has no token for the character at byte %zu",
-               offset + (at == std::string_view::npos ? 0 : at));
+  return 0;
 }
 
 }  // namespace kvrt

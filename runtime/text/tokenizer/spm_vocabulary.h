@@ -8,13 +8,15 @@ namespace kvrt {
 
 class SpmTokenizer : public VocabTokenizer {
  protected:
-  // Fills all but the search for pieces. The file's flags win over these defaults.
-  Status init_pieces(const VocabSource& source, bool add_bos);
-  // Adds the tokens of a character without a piece: its byte tokens, or the unknown token (one for several in a row). false: neither.
-  bool add_unknown(std::string_view text, size_t before, std::vector<int32_t>* out) const;
-  // INVALID where a byte can be no token.
-  Status check_bytes(std::string_view text, size_t offset) const;
-  Status no_token(std::string_view symbol, std::string_view text, size_t offset) const;
+  // What a kind of tokenizer does where the file does not say; and whether it goes by scores.
+  struct Defaults {
+    bool add_bos, space_prefix = true, scores = true;
+  };
+  // Fills all but the search for pieces.
+  Status init_pieces(const VocabSource& source, Defaults defaults);
+  // Adds the tokens of a character without a piece: its byte tokens, or the unknown token (one for several in a row). The count of bytes
+  // that have neither.
+  uint64_t add_unknown(std::string_view text, size_t before, std::vector<int32_t>* out) const;
 
   TokenIndex index_;           // normal, unused and user-defined pieces, a space for U+2581
   std::vector<bool> indexed_;  // [id]: index_ finds the piece

@@ -17,7 +17,7 @@ namespace kvrt {
 // The values of a GGUF's tokenizer.ggml.* keys; the engine fills it (text never sees a GGUF). create copies the views. An absent flag
 // has the value that the model, or the pre-tokenizer's name, implies.
 struct VocabSource {
-  std::string_view model;  // tokenizer.ggml.model: "gpt2", "llama", "t5"
+  std::string_view model;  // tokenizer.ggml.model: "gpt2", "llama", "gemma4", "t5", "bert"
   std::string_view pre;    // tokenizer.ggml.pre: "smollm", "gpt-2"; "" or "default" as GGUF means them
   std::vector<std::string_view> tokens;
   std::vector<int64_t> types;  // tokenizer.ggml.token_type: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
@@ -26,6 +26,7 @@ struct VocabSource {
   std::string charsmap;  // tokenizer.ggml.precompiled_charsmap; "": none
   int64_t bos = -1, eos = -1, eot = -1, eom = -1, fim_pad = -1, fim_rep = -1, fim_sep = -1, unknown = -1, padding = -1;
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
+  std::optional<bool> lowercase, strip_accents;  // "bert": tokenizer.ggml.normalizer.*
 };
 
 class Tokenizer {
@@ -35,10 +36,16 @@ class Tokenizer {
 
   // parse_special: text that spells a control or user-defined token becomes that token; else only user-defined ones do. No BOS is added.
   // `previous`: the token that the text follows, -1: none; with add_space_prefix a space is put before a text that begins or follows a
-  // control token. Bytes that are no valid UTF-8 become their byte tokens, and decode to themselves; INVALID, with the offset, where the
-  // vocabulary has none.
-  virtual Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous) const = 0;
-  Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out) const { return encode(text, parse_special, out, -1); }
+  // control token. Bytes that are no valid UTF-8 become their byte tokens, and decode to themselves; SentencePiece's vocabularies without
+  // byte tokens read each as U+FFFD. What has no token, and no unknown token to stand for it, is left out; `dropped`, if not null: so many
+  // bytes. LIMIT: a longer text than kTextBytesMax.
+  virtual Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous,
+                        uint64_t* dropped) const = 0;
+  Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous = -1) const {
+    return encode(text, parse_special, out, previous, nullptr);
+  }
+  // False: text with this byte loses it.
+  virtual bool spells(uint8_t byte) const = 0;
   // The token's bytes (may be part of a code point); control tokens give "" unless `special`. id must be < vocab_size().
   virtual std::string_view piece(int32_t id, bool special) const = 0;
   // The same of a token that follows `previous` (-1: none): without the space that add_space_prefix put there.

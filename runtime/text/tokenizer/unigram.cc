@@ -83,7 +83,7 @@ class Unigram final : public SpmTokenizer {
   static constexpr uint32_t kNowhere = UINT32_MAX;
 
   std::unique_ptr<Scratch> make_scratch(size_t) const override { return std::make_unique<Work>(); }
-  Status encode_run(std::string_view text, bool opens, size_t offset, Scratch* scratch, std::vector<int32_t>* out) const override;
+  Status encode_run(std::string_view text, bool opens, Scratch* scratch, std::vector<int32_t>* out) const override;
   void search(std::string_view text, std::vector<Best>* best) const;
 
   ByteTrie trie_;
@@ -91,7 +91,7 @@ class Unigram final : public SpmTokenizer {
 };
 
 Status Unigram::init(const VocabSource& source) {
-  KVRT_TRY(init_pieces(source, false));
+  KVRT_TRY(init_pieces(source, {.add_bos = false}));
   float lowest = std::numeric_limits<float>::max();
   for (int32_t id = 0; id < static_cast<int32_t>(vocab_size()); ++id) {
     std::string_view bytes = bytes_of(id);
@@ -139,9 +139,8 @@ void Unigram::search(std::string_view text, std::vector<Best>* best) const {
   }
 }
 
-Status Unigram::encode_run(std::string_view text, bool opens, size_t offset, Scratch* scratch, std::vector<int32_t>* out) const {
+Status Unigram::encode_run(std::string_view text, bool opens, Scratch* scratch, std::vector<int32_t>* out) const {
   auto* work = static_cast<Work*>(scratch);
-  KVRT_TRY(check_bytes(text, offset));
   std::string_view all = normalizer_.apply(text, space_prefix_ && opens, user_, &work->normalized);
   search(all, &work->best);
   work->ends.clear();
@@ -152,8 +151,8 @@ Status Unigram::encode_run(std::string_view text, bool opens, size_t offset, Scr
     std::string_view piece = all.substr(b.begin, *end - b.begin);
     if (b.id >= 0) {
       out->push_back(b.id);
-    } else if (!add_unknown(piece, before, out)) {
-      return no_token(piece, text, offset);
+    } else {
+      work->dropped += add_unknown(piece, before, out);
     }
   }
   return {};

@@ -33,6 +33,7 @@ constexpr std::string_view kEndTokens[] = {"<|im_end|>",
                                            "[EOS]",
                                            "<eos>",
                                            "<turn|>",
+                                           "<|tool_response>",
                                            "[e~[",
                                            "<｜end▁of▁sentence｜>"};
 
@@ -150,6 +151,9 @@ void VocabTokenizer::identify(const VocabSource& source) {
   for (auto flag : {source.add_bos, source.add_eos, source.add_space_prefix, source.remove_extra_whitespaces}) {
     hasher.add_u64(flag ? *flag : 2u);
   }
+  if (source.lowercase || source.strip_accents) {  // else as before there were these
+    for (auto flag : {source.lowercase, source.strip_accents}) hasher.add_u64(flag ? *flag : 2u);
+  }
   text_id_ = hasher.finish();
 }
 
@@ -177,7 +181,8 @@ std::string VocabTokenizer::decode(std::span<const int32_t> ids, bool special, i
   return text;
 }
 
-Status VocabTokenizer::encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous) const {
+Status VocabTokenizer::encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous,
+                              uint64_t* dropped) const {
   if (text.size() > kTextBytesMax)
     return error(Code::kLimit, Detail::kNone, "text: %zu bytes, the limit is %zu", text.size(), kTextBytesMax);
   const SpecialTokens& cuts = parse_special ? special_ : cuts_;
@@ -189,7 +194,7 @@ Status VocabTokenizer::encode(std::string_view text, bool parse_special, std::ve
     if (!cuts.empty()) match = cuts.find(text, at);
     size_t end = match.id >= 0 ? match.begin : text.size();
     if (end > at) {
-      Status status = encode_run(text.substr(at, end - at), opens(previous), at, scratch.get(), out);
+      Status status = encode_run(text.substr(at, end - at), opens(previous), scratch.get(), out);
       if (!status.is_ok()) {
         out->resize(before);
         return status;
@@ -199,6 +204,7 @@ Status VocabTokenizer::encode(std::string_view text, bool parse_special, std::ve
     if (match.id >= 0) out->push_back(previous = match.id);
     at = match.id >= 0 ? match.end : text.size();
   }
+  if (dropped != nullptr) *dropped = scratch->dropped;
   return Status::ok();
 }
 

@@ -39,7 +39,9 @@ class TokenIndex {
 // Immutable after init: any thread.
 class VocabTokenizer : public Tokenizer {
  public:
-  Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous) const override;
+  using Tokenizer::encode;
+  Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous, uint64_t* dropped) const override;
+  bool spells(uint8_t byte) const override { return !byte_level_ || byte_tokens_[byte] >= 0 || unknown_ >= 0; }
   std::string_view piece(int32_t id, bool special) const override;
   std::string_view piece_after(int32_t previous, int32_t id, bool special) const override;
   std::string decode(std::span<const int32_t> ids, bool special, int32_t previous) const override;
@@ -56,9 +58,10 @@ class VocabTokenizer : public Tokenizer {
   // Working memory of one encode call.
   struct Scratch {
     virtual ~Scratch() = default;
+    uint64_t dropped = 0;  // bytes without a token
   };
-  // Encodes text that lies between special tokens. `opens`: it begins a text, or follows a control token. `offset`: its place in the whole.
-  virtual Status encode_run(std::string_view text, bool opens, size_t offset, Scratch* scratch, std::vector<int32_t>* out) const = 0;
+  // Encodes text that lies between special tokens. `opens`: it begins a text, or follows a control token.
+  virtual Status encode_run(std::string_view text, bool opens, Scratch* scratch, std::vector<int32_t>* out) const = 0;
   virtual std::unique_ptr<Scratch> make_scratch(size_t text_bytes) const = 0;
 
   // The checks that every vocabulary passes.
@@ -66,6 +69,7 @@ class VocabTokenizer : public Tokenizer {
   // Appends the bytes of the next token, and its type.
   Status add_token(std::string_view bytes, uint8_t type);
   void add_bos_default(bool add) { add_bos_ = add; }  // where the file does not say
+  void add_bos_always() { add_bos_ = bos_ >= 0; }     // whatever it says; after finish
   // After all tokens: special ids, ends, text_id.
   Status finish(const VocabSource& source);
   bool opens(int32_t previous) const { return previous < 0 || types_[static_cast<size_t>(previous)] == kControl; }
@@ -79,6 +83,7 @@ class VocabTokenizer : public Tokenizer {
   SpecialTokens special_;      // those and the control tokens: parse_special cuts at them
   int32_t byte_tokens_[256];   // -1: none
   int32_t unknown_ = -1;       // text without a token becomes this; never a control token
+  bool byte_level_ = false;    // text is spelled byte by byte
   bool space_prefix_ = false;  // a space stands before the text where it opens
   std::string warning_;
 
@@ -97,7 +102,8 @@ class VocabTokenizer : public Tokenizer {
 
 // The tokenizers, each made of one tokenizer.ggml.model.
 Result<std::unique_ptr<Tokenizer>> make_byte_level(const VocabSource& source);  // "gpt2"
-Result<std::unique_ptr<Tokenizer>> make_spm(const VocabSource& source);         // "llama"
+Result<std::unique_ptr<Tokenizer>> make_spm(const VocabSource& source);         // "llama", "gemma4"
 Result<std::unique_ptr<Tokenizer>> make_unigram(const VocabSource& source);     // "t5"
+Result<std::unique_ptr<Tokenizer>> make_wordpiece(const VocabSource& source);   // "bert"
 
 }  // namespace kvrt

@@ -1,6 +1,9 @@
 // Hyper-parameters that layers have each for itself: heads by layer, RoPE with windows and without, scales.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "runtime/model/model.h"
 #include "tests/support/gguf_writer.h"
 
@@ -67,8 +70,9 @@ TEST(ModelDims, HeadsMayDifferByLayerAndAWrongListIsNamed) {
   EXPECT_EQ(same->kv_heads, 3u);
 }
 
-// cohere2's logits are multiplied by a number that its file must have; its layers without RoPE are those without a window.
-TEST(ModelDims, Cohere2NeedsItsScaleAndItsPattern) {
+// cohere2's logits are multiplied by a number that its file must have; its layers without RoPE are those without a window, by a period or
+// a flag for each layer.
+TEST(ModelDims, Cohere2NeedsItsScaleAndRotatesWhereItsWindowsAre) {
   const auto cohere2 = [](auto add) {
     GgufModel spec;
     spec.arch = "cohere2";
@@ -86,16 +90,24 @@ TEST(ModelDims, Cohere2NeedsItsScaleAndItsPattern) {
       w.add_u32("cohere2.attention.sliding_window_pattern", period);
     };
   };
-  Result<ModelDims> read[] = {cohere2(scale), cohere2(pattern(4))};
-  for (auto& dims : read) {
+  const auto flags = [&](std::vector<uint8_t> windows) {
+    return [=](GgufWriter& w) {
+      scale(w);
+      w.add_array("cohere2.attention.sliding_window_pattern", 7, windows);
+    };
+  };
+  const std::pair<std::function<void(GgufWriter&)>, std::vector<uint32_t>> read[] = {
+      {scale, {3}}, {pattern(4), {3}}, {pattern(2), {1, 3}}, {flags({0, 1, 1, 1, 0}), {0, 4}}};
+  for (const auto& [add, full] : read) {
+    Result<ModelDims> dims = cohere2(add);
     ASSERT_TRUE(dims.is_ok()) << dims.status().message();
     EXPECT_EQ(dims->logit_scale, 0.25f);
-    for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(dims->window(i) == 0, i == 3) << i;
-    for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(dims->rope_of(i) == nullptr, i == 3) << i;
+    for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(dims->window(i) == 0, std::ranges::count(full, i) > 0) << i;
+    for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(dims->rope_of(i) == nullptr, dims->window(i) == 0) << i;
   }
-  const Status other = cohere2(pattern(2)).take_status(), none = cohere2([](GgufWriter&) {}).take_status();
-  EXPECT_EQ(other.code(), Code::kUnsupported);
-  EXPECT_NE(other.message().find("cohere2.attention.sliding_window_pattern"), std::string::npos) << other.message();
+  const Status few = cohere2(flags({1, 0})).take_status(), none = cohere2([](GgufWriter&) {}).take_status();
+  EXPECT_EQ(few.code(), Code::kCorrupt);
+  EXPECT_NE(few.message().find("expected a flag for each of 5 layers, found 2"), std::string::npos) << few.message();
   EXPECT_EQ(none.code(), Code::kCorrupt);
   EXPECT_NE(none.message().find("cohere2.logit_scale"), std::string::npos) << none.message();
   const Status wrong = cohere2([&](GgufWriter& w) {
@@ -149,6 +161,7 @@ TEST(ModelDims, LatentsAreReadAndWrongOnesNamed) {
   };
   const Change changes[] = {
       {"", 0, Code::kOk, ""},
+      {"expert_gating_func", 0, Code::kOk, ""},  // with a bias of the experts: as with 2
       {"attention.key_length_mla", 0, Code::kUnsupported, "converter of before April 2025"},
       {"attention.kv_lora_rank", 0, Code::kCorrupt, "attention.kv_lora_rank"},
       {"attention.kv_lora_rank", 4096, Code::kLimit, "attention.kv_lora_rank"},
@@ -187,6 +200,7 @@ TEST(ModelDims, LatentsAreReadAndWrongOnesNamed) {
         const bool changed = std::string_view(change.key) == name;
         if (!changed || change.value > 0) w.add_u32(std::string("deepseek2.") + name, changed ? change.value : value);
       }
+      if (std::string_view(change.key) == "expert_gating_func") w.add_tensor("blk.1.exp_probs_b.bias", 0, {8}, std::vector<uint8_t>(32));
     });
     if (change.code == Code::kOk) {
       ASSERT_TRUE(dims.is_ok()) << dims.status().message();
@@ -201,6 +215,34 @@ TEST(ModelDims, LatentsAreReadAndWrongOnesNamed) {
     EXPECT_EQ(status.code(), change.code) << change.key << ": " << status.message();
     EXPECT_NE(status.message().find(change.words), std::string::npos) << status.message();
   }
+}
+
+// Q grows with its position from the length on that the file gives, else from yarn's original context on; others do not know it.
+TEST(ModelDims, TheTemperatureOfQIsReadWhereTheArchitectureHasIt) {
+  const auto read = [](const char* arch, float scale, uint32_t length, uint32_t original) {
+    GgufModel spec;
+    spec.arch = arch;
+    return dims_with(spec, [&](GgufWriter& w) {
+      const std::string prefix = std::string(arch) + ".";
+      if (scale > 0) w.add_f32(prefix + "attention.temperature_scale", scale);
+      if (length > 0) w.add_u32(prefix + "attention.temperature_length", length);
+      if (original > 0) w.add_u32(prefix + "rope.scaling.original_context_length", original);
+    });
+  };
+  for (const auto& [length, original] : {std::pair{64u, 0u}, {0u, 64u}, {64u, 128u}}) {
+    auto dims = read("mistral3", 0.5f, length, original);
+    ASSERT_TRUE(dims.is_ok()) << dims.status().message();
+    EXPECT_EQ(dims->temperature.scale, 0.5f);
+    EXPECT_EQ(dims->temperature.length, 64u);
+  }
+  auto without = read("mistral3", 0, 0, 64);
+  ASSERT_TRUE(without.is_ok()) << without.status().message();
+  EXPECT_EQ(without->temperature.scale, 0);
+  const Status no_length = read("mistral3", 0.5f, 0, 0).take_status(), other = read("llama", 0.5f, 64, 0).take_status();
+  EXPECT_EQ(no_length.code(), Code::kCorrupt);
+  EXPECT_NE(no_length.message().find("rope.scaling.original_context_length"), std::string::npos) << no_length.message();
+  EXPECT_EQ(other.code(), Code::kUnsupported);
+  EXPECT_NE(other.message().find("attention.temperature_"), std::string::npos) << other.message();
 }
 
 }  // namespace

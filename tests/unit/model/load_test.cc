@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include "runtime/base/limits.h"
 #include "runtime/compute/quant/quants.h"
@@ -336,6 +339,26 @@ TEST(ModelLoad, ReportsProgressAndStopsWhenToldTo) {
     EXPECT_EQ(model.status().code(), Code::kCancelled);
     EXPECT_EQ(n, stop);
   }
+}
+
+// A tiny model whose tensor has this for its last element.
+std::vector<uint8_t> with_value(const char* model, const char* tensor, float value) {
+  std::ifstream in(std::string(KVRT_SOURCE_DIR "/tests/golden/tiny/") + model + ".gguf", std::ios::binary);
+  std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(in), {}};
+  const auto file = std::move(GgufFile::parse(bytes, model)).value();
+  const std::span<const uint8_t> data = file->find(tensor)->view.data;
+  std::memcpy(bytes.data() + (data.data() - bytes.data()) + data.size() - sizeof value, &value, sizeof value);
+  return bytes;
+}
+
+// What the file should not have, and the numbers would hide: states that grow, a choice by no number.
+TEST(Load, ValuesThatNoModelHas) {
+  expect_status(load(with_value("row_granitehybrid", "blk.1.ssm_a", 0.05f)).status(), Code::kCorrupt,
+                "tensor blk.1.ssm_a: expected no number above 0: states decay, found 0.05");
+  expect_status(load(with_value("row_qwen3next", "blk.0.ssm_a", NAN)).status(), Code::kCorrupt, "blk.0.ssm_a");
+  expect_status(load(with_value("row_lfm2moe", "blk.2.exp_probs_b.bias", NAN)).status(), Code::kCorrupt,
+                "tensor blk.2.exp_probs_b.bias: expected finite numbers, found nan");
+  EXPECT_TRUE(load(with_value("row_granitehybrid", "blk.1.ssm_a", -0.05f)).is_ok());
 }
 
 }  // namespace

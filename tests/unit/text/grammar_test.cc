@@ -2,6 +2,7 @@
 #include "runtime/text/grammar/grammar.h"
 
 #include <gtest/gtest.h>
+
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -12,34 +13,12 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/text/grammar/states.h"
-#include "runtime/text/tokenizer/byte_alphabet.h"
-#include "runtime/text/tokenizer/tokenizer.h"
-#include "runtime/text/unicode/code_points.h"
+#include "tests/support/byte_vocabulary.h"
 
 namespace kvrt {
 namespace {
 
 using Refusal = std::tuple<std::string, Code, std::string>;  // a source, the status, a part of its message
-
-std::unique_ptr<Tokenizer> make_tokenizer(const std::vector<std::pair<std::string, int64_t>>& more = {}) {
-  std::vector<std::string> tokens;
-  for (int b = 0; b < 256; ++b) append_code_point(byte_to_symbol(static_cast<uint8_t>(b)), &tokens.emplace_back());
-  VocabSource s;
-  s.model = "gpt2";
-  s.pre = "gpt-2";
-  s.types.assign(256, 1);
-  for (const auto& [text, type] : more) tokens.push_back(text), s.types.push_back(type);
-  s.tokens.assign(tokens.begin(), tokens.end());
-  auto made = Tokenizer::create(s);
-  EXPECT_TRUE(made.is_ok()) << made.status().message();
-  return std::move(made).value();
-}
-
-std::shared_ptr<const Grammar> gbnf(std::string_view source) {
-  auto grammar = Grammar::from_gbnf(source);
-  EXPECT_TRUE(grammar.is_ok()) << grammar.status().message();
-  return grammar.is_ok() ? grammar.value() : nullptr;
-}
 
 bool fits(const Grammar& grammar, std::string_view text) {
   GrammarStates states(grammar.automaton());
@@ -50,8 +29,6 @@ bool fits(const Grammar& grammar, std::string_view text) {
   }
   return states.may_end(at);
 }
-
-bool has(std::span<const uint64_t> mask, int32_t token) { return (mask[static_cast<size_t>(token) / 64] >> (token % 64)) & 1; }
 
 size_t count(std::span<const uint64_t> mask) {
   size_t n = 0;
@@ -250,7 +227,7 @@ TEST(Grammar, HostileSourcesEndSoon) {
 }
 
 TEST(GrammarMatcher, MasksEndsAndControlTokens) {
-  const auto tokenizer = make_tokenizer({{"ab", 1}, {"abc", 1}, {"<|im_end|>", 3}, {"<|im_start|>", 3}, {"ab!", 4}});
+  const auto tokenizer = byte_tokenizer({{"ab", 1}, {"abc", 1}, {"<|im_end|>", 3}, {"<|im_start|>", 3}, {"ab!", 4}});
   const int32_t ab = 256, abc = 257, end = 258, start = 259;
   const auto vocab = GrammarVocab::make(*tokenizer);
   GrammarMatcher m(gbnf("root ::= \"ab\" (\"c\" | \"d\")?"), vocab);
@@ -278,7 +255,7 @@ TEST(GrammarMatcher, TheMaskIsWhatAcceptTakes) {
   std::vector<std::pair<std::string, int64_t>> more;
   for (const char* text : {"he", "hello", "a\"", "\",\"", "lo,", "\xC3\x83\xC2\xA9", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "}}"})
     more.emplace_back(text, 1);
-  const auto tokenizer = make_tokenizer(more);
+  const auto tokenizer = byte_tokenizer(more);
   const auto vocab = GrammarVocab::make(*tokenizer);
   const auto schema = Grammar::from_json_schema(
       R"({"type":"object","properties":{"s":{"type":"string","maxLength":4},"t":{"type":"string","minLength":2},"u":{}}})");
@@ -310,7 +287,7 @@ TEST(GrammarMatcher, TheMaskIsWhatAcceptTakes) {
 
 // Exponentially many readings, and rules within rules: a bound that is told, not a hang; an allowed grammar still fits.
 TEST(GrammarMatcher, AmbiguityIsBounded) {
-  const auto tokenizer = make_tokenizer({{"aaaaaaaaaaaaaaaa", 1}, {"((((((((", 1}});
+  const auto tokenizer = byte_tokenizer({{"aaaaaaaaaaaaaaaa", 1}, {"((((((((", 1}});
   const auto vocab = GrammarVocab::make(*tokenizer);
   std::vector<int32_t> ids;
   ASSERT_TRUE(tokenizer->encode("a(", false, &ids).is_ok());
@@ -332,27 +309,6 @@ TEST(GrammarMatcher, AmbiguityIsBounded) {
       EXPECT_LT(static_cast<double>(clock() - begin) / CLOCKS_PER_SEC, 4.0) << source;
     }
   }
-}
-
-// A bounded string has a state per character: the cache is emptied on the way, and masks stay the same.
-TEST(GrammarMatcher, TheCacheIsBoundedAndHarmless) {
-  const auto tokenizer = make_tokenizer({{"<|im_end|>", 3}});
-  const auto vocab = GrammarVocab::make(*tokenizer);
-  const auto grammar =
-      Grammar::from_json_schema(R"({"type":"array","items":{"type":"array","items":{"type":"string","maxLength":16000}}})");
-  ASSERT_TRUE(grammar.is_ok());
-  GrammarMatcher m(grammar.value(), vocab);
-  std::vector<int32_t> ids;
-  std::string text = "[[\"" + std::string(16'000, 'x') + "\",\"";
-  ASSERT_TRUE(tokenizer->encode(text, false, &ids).is_ok());
-  for (size_t i = 0; i < ids.size(); ++i) {
-    ASSERT_TRUE(has(m.mask(), ids[i])) << i;
-    ASSERT_TRUE(m.accept(ids[i])) << i;
-  }
-  GrammarMatcher replay(grammar.value(), vocab);
-  for (int32_t id : ids) ASSERT_TRUE(replay.accept(id));
-  EXPECT_TRUE(std::ranges::equal(m.mask(), replay.mask()));
-  EXPECT_TRUE(m.status().is_ok());
 }
 
 }  // namespace

@@ -2,10 +2,12 @@
 // template shows.
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <tuple>
 
 #include "runtime/base/limits.h"
 #include "runtime/base/utf8.h"
+#include "runtime/text/reply/family.h"
 #include "tests/support/reply_rig.h"
 
 namespace kvrt {
@@ -85,8 +87,8 @@ TEST(ReplyStream, NothingIsHeldBackForEver) {
       {ReplyFormat::kDeepSeek, "", "<｜tool▁calls▁begin｜>"},
       {ReplyFormat::kMistral, "[TOOL_CALLS]f", " "},
       {ReplyFormat::kMistral, "[TOOL_CALLS]", "f"},
-      {ReplyFormat::kTags, "<function=f>", "<parameter=a>1</parameter>"},
-      {ReplyFormat::kTags, "<function=f><parameter=a>", "1"},
+      {ReplyFormat::kQwenTags, "<function=f>", "<parameter=a>1</parameter>"},
+      {ReplyFormat::kQwenTags, "<function=f><parameter=a>", "1"},
       {ReplyFormat::kHarmony, "", "<|channel|>a"},
       {ReplyFormat::kHarmony, "<|channel|>", "a"},
       {ReplyFormat::kHarmony, "<|channel|>commentary to=f<|message|>", " "},
@@ -182,7 +184,40 @@ const char* const kPieces[] = {"<tool_call>",
                                " to=functions.f",
                                "<|call|>",
                                "{\"name\": \"g\", \"parameters\": {}}",
-                               "<|im_end|>"};
+                               "<|im_end|>",
+                               "<|open|>",
+                               "<|close|>",
+                               "<|sep|>",
+                               "response",
+                               "tools",
+                               "call tool=\"f\"",
+                               "argument key=\"a\" type=\"string\"",
+                               "<｜DSML｜tool_calls>",
+                               "<｜DSML｜invoke name=\"f\">",
+                               "</｜DSML｜invoke>",
+                               "<seed:tool_call>",
+                               "<invoke name=\"f\">",
+                               "<parameter name=\"a\">1</parameter>",
+                               "</invoke>",
+                               "]<]minimax[>[",
+                               "<a>1",
+                               "</a>",
+                               "<function name=\"f\">",
+                               "<param name=\"a\">",
+                               "<![CDATA[",
+                               "]]>",
+                               "</param>",
+                               "<|tool_call>call:f{",
+                               "a:",
+                               "<|\"|>",
+                               "<|tool_call_start|>",
+                               "<|tools_prefix|>[{\"f\": {}}]",
+                               "<tool_calls>",
+                               "<TOOLCALL>",
+                               "<|function_call|>",
+                               ">>>",
+                               "all\n",
+                               "f\n{}"};
 
 // Whether the parts are calls of the promised form and whole code points; counts their kinds.
 void check_parts(const Parts& parts, size_t counts[3]) {
@@ -201,7 +236,7 @@ void check_parts(const Parts& parts, size_t counts[3]) {
 TEST(ReplyStream, RandomMixtures) {
   std::mt19937 random(20251121);
   size_t counts[3] = {};
-  for (int round = 0; round < 12'000; ++round) {
+  for (int round = 0; round < 24'000; ++round) {
     auto format = static_cast<ReplyFormat>(round % (static_cast<int>(ReplyFormat::kHarmony) + 1));
     ReplyStyle style = random() % 2 ? style_of(format) : thinking(format, random() % 3 == 0);
     std::vector<Piece> answer;
@@ -220,6 +255,9 @@ TEST(ReplyStream, RandomMixtures) {
     for (const Piece& piece : answer) parser.push(piece.text, piece.control, &parts);
     parser.finish(&parts);
     check_parts(parts, counts);
+    constexpr ReplyFormat kFramed[] = {ReplyFormat::kKimi3, ReplyFormat::kRecipient, ReplyFormat::kToolCalls, ReplyFormat::kCommandR7b,
+                                       ReplyFormat::kGemma4};
+    if (std::find(std::begin(kFramed), std::end(kFramed), format) != std::end(kFramed)) continue;
     bool plain = std::all_of(parts.begin(), parts.end(), [](const ReplyPart& part) { return part.kind == Kind::kContent; });
     if (plain && !controls && style.reasoning_begin.empty() && format != ReplyFormat::kHarmony) {
       ASSERT_EQ(whole, "C<" + text + ">");
@@ -234,8 +272,20 @@ struct Shown {
   ReplyStyle style;
 };
 
+using F = ReplyFormat;
+
+void expect_detected(std::span<const Shown> cases) {
+  for (const Shown& shown : cases) {
+    ReplyStyle style = detect_reply_style(shown.text);
+    EXPECT_EQ(style.format, shown.style.format) << shown.text;
+    EXPECT_EQ(style.reasoning_begin, shown.style.reasoning_begin) << shown.text;
+    EXPECT_EQ(style.reasoning_end, shown.style.reasoning_end) << shown.text;
+    EXPECT_EQ(style.reasoning_open, shown.style.reasoning_open) << shown.text;
+    EXPECT_TRUE(style.format == F::kPlain || (style.family != nullptr && style.family->format == style.format)) << shown.text;
+  }
+}
+
 TEST(ReplyStyle, IsDetectedByTheTemplate) {
-  using F = ReplyFormat;
   const Shown cases[] = {
       {"", {F::kPlain, "", "", false}},
       {"{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt "
@@ -279,17 +329,35 @@ TEST(ReplyStyle, IsDetectedByTheTemplate) {
       {"{{ '<|' + m.role + '|>' + m.content + '<|tool|>' + m.tools + '<|/tool|>' + '<|end|>' }}", {F::kGranite, "", "", false}},
       {"use <function=name>{args}</function>", {F::kFunctionTag, "", "", false}},
       // Qwen3-Coder, GLM 4.5
-      {"<tool_call>\n<function=f>\n<parameter=p>\nv\n</parameter>\n</function>\n</tool_call>", {F::kTags, "", "", false}},
-      {"<tool_call>f\n<arg_key>k</arg_key>\n<arg_value>v</arg_value>\n</tool_call></think>", {F::kTags, "<think>", "</think>", false}},
+      {"<tool_call>\n<function=f>\n<parameter=p>\nv\n</parameter>\n</function>\n</tool_call>", {F::kQwenTags, "", "", false}},
+      {"<tool_call>f\n<arg_key>k</arg_key>\n<arg_value>v</arg_value>\n</tool_call></think>", {F::kGlm, "<think>", "</think>", false}},
       {"<|start|>assistant<|channel|>analysis<|message|>{{ m.thinking }}<|end|>", {F::kHarmony, "", "", false}},
   };
-  for (const Shown& shown : cases) {
-    ReplyStyle style = detect_reply_style(shown.text);
-    EXPECT_EQ(style.format, shown.style.format) << shown.text;
-    EXPECT_EQ(style.reasoning_begin, shown.style.reasoning_begin) << shown.text;
-    EXPECT_EQ(style.reasoning_end, shown.style.reasoning_end) << shown.text;
-    EXPECT_EQ(style.reasoning_open, shown.style.reasoning_open) << shown.text;
-  }
+  expect_detected(cases);
+}
+
+TEST(ReplyStyle, OfNewerFamilies) {
+  const Shown cases[] = {
+      // LFM2, Gemma 4, Kimi K3, Apertus, MiniMax M2 and M3, DeepSeek V4, Seed-OSS, Nemotron Nano 2, Apriel, Hunyuan, GigaChat, MiniCPM
+      {"<|im_start|>system\nList of tools: [", {F::kPythonList, "", "", false}},
+      {"<|tool_list_start|>[", {F::kPythonList, "", "", false}},
+      {"<|turn>model\n<|channel>thought\n<channel|><|tool_call>call:", {F::kGemma4, "<|channel>thought", "<channel|>", false}},
+      {"'<|open|>' + tag + '<|sep|>' {{ open_tag('think') }}", {F::kKimi3, "<|open|>think<|sep|>", "<|close|>think<|sep|>", false}},
+      {"<|inner_prefix|>{{ x }}<|tools_prefix|>[", {F::kKeyed, "<|inner_prefix|>", "<|inner_suffix|>", false}},
+      {"<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"k\">", {F::kMiniMax, "", "", false}},
+      {"{% set ns = ']<]minimax[>[' %}{{ ns + '<tool_call>' }}<mm:think>", {F::kMiniMax3, "<mm:think>", "</mm:think>", false}},
+      {"{% set dsml = '｜DSML｜' %}{{ '<' + dsml + 'tool_calls>' }}</think>", {F::kDsml, "<think>", "</think>", false}},
+      {"<seed:tool_call>\n<function=f>\n<parameter=p>v</parameter><seed:think>", {F::kSeed, "<seed:think>", "</seed:think>", false}},
+      {"<TOOLCALL>[{{ c }}]</TOOLCALL>{% if add_generation_prompt %}<think>\n{% endif %}", {F::kNemotron, "<think>", "</think>", true}},
+      {"<tool_calls>[{% if add_generation_prompt %}{{ 'Here are my reasoning steps:\n' }}{% endif %}",
+       {F::kToolCalls, "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", false}},
+      {"{{ '<tool_call{}>'.format(T) }}{{ '<arg_key{}>'.format(T) }}{{ '<think{}>'.format(T) }}",
+       {F::kHunyuan, "<think:opensource>", "</think:opensource>", false}},
+      {"{{ 'function call' + '<|role_sep|>\n' }}", {F::kGigaChat, "", "", false}},
+      {"<function name=\"f\"><param name=\"k\">v</param></function>", {F::kMiniCpm, "", "", false}},
+      {"<|start_header_id|>assistant<|end_header_id|>\n\n>>>all\n", {F::kRecipient, "", "", false}},
+  };
+  expect_detected(cases);
 }
 
 TEST(ReplyStyle, ReasoningIsOpenWhereThePromptEndsWithItsBegin) {

@@ -177,7 +177,7 @@ TEST(Reply, PythonLiterals) {
 }
 
 TEST(Reply, Tags) {
-  ReplyStyle style = style_of(ReplyFormat::kTags);
+  ReplyStyle style = style_of(ReplyFormat::kQwenTags);
   const std::string qwen =
       "{{<tool_call>}}\n<function=f>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n{{</"
       "tool_call>}}";
@@ -185,10 +185,19 @@ TEST(Reply, Tags) {
   expect_also_as_text(style, "I look.\n" + qwen + "\n" + qwen, "C<I look.>" + expected + expected);
   expect(style, "<function=f>\n<parameter=s>\n\n{a}\n\nb </x>\n</parameter>\n</function>\n</tool_call> Well.",
          call("f", R"({"s":"\n{a}\n\nb </x>"})") + "C<Well.>");
+  for (const char* text :
+       {"<tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>f</tool_call>", "<function=f>\n<parameter=a>\n1\n</function>",
+        "<function=f>x</function>", "<function=f><parameter=></parameter></function>",
+        "<function=f><parameter=a>\xff</parameter></function>", "<function=f><parameter=a>1</parameter>"})
+    expect(style, text, "C<" + std::string(text) + ">");
+}
+
+TEST(Reply, Glm) {
+  ReplyStyle style = style_of(ReplyFormat::kGlm);
   expect(style,
          "<tool_call>f\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</"
          "tool_call>",
-         expected);
+         call("f", R"({"city":"Paris","days":3})"));
   expect(style,
          "<tool_call>f\n<arg_key>a</arg_key><arg_value>[1, {\"b\": "
          "null}]</arg_value><arg_key>q</arg_key><arg_value>\"x\"</arg_value></tool_call>",
@@ -198,11 +207,9 @@ TEST(Reply, Tags) {
                       "tool_call>}}{{<tool_call>}}g{{</tool_call>}}",
                       call("f", R"({"city":"Paris"})") + call("g", "{}"));
   expect(style, "{{<tool_call>}}f{{<arg_key>}}city{{</arg_key>}}{{<arg_value>}}Par{{<|endoftext|>}}", "C<fcityPar>");
-  expect(style, "<tool_call>f</tool_call><tool_call>\n<function=g>\n</function>\n</tool_call>", call("f", "{}") + call("g", "{}"));
   for (const char* text :
-       {"<tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>f g</tool_call>", "<function=f>\n<parameter=a>\n1\n</function>",
-        "<function=f>x</function>", "<function=f><parameter=></parameter></function>", "<tool_call>f<arg_key>a</arg_key>1</tool_call>",
-        "<function=f><parameter=a>\xff</parameter></function>", "<function=f><parameter=a>1</parameter>", "<tool_call>f<b></tool_call>"})
+       {"<tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>f g</tool_call>", "<tool_call>f<arg_key>a</arg_key>1</tool_call>",
+        "<tool_call>f<b></tool_call>", "<tool_call>f<arg_key>a</arg_key><arg_value>\xff</arg_value></tool_call>"})
     expect(style, text, "C<" + std::string(text) + ">");
 }
 
@@ -326,10 +333,10 @@ TEST(Reply, Harmony) {
   // Out of form.
   expect(style, "Just text. to=x", "C<Just text. to=x>");
   expect(style, "to be {{<|return|>}}", "C<to be>");
-  expect(style, "{{<|channel|>}}commentary to=python{{<|message|>}}print(1){{<|call|>}}", "C<commentary to=pythonprint(1)>");
-  expect(style, "<|channel|>commentary to=f<|message|>{\"a\": <|call|>", "C<<|channel|>commentary to=f<|message|>{\"a\":>");
+  expect_also_as_text(style, "{{<|channel|>}}commentary to=python{{<|message|>}}print(1){{<|call|>}}", "C<print(1)>");
+  expect_also_as_text(style, "{{<|channel|>}}commentary to=f{{<|message|>}}{\"a\": {{<|call|>}}", "C<{\"a\":>");
   expect(style, "{{<|channel|>}}analysis{{<|message|>}}cut off", "R<cut off>");
-  expect(style, "{{<|channel|>}}anal", "C<anal>");
+  expect(style, "{{<|channel|>}}anal", "");
   expect(style, "{{<|message|>}}a <|channel|>! b <|channel|>final<|message|>c", "C<a <|channel|>! b\nc>");
 }
 

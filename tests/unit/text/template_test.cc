@@ -50,7 +50,7 @@ TEST(Template, WhatIsNotSupportedIsNamedWithItsPlace) {
       {"{{ strftime_now('%G') }}", "strftime_now(\"%G\")"},
       {"{{ 'é'.isalpha() }}", "str.isalpha of text that is not ASCII"},
       {"{{ messages|map(attribute='role') }}", "printing a generator"},
-      {"{{ ('a'|e) + 'b' }}", "operator + of escaped text"},
+      {"{{ ('%s'|e) % 'b' }}", "operator % of escaped text"},
       {"{{ cycler(1) }}", "function \"cycler\""},
   };
   for (auto [source, part] : cases) {

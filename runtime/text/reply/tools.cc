@@ -1,0 +1,153 @@
+#include "runtime/text/reply/tools.h"
+
+#include "runtime/base/limits.h"
+#include "runtime/text/template/json.h"
+
+namespace kvrt {
+
+using jinja::Dict;
+using jinja::Kind;
+using jinja::Value;
+
+namespace {
+
+constexpr int kDepthMax = 8;  // of references and branches
+
+const Value* member(const Value* of, std::string_view name) {
+  return of != nullptr && of->is(Kind::kDict) ? of->dict->find(name) : nullptr;
+}
+
+unsigned type_of(std::string_view name) {
+  using S = reply::ArgumentSchema;
+  constexpr std::pair<std::string_view, unsigned> kNames[] = {{"null", S::kNull},     {"boolean", S::kBoolean}, {"integer", S::kInteger},
+                                                              {"number", S::kNumber}, {"string", S::kString},   {"array", S::kArray},
+                                                              {"object", S::kObject}};
+  for (const auto& [known, type] : kNames)
+    if (known == name) return type;
+  return S::kUnknown;
+}
+
+unsigned type_of(const Value& value) {
+  using S = reply::ArgumentSchema;
+  switch (value.kind) {
+    case Kind::kNone:
+      return S::kNull;
+    case Kind::kBool:
+      return S::kBoolean;
+    case Kind::kInt:
+      return S::kInteger;
+    case Kind::kFloat:
+      return S::kNumber;
+    case Kind::kString:
+      return S::kString;
+    case Kind::kList:
+      return S::kArray;
+    default:
+      return S::kObject;
+  }
+}
+
+// Where "#/$defs/name" leads to; null: nowhere.
+const Value* resolve(const Value* root, std::string_view reference) {
+  if (!reference.starts_with('#')) return nullptr;
+  const Value* at = root;
+  for (reference.remove_prefix(1); !reference.empty();) {
+    reference.remove_prefix(1);
+    const size_t end = std::min(reference.find('/'), reference.size());
+    at = member(at, reference.substr(0, end));
+    reference.remove_prefix(end);
+  }
+  return at;
+}
+
+}  // namespace
+
+namespace reply {
+
+const Value* ArgumentSchema::find(std::string_view keyword) const {
+  const Value* at = at_;
+  for (int hops = 0; hops < kDepthMax; ++hops) {
+    const Value* reference = member(at, "$ref");
+    if (reference == nullptr || !reference->is(Kind::kString)) break;
+    at = resolve(root_, reference->str());
+  }
+  return member(at, keyword);
+}
+
+template <typename Visit>
+void ArgumentSchema::each_branch(Visit visit) const {
+  for (std::string_view keyword : {"anyOf", "oneOf", "allOf"}) {
+    const Value* branches = find(keyword);
+    if (branches == nullptr || !branches->is(Kind::kList)) continue;
+    for (uint32_t i = 0; i < branches->list->size; ++i) visit(ArgumentSchema(root_, branches->list->data + i), keyword);
+  }
+}
+
+unsigned ArgumentSchema::types(int depth) const {
+  if (at_ == nullptr || depth > kDepthMax) return kUnknown;
+  unsigned types = kUnknown;
+  if (const Value* type = find("type"); type != nullptr) {
+    if (type->is(Kind::kString)) types = type_of(type->str());
+    for (uint32_t i = 0; type->is(Kind::kList) && i < type->list->size; ++i)
+      if (type->list->data[i].is(Kind::kString)) types |= type_of(type->list->data[i].str());
+  }
+  if (const Value* values = find("enum"); types == kUnknown && values != nullptr && values->is(Kind::kList))
+    for (uint32_t i = 0; i < values->list->size; ++i) types |= type_of(values->list->data[i]);
+  if (const Value* value = find("const"); types == kUnknown && value != nullptr) types = type_of(*value);
+  if (types == kUnknown) {
+    bool any = false;  // a branch that may be of any type
+    each_branch([&](ArgumentSchema branch, std::string_view keyword) {
+      const unsigned its = branch.types(depth + 1);
+      any |= its == kUnknown && keyword != "allOf";
+      types |= its;
+    });
+    if (any) return kUnknown;
+  }
+  if (types == kUnknown && find("properties") != nullptr) types = kObject;
+  if (types == kUnknown && find("items") != nullptr) types = kArray;
+  const Value* nullable = find("nullable");
+  if (types != kUnknown && nullable != nullptr && jinja::truth(*nullable)) types |= kNull;
+  return types;
+}
+
+ArgumentSchema ArgumentSchema::property(std::string_view key, int depth) const {
+  if (at_ == nullptr || depth > kDepthMax) return {};
+  ArgumentSchema found(root_, member(find("properties"), key));
+  if (found.at_ == nullptr)
+    each_branch([&](ArgumentSchema branch, std::string_view) {
+      if (found.at_ == nullptr) found = branch.property(key, depth + 1);
+    });
+  return found.at_ != nullptr ? found : sub("additionalProperties");
+}
+
+ArgumentSchema ArgumentSchema::items(int depth) const {
+  if (at_ == nullptr || depth > kDepthMax) return {};
+  ArgumentSchema found = sub("items");
+  if (found.at_ == nullptr)
+    each_branch([&](ArgumentSchema branch, std::string_view) {
+      if (found.at_ == nullptr) found = branch.items(depth + 1);
+    });
+  return found;
+}
+
+}  // namespace reply
+
+ReplyTools::ReplyTools(std::string_view json) : arena_(kTemplateHeapBytesMax) {
+  auto parsed = jinja::parse_json(json, "tools", &arena_);
+  if (parsed.is_ok()) tools_ = *parsed;
+}
+
+reply::ArgumentSchema ReplyTools::arguments(std::string_view name) const {
+  for (uint32_t i = 0; tools_.is(Kind::kList) && i < tools_.list->size; ++i) {
+    const Value* tool = tools_.list->data + i;
+    const Value* function = member(tool, "function");
+    if (function != nullptr) tool = function;
+    const Value* named = member(tool, "name");
+    if (named != nullptr && named->is(Kind::kString) && named->str() == name) return reply::ArgumentSchema(member(tool, "parameters"));
+  }
+  return {};
+}
+
+std::shared_ptr<const ReplyTools> read_reply_tools(std::string_view json) { return std::make_shared<const ReplyTools>(json); }
+
+}  // namespace kvrt

@@ -1,0 +1,50 @@
+// What a session's tools say of their arguments' types.
+#pragma once
+
+#include <string_view>
+
+#include "runtime/text/reply/parser.h"
+#include "runtime/text/template/value.h"
+
+namespace kvrt {
+
+namespace reply {
+
+// A JSON schema within a tool's parameters, or none: of that nothing is known.
+class ArgumentSchema {
+ public:
+  ArgumentSchema() = default;
+  explicit ArgumentSchema(const jinja::Value* root) : root_(root), at_(root) {}
+
+  enum Types : unsigned { kUnknown = 0, kNull = 1, kBoolean = 2, kInteger = 4, kNumber = 8, kString = 16, kArray = 32, kObject = 64 };
+  unsigned types() const { return types(0); }
+  ArgumentSchema property(std::string_view key) const { return property(key, 0); }
+  ArgumentSchema items() const { return items(0); }
+
+ private:
+  ArgumentSchema(const jinja::Value* root, const jinja::Value* at) : root_(root), at_(at) {}
+  const jinja::Value* find(std::string_view keyword) const;  // of the schema that $ref leads to
+  ArgumentSchema sub(std::string_view keyword) const { return {root_, find(keyword)}; }
+  unsigned types(int depth) const;
+  ArgumentSchema property(std::string_view key, int depth) const;
+  ArgumentSchema items(int depth) const;
+  template <typename Visit>
+  void each_branch(Visit visit) const;  // of anyOf, oneOf, allOf
+
+  const jinja::Value* root_ = nullptr;
+  const jinja::Value* at_ = nullptr;
+};
+
+}  // namespace reply
+
+class ReplyTools {
+ public:
+  explicit ReplyTools(std::string_view json);
+  reply::ArgumentSchema arguments(std::string_view name) const;  // of the function
+
+ private:
+  jinja::Arena arena_;
+  jinja::Value tools_;
+};
+
+}  // namespace kvrt

@@ -1,0 +1,90 @@
+// Conversations whose text has bytes that the vocabulary lacks: the tokens of each message, and what was sampled, stay in their places.
+#include "runtime/engine/conversation/edit.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/text/tokenizer/byte_alphabet.h"
+
+namespace kvrt {
+namespace {
+
+struct Lines final : Log {
+  void write(LogLevel level, std::string_view message) override { said.emplace_back(level == LogLevel::kWarn ? message : "not a warning"); }
+  std::vector<std::string> said;
+};
+
+// Bytes but for '!' and 0xF1, "ok" merged, and <|im_start|>, <|im_end|>; ChatML.
+std::unique_ptr<LoadedModel> make_model(Log* log) {
+  std::vector<std::string> tokens;
+  for (int b = 0; b < 256; ++b) {
+    if (b == '!' || b == 0xF1) continue;
+    append_code_point(byte_to_symbol(static_cast<uint8_t>(b)), &tokens.emplace_back());
+  }
+  tokens.insert(tokens.end(), {"ok", "<|im_start|>", "<|im_end|>"});
+  VocabSource source;
+  source.model = "gpt2";
+  source.pre = "gpt-2";
+  source.tokens.assign(tokens.begin(), tokens.end());
+  source.types.assign(tokens.size() - 2, 1);
+  source.types.insert(source.types.end(), 2, 3);
+  source.merges = {"o k"};
+  ModelParts parts;
+  parts.name = "toy";
+  parts.tokenizer = std::move(Tokenizer::create(source)).value();
+  parts.chat_template =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  return std::make_unique<LoadedModel>(std::move(parts), log);
+}
+
+std::string text_of(const LoadedModel& model, const Conversation& said, size_t message) {
+  const Message& m = said.messages[message];
+  return model.tokenizer().decode(std::span(said.tokens).subspan(m.begin, m.end - m.begin), true);
+}
+
+TEST(Edit, BytesThatTheVocabularyLacks) {
+  Lines log;
+  const auto model = make_model(&log);
+  const TemplateArguments arguments;
+  Conversation said;
+  ASSERT_TRUE(add_message(*model, arguments, R"({"role":"user","content":"a!b \uD8C0\uDC00!"})", &said).is_ok());
+  EXPECT_EQ(said.dropped, 3u);
+  ASSERT_TRUE(open_turn(*model, arguments, &said).is_ok());
+  // An answer as no tokenizer spells it: the letters of "ok".
+  const uint64_t begin = said.tokens.size();
+  for (std::string_view letter : {"o", "k"}) ASSERT_TRUE(model->tokenizer().encode(letter, false, &said.tokens).is_ok());
+  said.messages.push_back({R"({"role":"assistant","content":"ok"})", begin, said.tokens.size(), true});
+  ASSERT_EQ(said.messages[1].end - begin, 2u);
+  said.dropped = 0;
+  ASSERT_TRUE(add_message(*model, arguments, R"({"role":"user","content":"ok! c"})", &said).is_ok());
+  EXPECT_EQ(said.dropped, 1u) << "what was left out before is no news";
+  ASSERT_TRUE(add_message(*model, arguments, R"({"role":"user","content":"!d"})", &said).is_ok());
+  EXPECT_EQ(model->tokenizer().decode(said.tokens, true),
+            "<|im_start|>user\nab \x80\x80\x80<|im_end|>\n<|im_start|>assistant\nok<|im_end|>\n<|im_start|>user\nok c<|im_end|>\n"
+            "<|im_start|>user\nd<|im_end|>\n");
+  EXPECT_EQ(text_of(*model, said, 1), "ok");
+  EXPECT_EQ(said.messages[1].end - said.messages[1].begin, 2u) << "the sampled tokens stay";
+  EXPECT_EQ(text_of(*model, said, 3), "<|im_start|>user\nd<|im_end|>\n");
+  const Message gone = said.messages[2];
+  ASSERT_TRUE(erase(*model, arguments, gone.begin, gone.end, &said).is_ok());
+  EXPECT_EQ(text_of(*model, said, 2), "<|im_start|>user\nd<|im_end|>\n");
+  // A whole list anew: its spans are found by the texts of its beginnings.
+  Conversation fresh;
+  ASSERT_TRUE(
+      replace_messages(*model, arguments, {R"({"role":"system","content":"!x!"})", R"({"role":"user","content":"y"})"}, &fresh).is_ok());
+  EXPECT_EQ(text_of(*model, fresh, 0), "<|im_start|>system\nx<|im_end|>\n");
+  EXPECT_EQ(text_of(*model, fresh, 1), "<|im_start|>user\ny<|im_end|>\n");
+  EXPECT_EQ(fresh.preamble, 17u) << "up to the first word of the user: 12 tokens of the system, 5 of <|im_start|>user";
+}
+
+TEST(Edit, SaysInTheLogWhatWasLeftOut) {
+  Lines log;
+  const auto model = make_model(&log);
+  model->tell_dropped(0);
+  EXPECT_TRUE(log.said.empty());
+  model->tell_dropped(3);
+  EXPECT_EQ(log.said, std::vector<std::string>{"toy: 3 bytes of a text have no token in the vocabulary and are left out"});
+}
+
+}  // namespace
+}  // namespace kvrt
