@@ -110,7 +110,7 @@ Value partition(Renderer& r, const Call& c) {
     for (std::string_view part : {none, none, s}) list->push(r.arena(), Value::of(part));
   } else {
     list->push(r.arena(), Value::of(s.substr(0, found)));
-    list->push(r.arena(), Value::of(there ? separator : none));
+    list->push(r.arena(), there ? c[0] : Value::of(none));
     list->push(r.arena(), Value::of(there ? s.substr(found + separator.size()) : none));
   }
   return Value::of(list, Kind::kTuple);
