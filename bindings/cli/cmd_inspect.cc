@@ -23,8 +23,9 @@ std::string shown(const Parsed& value, bool all) {
 }
 
 void print(const Parsed& json, bool all) {
-  put("{}: {}\n\nmetadata\n", json["file"].get<std::string>(), human_bytes(json["file_bytes"].get<uint64_t>()));
-  for (const auto& [key, value] : json["metadata"].items()) put("  {} = {}\n", key, shown(value, all));
+  tell("{}: {}", json["file"].get<std::string>(), human_bytes(json["file_bytes"].get<uint64_t>()));
+  put("\nmetadata\n");
+  for (const auto& [key, value] : json["metadata"].items()) tell("  {} = {}", key, shown(value, all));
   put("\ntensors: {}\n", json["tensors"].size());
   for (const auto& [type, sum] : json["types"].items()) {
     const auto tensors = sum["tensors"].get<uint64_t>();
@@ -32,7 +33,7 @@ void print(const Parsed& json, bool all) {
   }
   if (all) {
     for (const Parsed& t : json["tensors"]) {
-      put("  {:<40} {:<8} {}\n", t["name"].get<std::string>(), t["type"].get<std::string>(), t["shape"].dump());
+      tell("  {:<40} {:<8} {}", t["name"].get<std::string>(), t["type"].get<std::string>(), t["shape"].dump());
     }
   }
   put("\n");
@@ -42,7 +43,7 @@ void print(const Parsed& json, bool all) {
       put("it has no chat template: kvrt run -p TEXT takes it, kvrt chat does not\n");
   }
   for (const Parsed& r : json["refused"]) {
-    put("{}: {}: {}\n", r["what"].get<std::string>(), r["status"].get<std::string>(), r["message"].get<std::string>());
+    tell("{}: {}: {}", r["what"].get<std::string>(), r["status"].get<std::string>(), r["message"].get<std::string>());
   }
 }
 
