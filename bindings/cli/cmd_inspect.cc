@@ -1,4 +1,5 @@
-// kvrt inspect: the contents of a GGUF file, and the parts that kvrt cannot run. Exits 0 when it can run all.
+// kvrt inspect: the contents of a GGUF file, and the parts that kvrt cannot run. Exits 0 when it can run all,
+// else with the class of the first reason.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -47,6 +48,12 @@ void print(const Parsed& json, bool all) {
   }
 }
 
+kvrt_status status_of(const std::string& name) {
+  int s = KVRT_OK;
+  while (s < KVRT_INTERNAL && name != kvrt_status_name(static_cast<kvrt_status>(s))) ++s;
+  return static_cast<kvrt_status>(s);
+}
+
 }  // namespace
 
 int cmd_inspect(const InspectFlags& flags) {
@@ -61,7 +68,7 @@ int cmd_inspect(const InspectFlags& flags) {
   } else {
     print(json, flags.all);
   }
-  return finish(json["refused"].empty() ? KVRT_OK : KVRT_UNSUPPORTED);
+  return finish(json["refused"].empty() ? KVRT_OK : status_of(json["refused"][0]["status"].get<std::string>()));
 }
 
 }  // namespace cli

@@ -9,6 +9,7 @@ import types
 
 kvrt, tiny = sys.argv[1], pathlib.Path(sys.argv[2])
 U32, TEXT = 4, 8
+STATUSES = {"CORRUPT": 9, "UNSUPPORTED": 14}
 
 
 class File:
@@ -122,11 +123,11 @@ CASES = [
 
 
 def said(*words):
-    """What a command that must fail says."""
+    """What a command that must fail says, and its exit code."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("KVRT_")} | {"KVRT_CACHE": "", "XDG_CONFIG_HOME": "/nowhere"}
     done = subprocess.run([kvrt, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment)
     assert 0 < done.returncode < 64, (words, done.returncode, done.stderr)
-    return done.stdout + done.stderr
+    return done.stdout + done.stderr, done.returncode
 
 
 def main():
@@ -137,10 +138,11 @@ def main():
             pathlib.Path(model).write_bytes(file.data)
             for words in (("inspect", model), ("plan", "-m", model),
                           ("logits", "-m", model, "--tokens", "1", "-o", model + ".out")):
-                text = said(*words)
-                if message not in text or "tokenizer.ggml.model: expected" in text or status not in text or "changed.gguf" not in text:
+                text, code = said(*words)
+                blamed = "tokenizer.ggml.model: expected" in text  # a tokenizer that no such file has
+                if code != STATUSES[status] or blamed or any(part not in text for part in (message, status, "changed.gguf")):
                     failed += 1
-                    print(f"kvrt {words[0]}: expected {status}: {message!r}, found {text!r}")
+                    print(f"kvrt {words[0]}: expected {status}: {message!r}, found {code}: {text!r}")
     sys.exit(failed != 0)
 
 
