@@ -253,7 +253,9 @@ kvrt_status parse_tokens(const std::string& argument, std::vector<int32_t>& out)
   out.clear();
   const char *p = text.data(), *end = p + text.size();
   while (true) {
-    while (p < end && (*p == ',' || std::isspace(static_cast<unsigned char>(*p)))) ++p;
+    for (bool comma = out.empty(); p < end && ((*p == ',' && !comma) || std::isspace(static_cast<unsigned char>(*p))); ++p) {
+      comma = comma || *p == ',';  // one, behind an id
+    }
     if (p == end) return KVRT_OK;
     int32_t id = 0;
     const auto [next, error] = std::from_chars(p, end, id);

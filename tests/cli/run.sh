@@ -23,6 +23,8 @@ exits 1 nonsense
 exits 1 run -m "$model" -n 1
 exits 1 run -m "$model" -p a --tokens 1
 exits 1 run -m "$model" --tokens 1,x
+exits 1 run -m "$model" --tokens 1,,2
+exits 1 run -m "$model" --tokens ,1
 exits 2 run -m none.gguf -p a
 exits 2 store ls nowhere
 grep -q 'kvrt: .*NOT_FOUND' err || fail "no reason for NOT_FOUND: $(cat err)"
