@@ -309,7 +309,7 @@ std::string_view reuse_words(uint32_t reuse) {
                                         "its memory was needed for other KV",
                                         "its KV on disk is damaged or missing",
                                         "its saved KV is of another format, block size or device",
-                                        "the KV of the window before what follows is gone"};
+                                        "the KV of the window, or the state, before what follows is gone"};
   return reuse < std::size(words) ? words[reuse] : reuse_name(reuse);
 }
 

@@ -32,6 +32,7 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"expert_weights_scale", 1, true},
     {"interleave_moe_layer_step", 1, true},
     {"leading_dense_block_count", 0},
+    {"moe_latent_size", 0},
     {"logit_scale", 1, true},
     {"residual_scale", 1, true},
     {"embedding_scale", 1, true},
