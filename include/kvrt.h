@@ -1591,7 +1591,9 @@ KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count
  * words, at saves, at forks, and where a prompt parts from one whose KV is there. A host calls this for what it appends
  * as tokens or text, before these are computed: a window that was given up already does not come back. The end of a
  * system prompt that other sessions are to share is such a place, and each place that the user may rewind to. A save
- * after each turn makes these last: its boundaries come back from the store when the pool has given them up.
+ * after each turn makes these last: its boundaries come back from the store when the pool has given them up. Of states
+ * a save stores that of the first boundary, that at its end, and as many others as leave 1024 tokens between. A state
+ * is there for new tokens after it: asked for its last token's logits alone, a session goes on from the boundary before.
  * It does nothing where no layer has a window or is recurrent: such a model goes on from any token. Nor does it in a
  * session with no_prefix_cache, which keeps its last two windows, or its last state, alone. Windows and states that only
  * boundaries keep take a quarter of the pool at most (all of it where no layer sees everything): those used least
@@ -1698,7 +1700,7 @@ typedef struct kvrt_save_report {
  * than the store has of it: n is 8, or a quarter of a block where that is more (8 with blocks of 32). One checkpoint
  * then writes at most 4 times the new KV, and a resume computes at most n tokens again, the last token included, which
  * has no KV yet. That holds with KVRT_DURABILITY_KV too. suspend, and close with autosave, write all KV of the last
- * block.
+ * block. Where the model has recurrent layers, each of these also writes their state, whatever its size.
  *
  * Where the store has no room for KV, the save keeps the tokens, and as much KV as fits from the first block on: see
  * chunks_missing. It is NO_SPACE where the tokens have no room, and with KVRT_DURABILITY_KV where KV has none.

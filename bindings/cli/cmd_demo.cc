@@ -244,7 +244,7 @@ kvrt_status talk_and_kill(const DemoFlags& flags, nlohmann::json& saved) {
       put("\n[process {}] saved {} tokens, {} of KV, in {:.1f} ms. It begins the second answer:\n  ", pid, line["saved"].get<uint64_t>(),
           human_bytes(line["bytes"].get<uint64_t>()), line["ms"].get<double>());
     } else {
-      put("{}", line["token"].get<std::string>());
+      show(line["token"].get<std::string>());
       if (!saved.is_null()) ++after_save;
     }
     flush_out();

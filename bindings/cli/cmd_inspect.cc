@@ -1,4 +1,5 @@
-// kvrt inspect: the contents of a GGUF file, and the parts that kvrt cannot run. Exits 0 when it can run all.
+// kvrt inspect: the contents of a GGUF file, and the parts that kvrt cannot run. Exits 0 when it can run all,
+// else with the class of the first reason.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -23,8 +24,9 @@ std::string shown(const Parsed& value, bool all) {
 }
 
 void print(const Parsed& json, bool all) {
-  put("{}: {}\n\nmetadata\n", json["file"].get<std::string>(), human_bytes(json["file_bytes"].get<uint64_t>()));
-  for (const auto& [key, value] : json["metadata"].items()) put("  {} = {}\n", key, shown(value, all));
+  tell("{}: {}", json["file"].get<std::string>(), human_bytes(json["file_bytes"].get<uint64_t>()));
+  put("\nmetadata\n");
+  for (const auto& [key, value] : json["metadata"].items()) tell("  {} = {}", key, shown(value, all));
   put("\ntensors: {}\n", json["tensors"].size());
   for (const auto& [type, sum] : json["types"].items()) {
     const auto tensors = sum["tensors"].get<uint64_t>();
@@ -32,7 +34,7 @@ void print(const Parsed& json, bool all) {
   }
   if (all) {
     for (const Parsed& t : json["tensors"]) {
-      put("  {:<40} {:<8} {}\n", t["name"].get<std::string>(), t["type"].get<std::string>(), t["shape"].dump());
+      tell("  {:<40} {:<8} {}", t["name"].get<std::string>(), t["type"].get<std::string>(), t["shape"].dump());
     }
   }
   put("\n");
@@ -42,8 +44,14 @@ void print(const Parsed& json, bool all) {
       put("it has no chat template: kvrt run -p TEXT takes it, kvrt chat does not\n");
   }
   for (const Parsed& r : json["refused"]) {
-    put("{}: {}: {}\n", r["what"].get<std::string>(), r["status"].get<std::string>(), r["message"].get<std::string>());
+    tell("{}: {}: {}", r["what"].get<std::string>(), r["status"].get<std::string>(), r["message"].get<std::string>());
   }
+}
+
+kvrt_status status_of(const std::string& name) {
+  int s = KVRT_OK;
+  while (s < KVRT_INTERNAL && name != kvrt_status_name(static_cast<kvrt_status>(s))) ++s;
+  return static_cast<kvrt_status>(s);
 }
 
 }  // namespace
@@ -60,7 +68,7 @@ int cmd_inspect(const InspectFlags& flags) {
   } else {
     print(json, flags.all);
   }
-  return finish(json["refused"].empty() ? KVRT_OK : KVRT_UNSUPPORTED);
+  return finish(json["refused"].empty() ? KVRT_OK : status_of(json["refused"][0]["status"].get<std::string>()));
 }
 
 }  // namespace cli

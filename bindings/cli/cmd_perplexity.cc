@@ -42,12 +42,20 @@ kvrt_status score_window(const Model& model, const std::vector<int32_t>& window,
   Result<Session> session = Session::open(model, options);
   if (kvrt_status s = checked(session.status(), "cannot open a session")) return s;
   if (kvrt_status s = checked(session->append(window), "cannot append the tokens")) return s;
+  std::optional<uint64_t> wrong;  // the position of a row that gives no number
   const auto on_row = [&](const Event& event) {
     const uint64_t next = event.position + 1;
     if (event.type != KVRT_EVENT_LOGITS || event.position < window.size() / 2 || next >= window.size()) return;
-    score.add(negative_log_likelihood(event.logits, event.logits_count, window[next]));
+    const double nll = negative_log_likelihood(event.logits, event.logits_count, window[next]);
+    if (!std::isfinite(nll) && !wrong) wrong = event.position;
+    score.add(nll);
   };
-  return checked(session->prefill(KVRT_LOGITS_ALL, on_row).status(), "cannot compute");
+  if (kvrt_status s = checked(session->prefill(KVRT_LOGITS_ALL, on_row).status(), "cannot compute")) return s;
+  if (!wrong) return KVRT_OK;
+  return complain(KVRT_DEVICE,
+                  fmt::format("cannot score the text: logits of position {} of a window hold a NaN or an infinity: the model's "
+                              "weights may hold one, or the device failed",
+                              *wrong));
 }
 
 kvrt_status read_tokens(const PerplexityFlags& flags, const Model& model, std::vector<int32_t>& tokens) {

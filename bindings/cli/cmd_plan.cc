@@ -20,6 +20,7 @@ std::string many(uint64_t n, std::string_view what) { return grouped(n) + " " + 
 
 bool recurrent(const kvrt_plan& p, uint32_t group) { return p.kv_group_window[group] == 1; }
 bool has_windows(const kvrt_plan& p) { return p.kv_groups > 0 && p.kv_group_window[p.kv_groups - 1] > 0; }
+bool has_states(const kvrt_plan& p) { return has_windows(p) && p.kv_group_window[p.kv_groups - 1] == 1; }
 
 void print_json(const kvrt_plan& p, const ModelFlags& flags) {
   std::vector<Json> groups(p.kv_groups);
@@ -107,7 +108,7 @@ void print_chart(const kvrt_plan& p, uint64_t tokens) {
     const auto bar = static_cast<size_t>((bytes * kWidth + most / 2) / most);
     put("{:>10}  {:>10}  {}\n", grouped(n), human_bytes(bytes), std::string(std::max<size_t>(bar, 1), '#'));
   }
-  if (has_windows(p)) put("{:>10}  {:>10}  without windows\n", grouped(tokens), human_bytes(without));
+  if (has_windows(p) && !has_states(p)) put("{:>10}  {:>10}  without windows\n", grouped(tokens), human_bytes(without));
 }
 
 void print_table(const kvrt_plan& p, const PlanFlags& flags) {

@@ -184,11 +184,11 @@ int cmd_store_stat(const StoreFlags& flags) {
       json.add("chunk_raw_bytes", p.chunk_raw_bytes).add("chunks_damaged", p.chunks_damaged).add("disk_bytes", p.disk_bytes);
       json.add("old_bytes", p.old_bytes).add("bytes_free", p.bytes_free).print();
     } else {
-      put("{}: format {}, {}\n", flags.directory, p.format, counted(p.sessions, "session"));
+      tell("{}: format {}, {}", flags.directory, p.format, counted(p.sessions, "session"));
       put("  chunks   {} in {}: {}, {} of raw KV\n", p.chunks, counted(p.segments, "segment"), human_bytes(p.chunk_bytes),
           human_bytes(p.chunk_raw_bytes));
       put("  on disk  {}, the catalog of tokens and messages included\n", human_bytes(p.disk_bytes));
-      for (const OldFile& old : old_files(flags.directory)) put("  old      {}, {}\n", old.name, human_bytes(old.bytes));
+      for (const OldFile& old : old_files(flags.directory)) tell("  old      {}, {}", old.name, human_bytes(old.bytes));
     }
     return finish(KVRT_OK);
   }
@@ -246,7 +246,7 @@ int cmd_store_ttl(const StoreFlags& flags) {
   if (flags.json) {
     Json().add("name", name).add("expires_unix_ms", entry->expires_unix_ms).print();
   } else {
-    put("{} {}\n", name, entry->expires_unix_ms ? "expires at " + expiry(*entry) : "never expires");
+    tell("{} {}", name, entry->expires_unix_ms ? "expires at " + expiry(*entry) : "never expires");
   }
   return finish(KVRT_OK);
 }
@@ -320,15 +320,14 @@ int cmd_store_repair(const StoreFlags& flags) {
     json.add("sessions_recovered", r.sessions_recovered).add("sessions_lost", r.sessions_lost).add("chunks_kept", r.chunks_kept);
     json.add("chunks_lost", r.chunks_lost).add("chunks_unowned", r.chunks_unowned).add("bytes_kept", r.bytes_kept).add("ms", r.ms).print();
   } else if (r.outcome == KVRT_REPAIR_SOUND) {
-    put("{}: all is well; nothing was changed\n", flags.directory);
+    tell("{}: all is well; nothing was changed", flags.directory);
   } else {
-    put("{}: {}; {} kept, {} of them with KV to compute again, {} recovered under new names, {} lost; {} kept ({}), {} "
-        "lost\n",
-        flags.directory, outcome, counted(r.sessions_kept, "session"), r.sessions_with_holes, r.sessions_recovered, r.sessions_lost,
-        counted(r.chunks_kept, "chunk"), human_bytes(r.bytes_kept), r.chunks_lost);
+    tell("{}: {}; {} kept, {} of them with KV to compute again, {} recovered under new names, {} lost; {} kept ({}), {} lost",
+         flags.directory, outcome, counted(r.sessions_kept, "session"), r.sessions_with_holes, r.sessions_recovered, r.sessions_lost,
+         counted(r.chunks_kept, "chunk"), human_bytes(r.bytes_kept), r.chunks_lost);
     if (r.chunks_unowned)
-      put("{}: {} {} to no session that is left\n", flags.directory, counted(r.chunks_unowned, "chunk"),
-          r.chunks_unowned == 1 ? "belongs" : "belong");
+      tell("{}: {} {} to no session that is left", flags.directory, counted(r.chunks_unowned, "chunk"),
+           r.chunks_unowned == 1 ? "belongs" : "belong");
   }
   return finish(KVRT_OK) ? KVRT_IO : r.sessions_lost || r.chunks_unowned ? 1 : 0;
 }

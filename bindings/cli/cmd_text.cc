@@ -2,7 +2,9 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include "bindings/cli/commands.h"
@@ -111,7 +113,7 @@ struct RowWriter {
   const std::string& path;
   FILE* file = nullptr;  // opened for the first row: a failure before it leaves an old file alone
   Progress bar{"computing"};
-  uint64_t rows = 0;
+  uint64_t rows = 0, rows_wrong = 0;  // wrong: with a NaN or an infinity
   int error = 0;
 
   Flow operator()(const Event& event) {
@@ -123,6 +125,7 @@ struct RowWriter {
       return Flow::stop;
     }
     ++rows;
+    if (!std::all_of(event.logits, event.logits + event.logits_count, [](float x) { return std::isfinite(x); })) ++rows_wrong;
     return Flow::go_on;
   }
 };
@@ -135,6 +138,7 @@ kvrt_status write_rows(const Model& model, const std::vector<int32_t>& tokens, b
   if (kvrt_status s = checked(session->append(tokens), "cannot append the tokens")) return s;
   const kvrt::Status computed = session->prefill(all ? KVRT_LOGITS_ALL : KVRT_LOGITS_LAST, writer).status();
   writer.bar.clear();
+  if (writer.rows_wrong) say("kvrt: warning: {} with a NaN or an infinity\n", counted(writer.rows_wrong, "row"));
   return writer.error ? KVRT_OK : checked(computed, "cannot compute");
 }
 

@@ -40,7 +40,7 @@ kvrt_status complain(const std::string& what, kvrt_status status) {
 }
 
 kvrt_status complain(kvrt_status status, const std::string& message) {
-  say("kvrt: {} ({})\n", printable(message, true), kvrt_status_name(status));
+  say("kvrt: {} ({})\n", printable(message), kvrt_status_name(status));
   return status;
 }
 
@@ -78,7 +78,7 @@ std::string log_waiting;
 
 constexpr auto log_line = [](int32_t level, std::string_view text) noexcept {
   const char* name = level == KVRT_LOG_ERROR ? "error" : level == KVRT_LOG_WARN ? "warning" : "note";
-  const std::string line = fmt::format("kvrt: {}: {}\n", name, printable(in_options(std::string(text)), true));
+  const std::string line = fmt::format("kvrt: {}: {}\n", name, printable(in_options(std::string(text))));
   std::lock_guard lock(log_mutex);
   if (log_held) {
     log_waiting += line;
@@ -253,7 +253,9 @@ kvrt_status parse_tokens(const std::string& argument, std::vector<int32_t>& out)
   out.clear();
   const char *p = text.data(), *end = p + text.size();
   while (true) {
-    while (p < end && (*p == ',' || std::isspace(static_cast<unsigned char>(*p)))) ++p;
+    for (bool comma = out.empty(); p < end && ((*p == ',' && !comma) || std::isspace(static_cast<unsigned char>(*p))); ++p) {
+      comma = comma || *p == ',';  // one, behind an id
+    }
     if (p == end) return KVRT_OK;
     int32_t id = 0;
     const auto [next, error] = std::from_chars(p, end, id);
@@ -307,7 +309,7 @@ std::string_view reuse_words(uint32_t reuse) {
                                         "its memory was needed for other KV",
                                         "its KV on disk is damaged or missing",
                                         "its saved KV is of another format, block size or device",
-                                        "the KV of the window before what follows is gone"};
+                                        "the KV of the window, or the state, before what follows is gone"};
   return reuse < std::size(words) ? words[reuse] : reuse_name(reuse);
 }
 
@@ -329,7 +331,7 @@ std::string in_quotes(std::string_view name) {
   const bool plain = std::all_of(name.begin(), name.end(), [&](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || static_cast<unsigned char>(c) >= 0x80 || kPlain.find(c) != std::string_view::npos;
   });
-  return plain && !name.empty() ? std::string(name) : fmt::format("\"{}\"", name);
+  return plain && !name.empty() ? std::string(name) : fmt::format("\"{}\"", printable(name));
 }
 
 std::string plural(uint64_t count, std::string_view what) { return std::string(what) + (count == 1 ? "" : "s"); }

@@ -202,6 +202,12 @@ void put(fmt::format_string<T...> format, T&&... args) {
   write_out(fmt::format(format, std::forward<T>(args)...));
 }
 
+// One line for people: foreign text in it is printable.
+template <typename... T>
+void tell(fmt::format_string<T...> format, T&&... args) {
+  write_out(printable(fmt::format(format, std::forward<T>(args)...)) + "\n");
+}
+
 // While it lives, lines of the library's log wait: they would break the line that an answer is on.
 class HeldLog {
  public:

@@ -192,8 +192,11 @@ int explain(const CLI::App& app, const CLI::ParseError& error, const std::string
   }
   if (wrong.empty() && !broken.empty() && takes_defaults(app)) return complain(KVRT_INVALID, broken);
   if (wrong.empty()) wrong = in_words(app, error);
+  if (wrong == no_model()) {  // on lines of its own
+    say("kvrt: {} ({})\n", wrong, kvrt_status_name(KVRT_INVALID));
+    return KVRT_INVALID;
+  }
   complain(KVRT_INVALID, wrong);
-  if (wrong == no_model()) return KVRT_INVALID;
   const CLI::App& command = deepest(app);
   const bool alone = command.parse_order().empty() && command.remaining().empty();  // a command alone: its user may not know the options
   say("{}", alone ? "\n" + help_text(describe(command)) : path_of(command) + " --help shows the usage\n");

@@ -53,6 +53,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(Runtime* runtime, const M
   ModelParts parts;
   parts.name = source.name;
   KVRT_ASSIGN(parts.file, GgufFile::open(source));
+  if (!parts.file->tensors().empty()) KVRT_TRY(read_arch(*parts.file).take_status());  // a file of another kind has no tokenizer either
   KVRT_ASSIGN(parts.tokenizer, make_tokenizer(*parts.file));
   if (!parts.tokenizer->warning().empty())
     logf(runtime->log(), LogLevel::kWarn, "%s: %s", source.name.c_str(), parts.tokenizer->warning().c_str());

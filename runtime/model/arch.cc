@@ -1,4 +1,6 @@
 // Architectures as data. A new one is a row here and a golden test.
+#include <algorithm>
+
 #include "runtime/model/model.h"
 
 namespace kvrt {
@@ -186,6 +188,18 @@ constexpr Arch kArchs[] = {
     {.name = "lfm2", .qk_norm = QkNorm::kHeads, .recurrent = Mixer::kConv, .output_norm = "token_embd_norm"},
 };
 
+// Files that are no models, by what they say of themselves.
+struct OtherKind {
+  const char *key, *value, *what;
+};
+constexpr OtherKind kOtherKinds[] = {
+    {"general.type", "adapter", "an adapter (LoRA)"},
+    {"general.type", "imatrix", "an importance matrix"},
+    {"general.type", "mmproj", "a projector of images or sound (mmproj)"},
+    {"general.architecture", "clip", "a projector of images or sound (mmproj)"},
+    {"general.architecture", "controlvector", "a control vector"},
+};
+
 }  // namespace
 
 const Arch* find_arch(std::string_view name) {
@@ -193,6 +207,19 @@ const Arch* find_arch(std::string_view name) {
     if (name == arch.name) return &arch;
   }
   return nullptr;
+}
+
+Result<const Arch*> read_arch(const GgufFile& file) {
+  for (const OtherKind& kind : kOtherKinds) {
+    if (file.get_string(kind.key) != kind.value || file.find("token_embd.weight")) continue;
+    return error(Code::kUnsupported, Detail::kNone, "%s: metadata key %s: found \"%s\": the file is %s, expected a model",
+                 file.name().c_str(), kind.key, kind.value, kind.what);
+  }
+  KVRT_ASSIGN(const std::string_view name, file.require_string("general.architecture"));
+  if (const Arch* arch = find_arch(name)) return arch;
+  return error(Code::kUnsupported, Detail::kNone,
+               "%s: metadata key general.architecture: architecture \"%.*s\" is not supported; these are: %s", file.name().c_str(),
+               static_cast<int>(std::min<size_t>(name.size(), 64)), name.data(), arch_names().c_str());
 }
 
 std::string arch_names() {

@@ -32,6 +32,7 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"expert_weights_scale", 1, true},
     {"interleave_moe_layer_step", 1, true},
     {"leading_dense_block_count", 0},
+    {"moe_latent_size", 0},
     {"logit_scale", 1, true},
     {"residual_scale", 1, true},
     {"embedding_scale", 1, true},
@@ -359,13 +360,7 @@ Result<ModelDims> read_dims(const GgufFile& file, const Arch** arch) {
   if (file.tensors().empty()) {
     return error(Code::kInvalid, Detail::kNone, "%s: the file has no tensors (a vocabulary alone), expected a model", file.name().c_str());
   }
-  KVRT_ASSIGN(const std::string_view name, file.require_string("general.architecture"));
-  *arch = find_arch(name);
-  if (!*arch) {
-    return error(Code::kUnsupported, Detail::kNone,
-                 "%s: metadata key general.architecture: architecture \"%.*s\" is not supported; these are: %s", file.name().c_str(),
-                 static_cast<int>(std::min<size_t>(name.size(), 64)), name.data(), arch_names().c_str());
-  }
+  KVRT_ASSIGN(*arch, read_arch(file));
   return DimsReader(file, **arch).read();
 }
 

@@ -88,6 +88,8 @@ struct Arch {
   const char* ffn_norm = "ffn_norm";        // the tensor of the norm of the MLP's input
 };
 const Arch* find_arch(std::string_view name);
+// The architecture of a file with tensors. UNSUPPORTED: another one, or no model at all, by what it is.
+Result<const Arch*> read_arch(const GgufFile& file);
 std::string arch_names();  // all of them: "llama, qwen2, ..."
 
 // The attention heads of a layer: of Q, of K and V, and a head's dimensions. Latents: Q's heads absorbed, which all see one latent.

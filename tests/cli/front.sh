@@ -209,6 +209,34 @@ for command in "run -m $model -p hi -n 2" "store ls store" "chat -m $model -n 2"
   grep -q 'cannot write to standard output: No space left on device' err || fail "kvrt $command to a full device: $(cat err)"
 done
 
+# what a file says does not reach a terminal as it is: a value, a name, the file's own name, and what refuses them
+"$python" -c 'import sys
+b = open(sys.argv[1], "rb").read()
+def text(key, value):
+    global b
+    at = b.index(key) + len(key) + 4
+    length = int.from_bytes(b[at:at + 8], "little")
+    b = b[:at + 8] + value[:length].ljust(length, b".") + b[at + 8 + length:]
+text(b"general.architecture", b"a\x1b\n\xc2\x9b")
+text(b"tokenizer.ggml.model", b"b\x1b[3")
+text(b"tokenizer.ggml.pre", b"c\x1b\xc2\x9b")
+b = b.replace(b"blk.0.attn_q.weight", b"blk.0.\xe2\x80\xae\xc2\x9bq.weight")
+open("a\x1b\nb.gguf", "wb").write(b)' "$tiny/row_llama3.gguf"
+clean() {
+  if "$python" -c 'import re, sys; sys.exit(not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", sys.stdin.read()))' <"$1"; then
+    fail "$2 shows control characters: $(cat -v "$1")"
+  fi
+}
+evil=$(printf 'a\033\nb.gguf')
+for model_and_more in "inspect" "inspect --all" "run -p a -m" "plan -m"; do
+  # shellcheck disable=SC2086 # several words
+  "$kvrt" $model_and_more "$evil" >out 2>err </dev/null && fail "kvrt $model_and_more took a file of no known kind"
+  clean out "kvrt $model_and_more"
+  clean err "kvrt $model_and_more"
+  is "" "$(grep -v '^kvrt: ' err)" "lines that kvrt $model_and_more did not begin itself"
+done
+is 'a\x1b\x0ab.gguf' "$("$kvrt" inspect "$evil" | head -n 1 | cut -d : -f 1)" "a file's name"
+
 # a part of a model, and a model of another kind
 size=$(wc -c <"$model" | tr -d ' ')
 head -c $((size - 1)) "$model" >part.gguf

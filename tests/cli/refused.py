@@ -5,9 +5,11 @@ import struct
 import subprocess
 import sys
 import tempfile
+import types
 
 kvrt, tiny = sys.argv[1], pathlib.Path(sys.argv[2])
-U32 = 4
+U32, TEXT = 4, 8
+STATUSES = {"CORRUPT": 9, "UNSUPPORTED": 14}
 
 
 class File:
@@ -52,6 +54,16 @@ class File:
         return self.put(at + 4 + 8 * struct.unpack_from("<I", self.data, at)[0], "I", number)
 
 
+def other(tensor, **pairs):
+    """A file of another kind: texts, and one tensor of no bytes worth a word."""
+    name = lambda text: struct.pack("<Q", len(text)) + text.encode()
+    data = struct.pack("<4sIQQ", b"GGUF", 3, 1, len(pairs))
+    for key, value in pairs.items():
+        data += name("general." + key) + struct.pack("<I", TEXT) + name(value)
+    data += name(tensor) + struct.pack("<IQIQ", 1, 8, 0, 0)
+    return types.SimpleNamespace(data=data + bytes(-len(data) % 32) + bytes(32))
+
+
 # (the file, the status, what the message says after the file's name)
 CASES = [
     (File("row_llama3").text("general.architecture", "lambd"), "UNSUPPORTED",
@@ -83,6 +95,14 @@ CASES = [
      "metadata key granitehybrid.ssm.group_count: expected a divisor of granitehybrid.ssm.time_step_rank, which is 4, found 3"),
     (File("row_qwen3next").number("qwen3next.ssm.group_count", 4), "UNSUPPORTED",
      "metadata key qwen3next.ssm.group_count: expected a divisor of qwen3next.ssm.time_step_rank, which is 6, found 4"),
+    # Sound files that are no models.
+    (other("blk.0.attn_q.weight.lora_a", architecture="llama", type="adapter"), "UNSUPPORTED",
+     'metadata key general.type: found "adapter": the file is an adapter (LoRA), expected a model'),
+    (other("blk.0.attn_q.weight.counts", type="imatrix"), "UNSUPPORTED", 'found "imatrix": the file is an importance matrix, expected a model'),
+    (other("mm.0.weight", architecture="clip", type="mmproj"), "UNSUPPORTED", "the file is a projector of images or sound (mmproj), "),
+    (other("mm.0.weight", architecture="clip"), "UNSUPPORTED", "the file is a projector of images or sound (mmproj), "),
+    (other("direction.1", architecture="controlvector"), "UNSUPPORTED", "the file is a control vector, expected a model"),
+    (other("encoder.conv1.weight", architecture="whisper"), "UNSUPPORTED", 'architecture "whisper" is not supported; these are: llama, '),
     # Arrays by layer.
     (File("row_lfm2").number("lfm2.block_count", 5), "CORRUPT",
      "metadata key lfm2.attention.head_count_kv: expected a number for each of 5 layers, found 4"),
@@ -103,11 +123,11 @@ CASES = [
 
 
 def said(*words):
-    """What a command that must fail says."""
+    """What a command that must fail says, and its exit code."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("KVRT_")} | {"KVRT_CACHE": "", "XDG_CONFIG_HOME": "/nowhere"}
     done = subprocess.run([kvrt, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment)
     assert 0 < done.returncode < 64, (words, done.returncode, done.stderr)
-    return done.stdout + done.stderr
+    return done.stdout + done.stderr, done.returncode
 
 
 def main():
@@ -116,11 +136,13 @@ def main():
         model = str(pathlib.Path(folder) / "changed.gguf")
         for file, status, message in CASES:
             pathlib.Path(model).write_bytes(file.data)
-            for words in (("inspect", model), ("logits", "-m", model, "--tokens", "1", "-o", model + ".out")):
-                text = said(*words)
-                if message not in text or status not in text or "changed.gguf" not in text:
+            for words in (("inspect", model), ("plan", "-m", model),
+                          ("logits", "-m", model, "--tokens", "1", "-o", model + ".out")):
+                text, code = said(*words)
+                blamed = "tokenizer.ggml.model: expected" in text  # a tokenizer that no such file has
+                if code != STATUSES[status] or blamed or any(part not in text for part in (message, status, "changed.gguf")):
                     failed += 1
-                    print(f"kvrt {words[0]}: expected {status}: {message!r}, found {text!r}")
+                    print(f"kvrt {words[0]}: expected {status}: {message!r}, found {code}: {text!r}")
     sys.exit(failed != 0)
 
 

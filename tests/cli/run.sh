@@ -23,6 +23,8 @@ exits 1 nonsense
 exits 1 run -m "$model" -n 1
 exits 1 run -m "$model" -p a --tokens 1
 exits 1 run -m "$model" --tokens 1,x
+exits 1 run -m "$model" --tokens 1,,2
+exits 1 run -m "$model" --tokens ,1
 exits 2 run -m none.gguf -p a
 exits 2 store ls nowhere
 grep -q 'kvrt: .*NOT_FOUND' err || fail "no reason for NOT_FOUND: $(cat err)"
@@ -124,6 +126,17 @@ cp out got
 is True "$("$python" score.py)" "the perplexity of the first window: $(cat got)"
 exits 1 perplexity -m "$model" -f gbnf
 exits 2 perplexity -m "$model" -f nothing
+# weights that give no numbers are an error where a number is asked for, and a remark where rows are data
+"$python" -c 'import sys; b = open(sys.argv[1], "rb").read(); open("nan.gguf", "wb").write(b[:-1024] + b"\xff" * 1024)' "$model"
+for command in "perplexity -f long --context 64 --json" "perplexity -f long --context 64" "run -p a -n 1 --json"; do
+  # shellcheck disable=SC2086 # several words
+  exits 13 $command -m nan.gguf
+  grep -q "logits of position [0-9]* .*hold a NaN or an infinity: the model's weights may hold one, or the device failed (DEVICE)" err ||
+    fail "$command of NaN: $(cat err)"
+  if grep -qi nan out; then fail "$command of NaN: $(cat out)"; fi
+done
+exits 0 logits -m nan.gguf --tokens 1,2 --all -o rows
+grep -q '^kvrt: warning: 2 rows with a NaN or an infinity$' err || fail "logits of NaN: $(cat err)"
 exits 0 inspect "$model"
 grep -q 'general.architecture = "llama"' out || fail "inspect: $(cat out)"
 exits 0 inspect "$model" --json --all

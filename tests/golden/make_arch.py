@@ -118,7 +118,7 @@ def cases():
     yield "minicpm", "row_minicpm", config(
         hf.GraniteConfig, head_dim=8, rope_parameters=plain, embedding_multiplier=12.0, residual_multiplier=1.4 / math.sqrt(2),
         attention_multiplier=1 / math.sqrt(8), logits_scaling=4.0)
-    mla = dict(kv_heads=4, head_dim=8, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, moe_intermediate_size=16,
+    mla = dict(kv_heads=4, head_dim=8, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=20, moe_intermediate_size=16,
                n_routed_experts=8, num_experts_per_tok=3, first_k_dense_replace=1)
     yield "deepseek2", "row_deepseek2", config(
         hf.DeepseekV2Config, **mla, rope_parameters=plain, q_lora_rank=None, n_shared_experts=2, routed_scaling_factor=1.5,

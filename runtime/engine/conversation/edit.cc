@@ -28,11 +28,25 @@ bool spells_all(const Tokenizer& tokenizer, std::string_view text) {
   return std::ranges::all_of(text, [&](char c) { return tokenizer.spells(static_cast<uint8_t>(c)); });
 }
 
+// What stands first in a text: a special token's spelling, or a byte.
+struct Unit {
+  size_t size;
+  bool kept;
+};
+Unit unit_at(const Tokenizer& tokenizer, std::string_view text) {
+  const size_t special = tokenizer.special_at(text);
+  return special > 0 ? Unit{special, true} : Unit{1, tokenizer.spells(static_cast<uint8_t>(text[0]))};
+}
+
 // The text that the tokens of `text` spell: without the bytes that the vocabulary lacks, and with U+FFFD for what that leaves of a character.
 std::string encodable(const Tokenizer& tokenizer, std::string_view text) {
   if (spells_all(tokenizer, text)) return std::string(text);
   std::string kept;
-  std::ranges::copy_if(text, std::back_inserter(kept), [&](char c) { return tokenizer.spells(static_cast<uint8_t>(c)); });
+  for (size_t at = 0; at < text.size();) {
+    const Unit unit = unit_at(tokenizer, text.substr(at));
+    if (unit.kept) kept += text.substr(at, unit.size);
+    at += unit.size;
+  }
   Utf8Stream utf8;
   std::string out(utf8.push(kept));
   return out.append(utf8.finish());
@@ -43,8 +57,10 @@ size_t place_of(const Tokenizer& tokenizer, std::string_view text, size_t bytes)
   if (spells_all(tokenizer, text)) return bytes;
   Utf8Stream utf8;
   size_t at = 0;
-  for (size_t done = 0; done < bytes && at < text.size(); ++at) {
-    if (tokenizer.spells(static_cast<uint8_t>(text[at]))) done += utf8.push(text.substr(at, 1)).size();
+  for (size_t done = 0; done < bytes && at < text.size();) {
+    const Unit unit = unit_at(tokenizer, text.substr(at));
+    if (unit.kept) done += utf8.push(text.substr(at, unit.size)).size();
+    at += unit.size;
   }
   return at;
 }

@@ -161,7 +161,8 @@ Status add_refusals(const GgufFile& file, const Backend& backend, Writer* json) 
     json->close('}');
     return {};
   };
-  KVRT_TRY(add("tokenizer", make_tokenizer(file).take_status()));
+  const bool model = file.has("tokenizer.ggml.model") || file.tensors().empty() || read_arch(file).is_ok();  // else it has no tokenizer
+  if (model) KVRT_TRY(add("tokenizer", make_tokenizer(file).take_status()));
   if (auto source = file.get_string("tokenizer.chat_template")) KVRT_TRY(add("chat template", ChatTemplate::parse(*source).take_status()));
   if (!file.tensors().empty()) KVRT_TRY(add("model", model_cost(file, backend).take_status()));
   json->close(']');

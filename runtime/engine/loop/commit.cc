@@ -136,7 +136,9 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
   }
   if (!sample.finite) {
     if (compute_again(s)) return;
-    fail(s, error(Code::kDevice, Detail::kNumeric, "logits of position %zu hold a NaN or an infinity", s->tokens.size() - 1));
+    fail(s, error(Code::kDevice, Detail::kNumeric,
+                  "logits of position %zu hold a NaN or an infinity: the model's weights may hold one, or the device failed",
+                  s->tokens.size() - 1));
     return;
   }
   if (sample.empty) {

@@ -94,7 +94,7 @@ Value file_size(Renderer& r, const Call& c) {
   double base = binary ? 1024 : 1000, d = bytes.real, unit = base;
   if (!std::isfinite(d)) return r.unsupported(c.at, "filesizeformat of infinity or nan");
   if (d == 1) return r.text("1 Byte");
-  if (d < base) return r.text(print_real(std::trunc(d), 'f', 0) + " Bytes");
+  if (d < base) return r.text(print_real(std::trunc(d) + 0.0, 'f', 0) + " Bytes");
   static const char kPrefixes[] = "kMGTPEZY";
   size_t i = 0;
   for (unit = base * base; i < 7 && d >= unit; ++i) unit *= base;

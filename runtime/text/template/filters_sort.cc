@@ -84,6 +84,7 @@ Value unique(Renderer& r, const Call& c) {
   if (items == nullptr || out == nullptr || seen == nullptr) return {};
   for (uint32_t i = 0; i < items->size && r.spend(c.at, 2); ++i) {
     Value key = key_of(r, c.at, items->data[i], c.given(1) ? c[1] : Value::none(), case_sensitive);
+    if (key.is_sequence() && key.list->form == ListForm::kRange) return r.unsupported(c.at, "unique of ranges");
     if (!hashable(key)) return r.fail(c.at, std::string("unique of unhashable ") + type_name(key));
     if (key.is(Kind::kTuple)) return r.unsupported(c.at, "unique of tuples");
     if (seen->find(key) != nullptr) continue;

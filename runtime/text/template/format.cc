@@ -23,8 +23,6 @@ struct Spec {
   int precision = -1;
 };
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 // A decimal number at the front; false when it is too large to be meant.
 bool read_number(std::string_view* s, int64_t* out) {
   size_t n = 0;

@@ -12,7 +12,6 @@ namespace kvrt::jinja {
 
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 size_t skip_space(std::string_view s, size_t at) {

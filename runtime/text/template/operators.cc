@@ -97,11 +97,14 @@ Value Renderer::divide(Op op, uint32_t at, Value a, Value b) {
   if (b.as_real() == 0) return fail(at, "division by zero");
   if (op == Op::kDiv) return Value::of(a.as_real() / b.as_real());
   if (a.is(Kind::kFloat) || b.is(Kind::kFloat)) {
-    double x = a.as_real(), y = b.as_real(), rest = std::fmod(x, y);
-    if (rest != 0 && (rest < 0) != (y < 0)) rest += y;
+    double x = a.as_real(), y = b.as_real(), rest = std::fmod(x, y), quotient = (x - rest) / y;
+    if (rest != 0 && (rest < 0) != (y < 0)) {
+      rest += y;
+      quotient -= 1;
+    }
     if (op == Op::kMod) return Value::of(rest == 0 ? std::copysign(0.0, y) : rest);
-    if (x - rest == 0) return Value::of(std::copysign(0.0, x / y));
-    double quotient = (x - rest) / y, whole = std::floor(quotient);
+    if (quotient == 0) return Value::of(std::copysign(0.0, x / y));
+    double whole = std::floor(quotient);
     return Value::of(quotient - whole > 0.5 ? whole + 1 : whole);
   }
   int64_t x = a.as_int(), y = b.as_int();
@@ -191,14 +194,22 @@ int Renderer::order(uint32_t at, Value a, Value b) {
   return fail(at, std::string("no order between ") + type_name(a) + " and " + type_name(b)), 0;
 }
 
+// The list or dict that keeps Python from hashing the value; null: there is none.
+const Value* Renderer::unhashable(uint32_t at, const Value* v) {
+  if (v->is(Kind::kDict) || (v->is(Kind::kList) && v->list->form == ListForm::kPlain)) return v;
+  for (uint32_t i = 0; v->is(Kind::kTuple) && i < v->list->size && spend(at, 1); ++i) {
+    if (const Value* part = unhashable(at, &v->list->data[i])) return part;
+  }
+  return nullptr;
+}
+
 bool Renderer::contains(uint32_t at, Value container, Value item) {
   if (container.is(Kind::kString)) {
     if (!item.is(Kind::kString)) return type_error(at, "'in <string>' requires a string, found", item), false;
     return spend(at, search_steps(container.str(), item.str())) && find_text(container.str(), item.str()) != std::string_view::npos;
   }
   if (container.is(Kind::kDict)) {
-    bool list = item.is(Kind::kList) && item.list->form == ListForm::kPlain;
-    if (list || item.is(Kind::kDict)) return fail(at, std::string("a key cannot be a ") + type_name(item)), false;
+    if (const Value* part = unhashable(at, &item)) return fail(at, std::string("a key cannot be a ") + type_name(*part)), false;
     return container.dict->find(item) != nullptr;
   }
   if (container.is_sequence() && container.list->form == ListForm::kGenerator) {  // takes the items that it looks at
@@ -212,7 +223,7 @@ bool Renderer::contains(uint32_t at, Value container, Value item) {
     return found;
   }
   bool view = container.is_sequence() && container.list->form == ListForm::kView;
-  if (view && (item.is(Kind::kList) || item.is(Kind::kDict))) return unsupported(at, "looking for a list or dict in a view"), false;
+  if (view && (item.is(Kind::kList) || unhashable(at, &item))) return unsupported(at, "looking for a list or dict in a view"), false;
   const List* items = iterate(at, container);
   if (items == nullptr || !spend(at, items->size / 4)) return false;
   return std::any_of(items->data, items->data + items->size, [&](Value v) { return same(v, item); });

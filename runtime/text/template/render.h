@@ -123,6 +123,7 @@ class Renderer {
   Value divide(Op op, uint32_t at, Value a, Value b);
   Value power(uint32_t at, Value a, Value b);
   Value repeat(uint32_t at, Value sequence, int64_t count);
+  const Value* unhashable(uint32_t at, const Value* v);
   bool contains(uint32_t at, Value container, Value item);
 
   // access.cc

@@ -17,19 +17,19 @@ Value strip_method(Renderer& r, const Call& c) {
   return r.spend(c.at, (s.size() - stripped.size()) / 4) ? Value::of(stripped) : Value();
 }
 
-Value change(Renderer& r, const Call& c) { return change_text(r, c.at, c.self.str(), c.name); }
+Value change_method(Renderer& r, const Call& c) { return change_text(r, c.at, c.self.str(), c.name); }
 
 Value casefold(Renderer& r, const Call& c) {
   return is_ascii(c.self.str()) ? change_text(r, c.at, c.self.str(), "lower") : r.unsupported(c.at, "casefold of text that is not ASCII");
 }
 
-Value replace(Renderer& r, const Call& c) {
+Value replace_method(Renderer& r, const Call& c) {
   int64_t count = -1;
   if (!is_text(r, c, 0) || !is_text(r, c, 1) || (c.has(2) && !whole_number(r, c, 2, &count))) return {};
   return replace_text(r, c.at, c.self.str(), c[0].str(), c[1].str(), count);
 }
 
-Value join(Renderer& r, const Call& c) {
+Value join_method(Renderer& r, const Call& c) {
   const List* items = r.iterate(c.at, c[0]);
   TextBuilder out(r.arena());
   for (uint32_t i = 0; items != nullptr && i < items->size; ++i) {
@@ -110,7 +110,7 @@ Value partition(Renderer& r, const Call& c) {
     for (std::string_view part : {none, none, s}) list->push(r.arena(), Value::of(part));
   } else {
     list->push(r.arena(), Value::of(s.substr(0, found)));
-    list->push(r.arena(), Value::of(there ? separator : none));
+    list->push(r.arena(), there ? c[0] : Value::of(none));
     list->push(r.arena(), Value::of(there ? s.substr(found + separator.size()) : none));
   }
   return Value::of(list, Kind::kTuple);
@@ -166,14 +166,14 @@ Value splitlines(Renderer& r, const Call& c) { return Value::of(split_lines(r, c
 constexpr Builtin kMethods[] = {{"strip", "/ chars", 0, strip_method, Markup::kKeep},
                                 {"lstrip", "/ chars", 0, strip_method, Markup::kKeep},
                                 {"rstrip", "/ chars", 0, strip_method, Markup::kKeep},
-                                {"upper", "/", 0, change, Markup::kKeep},
-                                {"lower", "/", 0, change, Markup::kKeep},
-                                {"title", "/", 0, change, Markup::kKeep},
-                                {"capitalize", "/", 0, change, Markup::kKeep},
-                                {"swapcase", "/", 0, change, Markup::kKeep},
+                                {"upper", "/", 0, change_method, Markup::kKeep},
+                                {"lower", "/", 0, change_method, Markup::kKeep},
+                                {"title", "/", 0, change_method, Markup::kKeep},
+                                {"capitalize", "/", 0, change_method, Markup::kKeep},
+                                {"swapcase", "/", 0, change_method, Markup::kKeep},
                                 {"casefold", "/", 0, casefold, Markup::kKeep},
-                                {"replace", "/ old new count", 2, replace},
-                                {"join", "/ iterable", 1, join},
+                                {"replace", "/ old new count", 2, replace_method},
+                                {"join", "/ iterable", 1, join_method},
                                 {"center", "/ width fillchar", 1, pad, Markup::kKeep},
                                 {"ljust", "/ width fillchar", 1, pad, Markup::kKeep},
                                 {"rjust", "/ width fillchar", 1, pad, Markup::kKeep},

@@ -29,7 +29,7 @@ bool part_of(Renderer& r, const Call& c, size_t i, std::string_view* part, int64
   return true;
 }
 
-Value affix(Renderer& r, const Call& c) {
+Value begins_or_ends(Renderer& r, const Call& c) {
   std::string_view part;
   int64_t first;
   if (!c[0].is(Kind::kString) && !c[0].is(Kind::kTuple)) return r.type_error(c.at, "expected a string or a tuple of strings, found", c[0]);
@@ -70,7 +70,6 @@ Value find(Renderer& r, const Call& c) {
 }
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 
 // Case counts letters only, and needs one of them.
@@ -104,11 +103,13 @@ Value property(Renderer& r, const Call& c) {
                    std::all_of(s.begin(), s.end(), [&](char x) { return (letters && is_letter(x)) || (digits && is_digit(x)); }));
 }
 
-constexpr Builtin kSearch[] = {
-    {"startswith", "/ prefix start end", 1, affix, Markup::kTake}, {"endswith", "/ suffix start end", 1, affix, Markup::kTake},
-    {"count", "/ sub start end", 1, count, Markup::kTake},         {"find", "/ sub start end", 1, find, Markup::kTake},
-    {"rfind", "/ sub start end", 1, find, Markup::kTake},          {"index", "/ sub start end", 1, find, Markup::kTake},
-    {"rindex", "/ sub start end", 1, find, Markup::kTake}};
+constexpr Builtin kSearch[] = {{"startswith", "/ prefix start end", 1, begins_or_ends, Markup::kTake},
+                               {"endswith", "/ suffix start end", 1, begins_or_ends, Markup::kTake},
+                               {"count", "/ sub start end", 1, count, Markup::kTake},
+                               {"find", "/ sub start end", 1, find, Markup::kTake},
+                               {"rfind", "/ sub start end", 1, find, Markup::kTake},
+                               {"index", "/ sub start end", 1, find, Markup::kTake},
+                               {"rindex", "/ sub start end", 1, find, Markup::kTake}};
 constexpr Builtin kProperties[] = {{"isalnum", "/", 0, property, Markup::kTake},     {"isalpha", "/", 0, property, Markup::kTake},
                                    {"isascii", "/", 0, property, Markup::kTake},     {"isdecimal", "/", 0, property, Markup::kTake},
                                    {"isdigit", "/", 0, property, Markup::kTake},     {"isidentifier", "/", 0, property, Markup::kTake},

@@ -156,7 +156,8 @@ uint32_t depth_of(Value value);
 bool truth(Value value);
 // Python's ==. Takes its cost from `fuel`; false when that is used up.
 bool equal(Value a, Value b, uint64_t* fuel);
-const char* type_name(Value value);  // Python's, for messages
-bool is_space(char32_t c);           // Python's str.isspace
+const char* type_name(Value value);                            // Python's, for messages
+bool is_space(char32_t c);                                     // Python's str.isspace
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }  // of ASCII
 
 }  // namespace kvrt::jinja

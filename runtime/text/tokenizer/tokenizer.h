@@ -44,8 +44,10 @@ class Tokenizer {
   Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous = -1) const {
     return encode(text, parse_special, out, previous, nullptr);
   }
-  // False: text with this byte loses it.
+  // False: text with this byte loses it, but in the spelling of a control or user-defined token.
   virtual bool spells(uint8_t byte) const = 0;
+  // The bytes of such a token's spelling at the beginning of `text`; 0: there is none.
+  virtual size_t special_at(std::string_view text) const = 0;
   // The token's bytes (may be part of a code point); control tokens give "" unless `special`. id must be < vocab_size().
   virtual std::string_view piece(int32_t id, bool special) const = 0;
   // The same of a token that follows `previous` (-1: none): without the space that add_space_prefix put there.

@@ -42,6 +42,7 @@ class VocabTokenizer : public Tokenizer {
   using Tokenizer::encode;
   Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous, uint64_t* dropped) const override;
   bool spells(uint8_t byte) const override { return !byte_level_ || byte_tokens_[byte] >= 0 || unknown_ >= 0; }
+  size_t special_at(std::string_view text) const override { return special_.match(text); }
   std::string_view piece(int32_t id, bool special) const override;
   std::string_view piece_after(int32_t previous, int32_t id, bool special) const override;
   std::string decode(std::span<const int32_t> ids, bool special, int32_t previous) const override;
