@@ -747,7 +747,7 @@ typedef struct kvrt_model_props {
   uint32_t kv_format;   /**< KVRT_KV_... of K, never DEFAULT. */
   uint32_t kv_format_v; /**< KVRT_KV_... of V, never DEFAULT. */
   uint32_t kv_groups;   /**< Groups of layers: the first so many entries of the next four. A group without a window comes first. */
-  uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX]; /**< Layers of the group. */
+  uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX]; /**< Layers of the group; not those that read another's KV (Gemma 4). */
   /** Tokens that a token sees in them, itself with them; 0: all before it. 1: recurrent layers. A block of theirs is a state,
    * which stands for all tokens before it: a session has two at most, and one at each place that it may come back to. */
   uint32_t kv_group_window[KVRT_KV_GROUPS_MAX];
@@ -935,7 +935,7 @@ typedef struct kvrt_plan {
   uint64_t sessions_max;       /**< Sessions of that length that fit the budget. */
   uint64_t context_max;        /**< Tokens of a single session that fit the budget. */
   uint32_t kv_groups;          /**< This and the next ones: as in kvrt_model_props, with steps of 512 tokens. */
-  uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX];          /**< Layers of the group. */
+  uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX];          /**< Layers of the group with KV of their own. */
   uint32_t kv_group_window[KVRT_KV_GROUPS_MAX];          /**< Tokens that a token sees in them; 0: all; 1: recurrent layers. */
   uint32_t kv_group_bytes_per_token[KVRT_KV_GROUPS_MAX]; /**< Bytes of the group's blocks, for each token in them. */
   uint32_t kv_group_tokens_max[KVRT_KV_GROUPS_MAX];      /**< Tokens of which a session has KV at most; 0: all. */

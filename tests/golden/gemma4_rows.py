@@ -12,7 +12,7 @@ def cases(config, window):
     base = dict(head_dim=16, global_head_dim=32, sliding_window=window, rope_parameters=rope, tie_word_embeddings=True,
                 intermediate_size=48)
     yield "gemma4", "row_gemma4_e", config(
-        hf.Gemma4TextConfig, layers=6, **base, kv_heads=1, layer_types=[SLIDING, SLIDING, FULL, SLIDING, SLIDING, FULL],
+        hf.Gemma4TextConfig, layers=6, **base, kv_heads=2, layer_types=[SLIDING, SLIDING, FULL, SLIDING, SLIDING, FULL],
         num_kv_shared_layers=3, use_double_wide_mlp=True, hidden_size_per_layer_input=8, vocab_size_per_layer_input=304,
         final_logit_softcapping=5.0)
     equal = dict(base, kv_heads=2, num_global_key_value_heads=1, attention_k_eq_v=True, hidden_size_per_layer_input=0)
@@ -26,7 +26,7 @@ def cases(config, window):
 def draw(name, x):
     """The weights that are no matrix, and the embeddings; None: as in other models. Scores are not divided, so Q is made smaller."""
     if name.endswith(("norm.weight", "norm_1.weight", "norm_2.weight")):
-        return np.float32(0.1) * x + np.float32(0.25 if name.endswith("q_norm.weight") else 1)
+        return np.float32(0.1) * x + np.float32(0.15 if name.endswith("q_norm.weight") else 1)
     if name.endswith(("layer_scalar", "router.scale", "per_expert_scale")):
         return np.float32(0.2) * x + np.float32(1)
     if "embed_tokens" in name:  # both are multiplied by the root of their width

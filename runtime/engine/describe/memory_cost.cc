@@ -95,11 +95,18 @@ ModelKv model_kv(const ModelDims& dims, uint32_t block_tokens, KvFormats formats
   kv.shape = block_tokens ? block_tokens : kBlockTokensDefault;
   kv.formats = formats;
   std::vector<KvLayer> layers = kv_layers(dims, kv.block_tokens(), formats);
+  // Layers of several shapes are groups of the same numbers either way: a chunk carries its group's.
+  const auto limits = [&](uint32_t window) { return behind == Windows::kFreed && (dims.context == 0 || window < dims.context); };
+  const auto shaped = [](const KvLayer& layer) { return !layer.state.any(); };
+  const auto first = std::ranges::find_if(layers, shaped);
+  const bool one = std::ranges::all_of(layers, [&](const KvLayer& layer) { return !shaped(layer) || layer.kv.same_layers(first->kv); });
   for (KvLayer& layer : layers) {
-    const bool limits = behind == Windows::kFreed && (dims.context == 0 || layer.window < dims.context);
-    if (!limits) layer.window = 0;
+    if (one && !limits(layer.window)) layer.window = 0;
   }
   kv.groups = deal_layers(layers);
+  for (KvGroup& group : kv.groups.groups) {
+    if (!group.state && !limits(group.window)) group.window = 0;
+  }
   kv.shape.step_rows = step_rows ? step_rows : kStepRowsMax;
   kv.shape.n_groups = static_cast<uint32_t>(kv.groups.groups.size());
   for (uint32_t g = 0; g < kv.shape.n_groups; ++g) {

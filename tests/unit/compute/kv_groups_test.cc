@@ -85,6 +85,25 @@ TEST(KvGroups, LayersOfSeveralShapesShareOnePool) {
   }
 }
 
+// A layer that reads what another one leaves behind has that one's place, and takes no room.
+TEST(KvGroups, LayersThatShareHaveOnePlace) {
+  std::vector<KvLayer> layers = layers_of({{512, 4, 1, 256}, {0, 1, 1, 512}, {512, 4, 1, 256}, {0, 1, 1, 512}});
+  const KvGroups alone = deal_layers(layers);
+  const uint32_t of[] = {8, 9, 8};
+  for (const uint32_t i : of) layers.push_back({layers[i].window, layers[i].kv, {}, i});
+  const KvGroups kv = deal_layers(layers);
+  EXPECT_EQ(kv.unit_bytes(), alone.unit_bytes());
+  EXPECT_EQ(kv.tables(), alone.tables());
+  EXPECT_EQ(kv.own, 10u);
+  ASSERT_EQ(kv.groups.size(), 2u);
+  EXPECT_EQ(kv.groups[0].layers, 2u);
+  EXPECT_EQ(kv.groups[1].layers, 8u);
+  for (uint32_t i = 0; i < 3; ++i) {
+    const KvPlace &at = kv.places[10 + i], &other = kv.places[of[i]];
+    EXPECT_TRUE(at.layer == other.layer && at.table == other.table && at.group == other.group) << i;
+  }
+}
+
 struct Recurrent {
   const char* model;
   uint32_t layers;

@@ -106,6 +106,36 @@ TEST(Plan, PublishedWindows) {
   }
 }
 
+// By the models' cards: layers, each so many-th without a window, the last ones without K and V of their own, KV heads and their dimensions.
+TEST(Plan, PublishedLayersOfTwoKinds) {
+  const struct {
+    const char* name;
+    uint32_t layers, period, shared, window_heads, full_heads;
+    uint64_t windows, lasting;  // bytes a token in layers with a window, and in the others
+  } published[] = {{"Gemma 4 E2B", 35, 5, 20, 1, 1, 12 * 1024, 3 * 2048},
+                   {"Gemma 4 E4B", 42, 6, 18, 2, 2, 20 * 2048, 4 * 4096},
+                   {"Gemma 4 31B", 60, 6, 0, 16, 4, 50 * 16384, 10 * 8192},
+                   {"Gemma 4 26B A4B", 30, 6, 0, 8, 2, 25 * 8192, 5 * 4096}};
+  for (const auto& c : published) {
+    ModelCost cost = geometry(c.layers, c.window_heads, 512);
+    ModelDims& d = cost.dims;
+    d.context = 131'072;
+    d.shared_kv = c.shared;
+    for (uint32_t i = 0; i < c.layers; ++i) {
+      const bool full = i % c.period == c.period - 1;
+      d.windows.push_back(full ? 0 : 512);
+      const uint32_t kv = full ? c.full_heads : c.window_heads, dim = full ? 512 : 256;
+      d.layer_heads.push_back({32, kv, dim, dim, false, false, i >= d.own_kv()});
+    }
+    const ModelKv kv = model_kv(d, 32);
+    EXPECT_EQ(kv.token_bytes(), c.windows + c.lasting) << c.name;
+    EXPECT_EQ(kv.groups.own, c.layers - c.shared) << c.name;
+    const uint64_t bytes = plan(cost, 32, {1, d.context, 0, kGiB}, Windows::kFreed).session_bytes;
+    EXPECT_GE(bytes, d.context * c.lasting + 1024 * c.windows) << c.name;
+    EXPECT_LE(bytes, d.context * c.lasting + (1024 + 2 * 32) * c.windows * 12 / 10 + d.context * c.lasting / 50) << c.name;
+  }
+}
+
 // DeepSeek-V3's card: 61 layers, 128 heads of 128 + 64 and 128 dimensions, latents of 512 + 64 numbers.
 TEST(Plan, PublishedLatents) {
   ModelDims v3;

@@ -165,7 +165,8 @@ TEST_P(WindowsFreed, ADamagedChunkOfAnyGroupCostsTimeAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, WindowsFreed,
                          testing::Values(std::pair("row_gemma2", KvFormats()), std::pair("row_gemma3", KvFormats()),
-                                         std::pair("row_phi3_long", KvFormats()),
+                                         std::pair("row_phi3_long", KvFormats()), std::pair("row_gemma4_e", KvFormats()),
+                                         std::pair("row_gemma4_e", KvFormat::kI8),
                                          std::pair("row_gemma3", KvFormats(KvFormat::kI8, KvFormat::kF16))));
 
 }  // namespace

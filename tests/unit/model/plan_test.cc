@@ -40,9 +40,12 @@ uint64_t bytes_by_directory(const GgufFile& file, const ModelDims& dims) {
     if (t.name.find("rope_f") == 0) continue;  // RoPE's factors are a hyper-parameter
     if (dims.draft_blocks > 0 && t.name.starts_with("blk." + std::to_string(dims.file_blocks - 1) + ".")) continue;
     const auto named = [&](const char* word) { return t.name.find(word) != std::string::npos; };
-    const bool vector = named("norm") || named("bias") || named("sinks") || named("conv.weight") || named("conv1d") ||
+    if (t.name == "per_layer_token_embd.weight") continue;  // it stays in the file
+    const bool vector = named("norm") || named("scale") || named("bias") || named("sinks") || named("conv.weight") || named("conv1d") ||
                         t.name.ends_with("ssm_a") || t.name.ends_with("ssm_d");
-    sum += vector ? 4 * cols * rows : matrices * (((rows + 15) / 16 * 16 * (t.view.data.size() / (matrices * rows)) + 63) / 64 * 64);
+    const uint64_t times = t.name.ends_with("attn_k.weight") && !file.find(t.name.substr(0, t.name.size() - 8) + "v.weight") ? 2 : 1;
+    sum +=
+        vector ? 4 * cols * rows : times * matrices * (((rows + 15) / 16 * 16 * (t.view.data.size() / (matrices * rows)) + 63) / 64 * 64);
   }
   return sum;
 }
