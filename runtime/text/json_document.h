@@ -50,6 +50,7 @@ class JsonDocument {
   static Result<JsonDocument> parse(std::string_view text, const char* what);
 
   const Node& root() const { return nodes_[0]; }
+  const Node& parent(const Node& node) const { return nodes_[node.parent]; }  // the root is its own
   Children children(const Node& node) const { return {this, node.first}; }
   std::string_view key(const Node& node) const { return view(node.key_at, node.key_size); }
   std::string_view text(const Node& node) const { return view(node.text_at, node.text_size); }  // a string's, or a number's spelling

@@ -16,15 +16,18 @@ namespace kvrt {
 class Tokenizer;
 struct Automaton;  // automaton.h
 
+// May an object of a schema that names `properties` and does not say additionalProperties have others?
+enum class SchemaMembers : uint8_t { kClosed, kOpen };
+
 // The set of answers that are allowed. Immutable: any thread.
 class Grammar {
  public:
   // GBNF: rules, the root is "root"; literals with \n \t \r \" \\ \xNN \uNNNN \UNNNNNNNN, classes, '.', groups, |, ? * + {m} {m,} {m,n}, #.
   // INVALID with line and column (kGrammarError; also left recursion and a root that no text matches), LIMIT (kGrammarLimit).
   static Result<std::shared_ptr<const Grammar>> from_gbnf(std::string_view source);
-  // JSON schema 2020-12, the subset and its rules in json_schema.h. A keyword outside of it is UNSUPPORTED by name with the JSON pointer;
-  // not a schema, or one that nothing satisfies: INVALID (kGrammarError); LIMIT (kGrammarLimit).
-  static Result<std::shared_ptr<const Grammar>> from_json_schema(std::string_view schema);
+  // JSON schema, by the rules in json_schema.h. A keyword outside of them is UNSUPPORTED by name with the JSON pointer; not a schema, or one
+  // that nothing satisfies: INVALID (kGrammarError); LIMIT (kGrammarLimit).
+  static Result<std::shared_ptr<const Grammar>> from_json_schema(std::string_view schema, SchemaMembers members = SchemaMembers::kClosed);
 
   explicit Grammar(std::unique_ptr<const Automaton> automaton);
   ~Grammar();

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <optional>
 
+#include "runtime/base/limits.h"
 #include "runtime/base/utf8.h"
 
 namespace kvrt {
 
 namespace {
 
-using Part = GrammarBuilder::Part;
+using Part = CharNfa::Part;
 
 const CodePointSet& digits() {
   static const CodePointSet kSet{{'0', '9'}};
@@ -29,16 +30,31 @@ const CodePointSet& any_space() {  // by any engine's reading
                                  {0x202F, 0x202F}, {0x205F, 0x2060}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
   return kSet;
 }
-const CodePointSet& ascii() {
-  static const CodePointSet kSet{{0, 0x7F}};
-  return kSet;
+CodePointSet with_non_ascii(CodePointSet set) {
+  set.add(0x80, 0x10FFFF);
+  return set;
 }
 
+// What a class or an escape reads: by every engine's reading, and by some engine's.
+struct Chars {
+  CodePointSet every, some;
+  Chars(const CodePointSet& both) : every(both), some(both) {}
+  Chars(CodePointSet e, CodePointSet s) : every(std::move(e)), some(std::move(s)) {}
+  Chars complement() const { return {some.complement(), every.complement()}; }
+};
+
+// Reads a pattern once, by one of the two readings.
 class RegexParser {
  public:
-  RegexParser(GrammarBuilder* builder, std::string_view pattern, const std::string& where)
-      : builder_(*builder), pattern_(pattern), where_(where) {}
-  Result<Part> parse();
+  struct Around {
+    CharNfa nfa;
+    bool negated;
+  };
+  RegexParser(std::string_view pattern, const std::string& where, bool some) : pattern_(pattern), where_(where), some_(some) {}
+  Status parse();
+  CharNfa take() { return std::move(nfa_); }
+  std::vector<Around>& around() { return around_; }
+  bool engines_differ() const { return engines_differ_; }
 
  private:
   Status wrong(const char* what) const {
@@ -47,26 +63,49 @@ class RegexParser {
   Status unsupported(const char* what) const {
     return error(Code::kUnsupported, Detail::kNone, "%s: %s at byte %zu of the pattern is not supported", where_.c_str(), what, at_);
   }
+  Status limit() const {
+    if (!nfa_.too_large()) return Status::ok();
+    return error(Code::kLimit, Detail::kGrammarLimit, "%s: a pattern of more than %u states", where_.c_str(), kPatternNodesMax);
+  }
   bool at_end() const { return at_ >= pattern_.size(); }
   char peek(size_t ahead = 0) const { return at_ + ahead < pattern_.size() ? pattern_[at_ + ahead] : '\0'; }
-  Part characters(const CodePointSet& set) { return builder_.characters(set, GrammarBuilder::Spelling::kJson); }
-  Part anything() { return builder_.repeat(characters(CodePointSet::all()), 0, GrammarBuilder::kNoMax); }
+  bool next_is(std::string_view text) const { return pattern_.substr(std::min(at_, pattern_.size())).starts_with(text); }
+  Part characters(const Chars& chars);
+  Part end_of_text();
   Result<Part> alternatives();
   Result<Part> sequence();
   Result<Part> atom();
   Result<Part> group();
   Result<Part> quantified(Part part);
   Result<bool> bounds(uint32_t* min, uint32_t* max);
-  Result<CodePointSet> char_class();
-  Result<CodePointSet> escape(bool in_class, bool* engines_differ);
+  Result<Chars> char_class();
+  Result<Chars> escape(bool in_class);
   Result<char32_t> hex(size_t digits);
+  Status look_around(bool behind);
 
-  GrammarBuilder& builder_;
+  CharNfa nfa_;
   std::string_view pattern_;
   const std::string& where_;
+  bool some_;
+  bool engines_differ_ = false;
+  std::vector<Around> around_;
   size_t at_ = 0;
   uint32_t depth_ = 0;
 };
+
+Part RegexParser::characters(const Chars& chars) {
+  engines_differ_ = engines_differ_ || chars.every.ranges() != chars.some.ranges();
+  return nfa_.read(some_ ? chars.some : chars.every);
+}
+
+Part RegexParser::end_of_text() {
+  engines_differ_ = true;
+  if (!some_) return nfa_.assertion(CharNfa::kEnd);
+  Part line = nfa_.literal("\n");
+  line = nfa_.sequence(line, nfa_.assertion(CharNfa::kEnd));
+  const Part ways[] = {line, nfa_.assertion(CharNfa::kEnd)};
+  return nfa_.choice(ways);
+}
 
 Result<char32_t> RegexParser::hex(size_t count) {
   char32_t value = 0;
@@ -79,23 +118,23 @@ Result<char32_t> RegexParser::hex(size_t count) {
   return value;
 }
 
-// After the backslash. engines_differ: the set's complement is not the same for all engines.
-Result<CodePointSet> RegexParser::escape(bool in_class, bool* engines_differ) {
+// After the backslash.
+Result<Chars> RegexParser::escape(bool in_class) {
   const char c = peek();
   if (at_end()) return wrong("a backslash that escapes nothing");
   constexpr std::string_view kNames = "nrtfv", kValues = "\n\r\t\f\v";
   const size_t control = kNames.find(c);
-  if (c == 'd' || c == 'w' || c == 'D' || c == 'W') *engines_differ = true;
   ++at_;
-  if (control != std::string_view::npos)
-    return CodePointSet{{static_cast<char32_t>(kValues[control]), static_cast<char32_t>(kValues[control])}};
-  if (c == 'd') return digits();
-  if (c == 'w') return word();
-  if (c == 's') return space();
-  if (c == 'D') return ascii().without(digits());
-  if (c == 'W') return ascii().without(word());
-  if (c == 'S') return any_space().complement();
-  if (c == 'b' && in_class) return CodePointSet{{'\b', '\b'}};
+  if (control != std::string_view::npos) {
+    const auto value = static_cast<char32_t>(kValues[control]);
+    return Chars(CodePointSet{{value, value}});
+  }
+  const char kind = static_cast<char>(c | 0x20);
+  if (kind == 'd' || kind == 'w' || kind == 's') {
+    const Chars chars = kind == 's' ? Chars(space(), any_space()) : kind == 'd' ? Chars(digits(), with_non_ascii(digits())) : Chars(word(), with_non_ascii(word()));
+    return c == kind ? chars : chars.complement();
+  }
+  if (c == 'b' && in_class) return Chars(CodePointSet{{'\b', '\b'}});
   char32_t value = static_cast<uint8_t>(c);
   if (c == 'x' || c == 'u') {
     KVRT_ASSIGN(value, hex(c == 'x' ? 2 : 4));
@@ -112,42 +151,41 @@ Result<CodePointSet> RegexParser::escape(bool in_class, bool* engines_differ) {
     at_ += point.size;
     value = point.value;
   }
-  return CodePointSet{{value, value}};
+  return Chars(CodePointSet{{value, value}});
 }
 
-Result<CodePointSet> RegexParser::char_class() {
+Result<Chars> RegexParser::char_class() {
   ++at_;
   const bool negated = peek() == '^';
   at_ += negated;
-  CodePointSet set;
-  bool engines_differ = false;
-  auto single = [](const CodePointSet& s) { return s.ranges().size() == 1 && s.ranges()[0].first == s.ranges()[0].second; };
-  auto one = [&]() -> Result<CodePointSet> {
+  Chars set{CodePointSet{}};
+  auto single = [](const Chars& s) { return s.some.ranges().size() == 1 && s.some.ranges()[0].first == s.some.ranges()[0].second; };
+  auto one = [&]() -> Result<Chars> {
     if (peek() == '\\') {
       ++at_;
-      return escape(true, &engines_differ);
+      return escape(true);
     }
     const CodePoint c = read_code_point(pattern_.substr(at_));
     at_ += c.size;
-    return CodePointSet{{c.value, c.value}};
+    return Chars(CodePointSet{{c.value, c.value}});
   };
   while (peek() != ']') {
     if (at_end()) return wrong("a class without its closing ]");
     if (peek() == '[' && peek(1) == ':') return unsupported("a POSIX class");
-    KVRT_ASSIGN(const CodePointSet first, one());
+    KVRT_ASSIGN(Chars first, one());
     if (peek() == '-' && peek(1) != ']' && at_ + 1 < pattern_.size() && single(first)) {
       ++at_;
-      KVRT_ASSIGN(const CodePointSet last, one());
+      KVRT_ASSIGN(const Chars last, one());
       if (!single(last)) return wrong("a range to a class");
-      if (last.ranges()[0].first < first.ranges()[0].first) return wrong("a range whose end comes before its beginning");
-      set.add(first.ranges()[0].first, last.ranges()[0].first);
-    } else {
-      set.add(first);
+      const char32_t low = first.every.ranges()[0].first, high = last.every.ranges()[0].first;
+      if (high < low) return wrong("a range whose end comes before its beginning");
+      first = Chars(CodePointSet{{low, high}});
     }
+    set.every.add(first.every);
+    set.some.add(first.some);
   }
   ++at_;
-  if (!negated) return set;
-  return engines_differ ? ascii().without(set) : set.complement();
+  return negated ? set.complement() : set;
 }
 
 Result<Part> RegexParser::group() {
@@ -175,26 +213,28 @@ Result<Part> RegexParser::group() {
 
 Result<Part> RegexParser::atom() {
   const char c = peek();
-  bool engines_differ = false;
   if (c == '(') return group();
   if (c == '[') {
-    KVRT_ASSIGN(const CodePointSet set, char_class());
+    KVRT_ASSIGN(const Chars set, char_class());
     return characters(set);
   }
   if (c == '.') {
     ++at_;
-    return characters(CodePointSet{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.complement());
+    return characters({CodePointSet{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.complement(), CodePointSet{{'\n', '\n'}}.complement()});
   }
   if (c == '\\') {
     ++at_;
-    KVRT_ASSIGN(const CodePointSet set, escape(false, &engines_differ));
+    KVRT_ASSIGN(const Chars set, escape(false));
     return characters(set);
   }
-  if (c == '^' || c == '$') return unsupported("an anchor inside the pattern");
+  if (c == '^' || c == '$') {
+    ++at_;
+    return c == '$' ? end_of_text() : nfa_.assertion(CharNfa::kBegin);
+  }
   if (c == '*' || c == '+' || c == '?') return wrong("a quantifier that follows nothing");
   const CodePoint point = read_code_point(pattern_.substr(at_));
   at_ += point.size;
-  return characters({{point.value, point.value}});
+  return nfa_.read({{point.value, point.value}});
 }
 
 // {m} {m,} {m,n}; false: something else, which stands for itself.
@@ -217,11 +257,11 @@ Result<bool> RegexParser::bounds(uint32_t* min, uint32_t* max) {
   *min = *max = *first;
   if (at < pattern_.size() && pattern_[at] == ',') {
     ++at;
-    *max = number().value_or(GrammarBuilder::kNoMax);
+    *max = number().value_or(CharNfa::kNoMax);
   }
   if (at >= pattern_.size() || pattern_[at] != '}') return false;
   if (*max < *min) return wrong("a quantifier whose maximum is below its minimum");
-  if (*min > kGrammarRepeatsMax || (*max > kGrammarRepeatsMax && *max != GrammarBuilder::kNoMax)) {
+  if (*min > kGrammarRepeatsMax || (*max > kGrammarRepeatsMax && *max != CharNfa::kNoMax)) {
     return error(Code::kLimit, Detail::kGrammarLimit, "%s: a repetition of more than %u", where_.c_str(), kGrammarRepeatsMax);
   }
   at_ = at;
@@ -229,7 +269,7 @@ Result<bool> RegexParser::bounds(uint32_t* min, uint32_t* max) {
 }
 
 Result<Part> RegexParser::quantified(Part part) {
-  uint32_t min = 0, max = GrammarBuilder::kNoMax;
+  uint32_t min = 0, max = CharNfa::kNoMax;
   const char c = peek();
   if (c == '?') {
     max = 1;
@@ -245,32 +285,68 @@ Result<Part> RegexParser::quantified(Part part) {
   if (peek() == '?') ++at_;  // lazy: the same strings
   const bool again = peek() == '*' || peek() == '+' || peek() == '?';
   if (again) return wrong("a quantifier after a quantifier");
-  part = builder_.repeat(part, min, max);
-  KVRT_TRY(builder_.status());
+  part = nfa_.repeat(part, min, max);
+  KVRT_TRY(limit());
   return part;
+}
+
+// `(?=...)`, `(?!...)` at the text's beginning, `(?<=...)`, `(?<!...)` at its end: a pattern of its own, which must be found there or not.
+Status RegexParser::look_around(bool behind) {
+  const bool negated = peek(behind ? 3 : 2) == '!';
+  const std::string_view all = pattern_;
+  const size_t begin = at_ + (behind ? 4 : 3);
+  RegexParser inner(all, where_, some_);
+  inner.at_ = begin;
+  inner.depth_ = depth_ + 1;
+  if (inner.depth_ > kGrammarDepthMax) return unsupported("look-around nested this deep");
+  KVRT_ASSIGN(Part part, inner.alternatives());
+  if (inner.peek() != ')') return inner.wrong("a group without its closing )");
+  at_ = inner.at_ + 1;
+  if (behind) {
+    const Part before = inner.nfa_.anything();
+    part = inner.nfa_.sequence(before, part);
+  } else {
+    part = inner.nfa_.sequence(part, inner.nfa_.anything());
+  }
+  inner.nfa_.finish(part);
+  KVRT_TRY(inner.limit());
+  engines_differ_ = engines_differ_ || inner.engines_differ_;
+  around_.push_back({std::move(inner.nfa_), negated});
+  return Status::ok();
 }
 
 Result<Part> RegexParser::sequence() {
   const bool outer = depth_ == 0;
-  Part whole = builder_.empty();
+  Part whole = nfa_.empty();
   bool end = false;
   if (outer && peek() == '^') {
     ++at_;
+    while (next_is("(?=") || next_is("(?!")) KVRT_TRY(look_around(false));
   } else if (outer) {
-    whole = builder_.sequence(whole, anything());
+    whole = nfa_.sequence(whole, nfa_.anything());
   }
   while (!at_end() && peek() != '|' && peek() != ')') {
+    if (outer && (next_is("(?<=") || next_is("(?<!"))) {
+      const size_t at = at_;
+      KVRT_TRY(look_around(true));
+      if (!(peek() == '$' && at_ + 1 == pattern_.size())) {
+        at_ = at;
+        return unsupported("look-behind that is not before the $ that ends the pattern");
+      }
+      continue;
+    }
     if (outer && peek() == '$' && (at_ + 1 == pattern_.size() || peek(1) == '|')) {
       ++at_;
+      whole = nfa_.sequence(whole, end_of_text());
       end = true;
       break;
     }
     KVRT_ASSIGN(Part part, atom());
     KVRT_ASSIGN(part, quantified(part));
-    whole = builder_.sequence(whole, part);
-    KVRT_TRY(builder_.status());
+    whole = nfa_.sequence(whole, part);
+    KVRT_TRY(limit());
   }
-  return outer && !end ? builder_.sequence(whole, anything()) : whole;
+  return outer && !end ? nfa_.sequence(whole, nfa_.anything()) : whole;
 }
 
 Result<Part> RegexParser::alternatives() {
@@ -281,19 +357,71 @@ Result<Part> RegexParser::alternatives() {
     if (peek() != '|' || at_end()) break;
     ++at_;
   }
-  return builder_.choice(parts);
+  if (depth_ == 0 && parts.size() > 1 && !around_.empty()) return unsupported("look-around in one of several alternatives");
+  return nfa_.choice(parts);
 }
 
-Result<Part> RegexParser::parse() {
+Status RegexParser::parse() {
   KVRT_ASSIGN(const Part part, alternatives());
   if (!at_end()) return wrong("a ) that closes nothing");
-  return part;
+  nfa_.finish(part);
+  return limit();
 }
 
 }  // namespace
 
-Result<GrammarBuilder::Part> regex_part(GrammarBuilder* builder, std::string_view pattern, const std::string& where) {
-  return RegexParser(builder, pattern, where).parse();
+Result<Regex> Regex::parse(std::string_view pattern, const std::string& where) {
+  RegexParser every(pattern, where, false), some(pattern, where, true);
+  KVRT_TRY(every.parse());
+  KVRT_TRY(some.parse());
+  Regex out;
+  auto add = [&](CharNfa e, CharNfa s, bool negated) {
+    auto term = std::make_shared<Term>();
+    *term = {std::move(e), std::move(s), negated, !every.engines_differ()};
+    out.terms_.push_back(std::move(term));
+  };
+  add(every.take(), some.take(), false);
+  for (size_t i = 0; i < every.around().size(); ++i) {
+    add(std::move(every.around()[i].nfa), std::move(some.around()[i].nfa), every.around()[i].negated);
+  }
+  return out;
+}
+
+Regex Regex::of_texts(const std::vector<std::string>& utf8) {
+  auto term = std::make_shared<Term>();
+  std::vector<Part> parts;
+  for (const std::string& text : utf8) parts.push_back(term->every.literal(text));
+  term->every.finish(term->every.choice(parts));
+  term->exact = true;
+  Regex out;
+  out.terms_.push_back(std::move(term));
+  return out;
+}
+
+void Regex::add_to(std::vector<const CharNfa*>* nfas) const {
+  for (const auto& term : terms_) {
+    nfas->push_back(&term->every);
+    if (!term->exact) nfas->push_back(&term->some);
+  }
+}
+
+Regex::Found Regex::found(uint64_t accepted, size_t at) const {
+  Found all = Found::kEvery;
+  for (const auto& term : terms_) {
+    const bool every = (accepted >> at) & 1, some = term->exact ? every : (accepted >> (at + 1)) & 1;
+    at += term->exact ? 1 : 2;
+    const bool no = term->negated ? every : !some, yes = term->negated ? !some : every;
+    all = std::min(all, no ? Found::kNone : yes ? Found::kEvery : Found::kSome);
+  }
+  return all;
+}
+
+Regex::Found Regex::find_in(std::string_view utf8) const {
+  std::vector<const CharNfa*> nfas;
+  add_to(&nfas);
+  uint64_t accepted = 0;
+  for (size_t i = 0; i < nfas.size(); ++i) accepted |= uint64_t{nfas[i]->accepts(utf8)} << i;
+  return found(accepted, 0);
 }
 
 }  // namespace kvrt
