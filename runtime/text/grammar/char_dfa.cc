@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <deque>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
+#include "runtime/base/limits.h"
 #include "runtime/text/grammar/char_nfa.h"
 
 namespace kvrt {
@@ -40,6 +43,17 @@ std::vector<CodePointSet> classes_of(std::span<const CharNfa* const> nfas) {
   return out;
 }
 
+uint64_t hash_of(const std::vector<uint32_t>& v) {
+  uint64_t h = 0x9E3779B97F4A7C15u ^ v.size();
+  for (uint32_t x : v) h = (h ^ x) * 0xFF51AFD7ED558CCDu, h ^= h >> 32;
+  return h;
+}
+
+struct Hash {
+  size_t operator()(const std::vector<uint32_t>& v) const { return hash_of(v); }
+};
+using Ids = std::unordered_map<std::vector<uint32_t>, uint32_t, Hash>;
+
 // One automaton made deterministic as far as it is asked for. Sets of nodes are numbered from 0, the start.
 class Subsets {
  public:
@@ -48,69 +62,78 @@ class Subsets {
       for (const CodePointSet& c : classes) reads_.push_back(set.contains(c.ranges().front().first));
     }
     seen_.assign(nfa.nodes().size(), 0);
-    id({nfa.start()}, true);
+    to_.assign(1, nfa.start());
+    id(true);
   }
   bool accepts(uint32_t subset) const { return accepts_[subset]; }
   uint32_t step(uint32_t subset, size_t c) {
-    uint32_t& known = next_[subset * classes_ + c];
-    if (known != CharDfa::kDead) return known;
-    std::vector<uint32_t> to;
+    const size_t at = subset * classes_ + c;
+    if (next_[at] != CharDfa::kDead) return next_[at];
+    to_.clear();
     for (uint32_t n : *nodes_[subset]) {
       const CharNfa::Node& node = nfa_.nodes()[n];
-      if (node.op == CharNfa::kRead && reads_[node.set * classes_ + c]) to.push_back(node.next);
+      if (node.op == CharNfa::kRead && reads_[node.set * classes_ + c]) to_.push_back(node.next);
     }
-    spent_ += nodes_[subset]->size() + 1;
-    const uint32_t found = id(to, false);
-    return next_[subset * classes_ + c] = found;
+    spent_ += nodes_[subset]->size() / 8 + 1;
+    const bool as_before = subset == last_from_ && to_ == last_to_;  // most classes of a state lead the way of another one
+    if (!as_before) last_from_ = subset, last_to_ = to_, last_id_ = id(false);
+    return next_[at] = last_id_;
   }
   uint64_t take_spent() { return std::exchange(spent_, 0); }
 
  private:
-  // What is reached from `from` without reading; true where the text may end there.
-  bool close(const std::vector<uint32_t>& from, bool at_begin, bool at_end, std::vector<uint32_t>* reads) {
+  // What is reached from to_ without reading, into reads_from_; true where the text may end there.
+  bool close(bool at_begin, bool at_end) {
     ++round_;
     bool accept = false;
-    std::vector<uint32_t> stack(from.rbegin(), from.rend());
-    while (!stack.empty()) {
-      const uint32_t n = stack.back();
-      stack.pop_back();
+    reads_from_.clear();
+    ends_ = false;
+    stack_.assign(to_.rbegin(), to_.rend());
+    while (!stack_.empty()) {
+      const uint32_t n = stack_.back();
+      stack_.pop_back();
       if (n == CharNfa::kOpen || seen_[n] == round_) continue;
       seen_[n] = round_;
       ++spent_;
       const CharNfa::Node& node = nfa_.nodes()[n];
       accept = accept || node.op == CharNfa::kAccept;
-      if (node.op == CharNfa::kRead && reads) reads->push_back(n);
+      ends_ = ends_ || node.op == CharNfa::kEnd;
+      if (node.op == CharNfa::kRead) reads_from_.push_back(n);
       const bool passes = node.op == CharNfa::kSkip || node.op == CharNfa::kFork || (node.op == CharNfa::kBegin && at_begin) ||
                           (node.op == CharNfa::kEnd && at_end);
       if (!passes) continue;
-      if (node.op == CharNfa::kFork) stack.push_back(node.other);
-      stack.push_back(node.next);
+      if (node.op == CharNfa::kFork) stack_.push_back(node.other);
+      stack_.push_back(node.next);
     }
     return accept;
   }
   // A node that reads any character and comes back to itself and to the end: nothing can go wrong from there.
   bool settled(uint32_t n) {
+    if (settled_.empty()) settled_.assign(nfa_.nodes().size(), 0);
+    if (settled_[n]) return settled_[n] == 2;
     const CharNfa::Node& node = nfa_.nodes()[n];
+    settled_[n] = 1;
     if (!nfa_.sets()[node.set].complement().ranges().empty()) return false;
-    std::vector<uint32_t> reads;
-    return close({node.next}, false, false, &reads) && std::find(reads.begin(), reads.end(), n) != reads.end();
+    to_.assign(1, node.next);
+    const bool back = close(false, false) && std::find(reads_from_.begin(), reads_from_.end(), n) != reads_from_.end();
+    settled_[n] = back ? 2 : 1;
+    return back;
   }
-  uint32_t id(const std::vector<uint32_t>& from, bool at_begin) {
-    std::vector<uint32_t> reads;
-    const bool accept = close(from, at_begin, true, nullptr);
-    const bool anywhere = close(from, at_begin, false, &reads);
+  uint32_t id(bool at_begin) {
+    const bool anywhere = close(at_begin, false);
+    std::vector<uint32_t> reads = reads_from_;
+    const bool accept = anywhere || (ends_ && close(at_begin, true));
     std::sort(reads.begin(), reads.end());
-    if (anywhere) {
-      for (uint32_t n : reads) {
-        if (!settled(n)) continue;
-        reads.assign(1, n);
-        break;
-      }
+    for (size_t i = 0; anywhere && i < reads.size(); ++i) {
+      if (!settled(reads[i])) continue;
+      reads.assign(1, reads[i]);
+      break;
     }
-    auto [at, fresh] = ids_.try_emplace({reads, accept}, static_cast<uint32_t>(accepts_.size()));
+    reads.push_back(accept);  // part of what tells sets apart
+    auto [at, fresh] = ids_.try_emplace(std::move(reads), static_cast<uint32_t>(accepts_.size()));
     if (fresh) {
       accepts_.push_back(accept);
-      nodes_.push_back(&at->first.first);
+      nodes_.push_back(&(sets_.emplace_back(at->first.begin(), at->first.end() - 1)));
       next_.resize(next_.size() + classes_, CharDfa::kDead);
     }
     return at->second;
@@ -119,10 +142,13 @@ class Subsets {
   const CharNfa& nfa_;
   size_t classes_;
   std::vector<bool> reads_;  // [set * classes + class]
-  std::vector<uint32_t> seen_;
-  uint32_t round_ = 0;
+  std::vector<uint32_t> seen_, to_, reads_from_, stack_, last_to_;
+  std::vector<uint8_t> settled_;
+  bool ends_ = false;
+  uint32_t round_ = 0, last_from_ = CharDfa::kDead, last_id_ = 0;
   uint64_t spent_ = 0;
-  std::map<std::pair<std::vector<uint32_t>, bool>, uint32_t> ids_;
+  Ids ids_;
+  std::deque<std::vector<uint32_t>> sets_;
   std::vector<const std::vector<uint32_t>*> nodes_;
   std::vector<bool> accepts_;
   std::vector<uint32_t> next_;
@@ -137,10 +163,10 @@ std::optional<CharDfa> CharDfa::make(std::span<const CharNfa* const> nfas, const
   std::vector<Subsets> subsets;
   subsets.reserve(nfas.size());
   for (const CharNfa* nfa : nfas) subsets.emplace_back(*nfa, dfa.classes);
-  std::map<std::vector<uint32_t>, uint32_t> ids;
+  Ids ids;
   std::vector<const std::vector<uint32_t>*> states;
-  auto state = [&](std::vector<uint32_t> at) {
-    auto [found, fresh] = ids.try_emplace(std::move(at), static_cast<uint32_t>(ids.size()));
+  auto state = [&](const std::vector<uint32_t>& at) {
+    auto [found, fresh] = ids.try_emplace(at, static_cast<uint32_t>(ids.size()));
     if (!fresh) return found->second;
     states.push_back(&found->first);
     uint64_t bits = 0;
@@ -148,15 +174,17 @@ std::optional<CharDfa> CharDfa::make(std::span<const CharNfa* const> nfas, const
     dfa.label.push_back(label_of(bits));
     return found->second;
   };
-  state(std::vector<uint32_t>(nfas.size(), 0));
+  std::vector<uint32_t> to(nfas.size(), 0), last;
+  state(to);
   for (uint32_t s = 0; s < states.size(); ++s) {
     for (Subsets& one : subsets) *steps -= std::min(*steps, one.take_spent());
     *steps -= std::min<uint64_t>(*steps, dfa.classes.size() * nfas.size());
     if (states.size() > states_max || *steps == 0) return std::nullopt;
     for (size_t c = 0; c < dfa.classes.size(); ++c) {
-      std::vector<uint32_t> to(nfas.size());
       for (size_t i = 0; i < nfas.size(); ++i) to[i] = subsets[i].step((*states[s])[i], c);
-      dfa.next.push_back(state(std::move(to)));
+      const bool as_before = c > 0 && to == last;
+      dfa.next.push_back(as_before ? dfa.next.back() : state(to));
+      last = to;
     }
   }
   dfa.trim();
@@ -232,6 +260,87 @@ std::optional<CharDfa> CharDfa::with_lengths(uint32_t min, uint32_t max, uint32_
       const uint32_t to = next[s * classes.size() + c];
       const bool past = count == top && max != CharNfa::kNoMax;
       out.next.push_back(to == kDead || past ? kDead : state(to, std::min(count + 1, top)));
+    }
+  }
+  out.trim();
+  return out;
+}
+
+// Strongly connected states, by Tarjan's algorithm; a state alone is a loop where it leads to itself.
+std::vector<uint32_t> CharDfa::loops() const {
+  const size_t width = classes.size();
+  std::vector<uint32_t> loop(states(), kDead), order(states(), 0), low(states(), 0), open;
+  std::vector<bool> is_open(states(), false);
+  std::vector<std::pair<uint32_t, size_t>> path;
+  uint32_t next_order = 0, count = 0;
+  for (uint32_t root = 0; root < states(); ++root) {
+    if (order[root]) continue;
+    path.assign(1, {root, 0});
+    while (!path.empty()) {
+      auto& [s, c] = path.back();
+      if (c == 0) {
+        order[s] = low[s] = ++next_order;
+        open.push_back(s);
+        is_open[s] = true;
+      }
+      if (c < width) {
+        const uint32_t to = next[s * width + c++];
+        if (to == kDead) continue;
+        if (!order[to]) {
+          path.emplace_back(to, 0);
+        } else if (is_open[to]) {
+          low[s] = std::min(low[s], order[to]);
+        }
+        continue;
+      }
+      const uint32_t done = s;
+      path.pop_back();
+      if (!path.empty()) low[path.back().first] = std::min(low[path.back().first], low[done]);
+      if (low[done] != order[done]) continue;
+      const bool alone = open.back() == done;
+      const auto first = next.begin() + static_cast<ptrdiff_t>(done * width);
+      const bool loops_itself = std::find(first, first + static_cast<ptrdiff_t>(width), done) != first + static_cast<ptrdiff_t>(width);
+      for (uint32_t member = kDead; member != done; open.pop_back()) {
+        member = open.back();
+        is_open[member] = false;
+        if (!alone || loops_itself) loop[member] = count;
+      }
+      ++count;
+    }
+  }
+  return loop;
+}
+
+std::optional<CharDfa> CharDfa::with_loops(uint32_t max, uint32_t share_min) const {
+  const std::vector<uint32_t> loop = loops();
+  std::map<uint32_t, uint32_t> sizes;
+  uint32_t single = 0;
+  for (uint32_t l : loop) {
+    if (l == kDead) ++single;
+    if (l != kDead) ++sizes[l];
+  }
+  const auto count = static_cast<uint32_t>(sizes.size());
+  if (count == 0 || single + count >= max) return std::nullopt;
+  const uint32_t share = (max - single - count) / count;  // steps within a loop; others lead from one to another, or are single
+  if (share < share_min) return std::nullopt;
+  auto steps_of = [&](uint32_t l) { return std::min(share, std::max(share_min, kSchemaCountedStates / 4 / sizes[l])); };
+  CharDfa out;
+  out.classes = classes;
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> ids;
+  std::vector<std::pair<uint32_t, uint32_t>> order;
+  auto state = [&](uint32_t s, uint32_t steps) {
+    auto [at, fresh] = ids.try_emplace({s, steps}, static_cast<uint32_t>(order.size()));
+    if (fresh) order.emplace_back(s, steps), out.label.push_back(label[s]);
+    return at->second;
+  };
+  state(0, 0);
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    const auto [s, steps] = order[i];
+    for (size_t c = 0; c < classes.size(); ++c) {
+      const uint32_t to = next[s * classes.size() + c];
+      const bool inside = to != kDead && loop[s] != kDead && loop[to] == loop[s];
+      const bool past = inside && steps == steps_of(loop[s]);
+      out.next.push_back(to == kDead || past ? kDead : state(to, inside ? steps + 1 : 0));
     }
   }
   out.trim();

@@ -67,8 +67,13 @@ struct CharDfa {
   void trim();         // removes what leads to no end
   // The texts of min to max characters.
   std::optional<CharDfa> with_lengths(uint32_t min, uint32_t max, uint32_t states_max) const;
+  // Of the texts of at most max characters those whose every loop reads at most its share of them: far fewer states. None: the share is less
+  // than share_min.
+  std::optional<CharDfa> with_loops(uint32_t max, uint32_t share_min) const;
   // Characters of the shortest and the longest text; kNoMax: there is no longest. Of a trimmed automaton that is not empty.
   std::pair<uint32_t, uint32_t> lengths() const;
+
+  std::vector<uint32_t> loops() const;  // by state: which loop it is in, or kDead
 
   // A text's label is label_of(b), where bit i of b says whether nfas[i] accepts it. None: more than states_max states, or more than `steps`
   // of work, which what was done is taken from.

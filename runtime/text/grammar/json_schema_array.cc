@@ -159,7 +159,9 @@ Result<SchemaCompiler::Part> SchemaCompiler::unique_items(const Flat& flat, cons
   Part close = builder_.call(space_rule());
   close = builder_.sequence(close, builder_.literal("]"));
   const Part none = builder_.literal("]");
-  builder_.link(none.out, close.out);
+  const uint32_t out = builder_.join();
+  builder_.link(none.out, out);
+  builder_.link(close.out, out);
   const uint32_t begin[] = {first.in, none.in};
   builder_.link(open.out, std::span<const uint32_t>(begin, s.items.min == 0 ? 2 : 1));
   builder_.link(first.out, places[0]);
@@ -184,7 +186,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::unique_items(const Flat& flat, cons
     builder_.link(places[p], ways);
     KVRT_TRY(builder_.status());
   }
-  return Part{places[0], open.in, close.out};
+  return Part{places[0], open.in, out};
 }
 
 }  // namespace kvrt

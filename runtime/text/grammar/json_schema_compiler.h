@@ -124,6 +124,8 @@ class SchemaCompiler {
   struct Demand {  // of a string: a pattern that is to be found, or not to be found
     const Regex* regex;
     bool negated = false;
+    Regex::Ask ask() const { return negated ? Regex::Ask::kNone : Regex::Ask::kEvery; }
+    Regex::Found wanted() const { return negated ? Regex::Found::kNone : Regex::Found::kEvery; }
     friend auto operator<=>(const Demand&, const Demand&) = default;
   };
   Result<const Regex*> regex_of(const Node& pattern) const;

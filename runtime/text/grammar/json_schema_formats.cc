@@ -63,6 +63,7 @@ namespace {
 #define RE_CLASS "\\[\\^?(?:a-z|A-Z|0-9|a-f|A-F|[A-Za-z0-9_ @%=:;,!#'\"<>`/.*+?()$]|" RE_ESCAPE ")+-?\\]"
 #define RE_ATOM "[A-Za-z0-9_ @%&=:;,!#'\"<>~`/.-]|" RE_ESCAPE "|" RE_CLASS
 #define RE_TIMES "(?:[*+?][?]?|\\{[0-9]{1,3},?\\}[?]?)?"
+#define RE_GROUP(atom) "\\((?:\\?:)?" RE_WAYS(atom) "\\)"
 #define RE_WAYS(atom) "\\^?(?:(?:" atom ")" RE_TIMES ")*\\$?(?:\\|\\^?(?:(?:" atom ")" RE_TIMES ")*\\$?)*"
 
 #define DIGITS "[0-9]{1,9}"
@@ -85,11 +86,11 @@ constexpr SchemaFormat kFormats[] = {
     {"iri", "^" IRI "$", ":"},
     {"iri-reference", "^(?:" IRI "|" IRELATIVE ")$", "^"},
     {"json-pointer", "^(?:/(?:[^/~]|~[01])*)*$", "^$|^/"},
-    {"relative-json-pointer", "^(?:0|[1-9][0-9]{0,8})(?:#|(?:/(?:[^/~]|~[01])*)*)$", "^[0-9]"},
+    {"relative-json-pointer", "^(?:0|[1-9]{1,3})(?:#|(?:/(?:[^/~]|~[01])*)*)$", "^[0-9]"},
     {"idn-email", nullptr, "@"},
     {"idn-hostname", nullptr, "^"},
     {"uri-template", nullptr, "^"},
-    {"regex", "^" RE_WAYS(RE_ATOM "|" "\\((?:\\?:)?" RE_WAYS(RE_ATOM) "\\)") "$", "^"},
+    {"regex", "^" RE_WAYS(RE_ATOM "|" RE_GROUP(RE_ATOM "|" RE_GROUP(RE_ATOM))) "$", "^"},
 };
 
 }  // namespace

@@ -83,28 +83,34 @@ Result<CharDfa> SchemaCompiler::dfa_of(const std::vector<Demand>& demands, Count
   std::vector<size_t> begin;
   for (const Demand& demand : demands) {
     begin.push_back(nfas.size());
-    demand.regex->add_to(&nfas);
+    demand.regex->add_to(demand.ask(), &nfas);
   }
   auto too_large = [&] { return limit(at, "patterns whose automata have more than " + std::to_string(kPatternStatesMax) + " states"); };
   if (nfas.size() > 64) return unsupported(at, "this number of patterns for one value");
   auto label = [&](uint64_t accepted) {
     for (size_t i = 0; i < demands.size(); ++i) {
-      const auto found = demands[i].regex->found(accepted, begin[i]);
-      if (found != (demands[i].negated ? Regex::Found::kNone : Regex::Found::kEvery)) return CharDfa::kNoLabel;
+      const auto found = demands[i].regex->found(demands[i].ask(), accepted, begin[i]);
+      if (found != demands[i].wanted()) return CharDfa::kNoLabel;
     }
     return 0;
   };
-  auto dfa = CharDfa::make(nfas, label, pattern_states_, &pattern_steps_);
+  uint64_t steps = std::min<uint64_t>(pattern_steps_, kPatternStepsMax / 10);
+  pattern_steps_ -= steps;
+  auto dfa = CharDfa::make(nfas, label, std::min(pattern_states_, kPatternStatesMax / 4), &steps);
+  pattern_steps_ += steps;
   if (!dfa) return too_large();
   if (dfa->empty() || (lengths.min == 0 && lengths.max == GrammarBuilder::kNoMax)) return *std::move(dfa);
   const auto [shortest, longest] = dfa->lengths();
   if (longest <= lengths.max) lengths.max = GrammarBuilder::kNoMax;
   if (shortest >= lengths.min) lengths.min = 0;
   if (lengths.min == 0 && lengths.max == GrammarBuilder::kNoMax) return *std::move(dfa);
-  // Each count has states of its own: a large maximum is lowered.
+  // Each count has states of its own: a large maximum is lowered, or is shared among what repeats.
   if (lengths.max != GrammarBuilder::kNoMax && longest == CharNfa::kNoMax) {
-    const uint32_t room = std::max(kSchemaCountedMin, kSchemaCountedStates / dfa->states());
-    lengths.max = std::min(lengths.max, std::max({room, lengths.min, shortest}));
+    const uint32_t room = std::min(kSchemaCountedStates, pattern_states_ / 8) / dfa->states();
+    if (room < lengths.max && lengths.min == 0) {
+      if (auto shared = dfa->with_loops(lengths.max, kSchemaCountedMin)) return *std::move(shared);
+    }
+    lengths.max = std::min(lengths.max, std::max({room, kSchemaCountedMin, lengths.min, shortest}));
   }
   auto counted = dfa->with_lengths(lengths.min, lengths.max, pattern_states_);
   if (!counted) return too_large();
@@ -146,7 +152,21 @@ uint32_t SchemaCompiler::automaton(const CharDfa& dfa, const std::vector<uint32_
 Result<uint32_t> SchemaCompiler::demands_rule(const std::vector<Demand>& demands, Counts lengths, const Node& at) {
   auto [known, fresh] = string_rules_.try_emplace({demands, lengths.min, lengths.max}, 0);
   if (!fresh) return known->second;
-  KVRT_ASSIGN(const CharDfa dfa, dfa_of(demands, lengths, at));
+  auto made = dfa_of(demands, lengths, at);
+  if (made.status().code() == Code::kLimit) {  // a pattern that may be found anywhere is large: only at the beginning
+    std::vector<Demand> anchored = demands;
+    for (Demand& demand : anchored) {
+      if (demand.negated || demand.regex->is_anchored()) continue;
+      auto& anchored_regex = regexes_["anchored " + demand.regex->source()];
+      if (!anchored_regex) {
+        KVRT_ASSIGN(Regex regex, demand.regex->anchored());
+        anchored_regex = std::make_unique<const Regex>(std::move(regex));
+      }
+      demand.regex = anchored_regex.get();
+    }
+    if (anchored != demands) made = dfa_of(anchored, lengths, at);
+  }
+  KVRT_ASSIGN(const CharDfa dfa, std::move(made));
   pattern_states_ -= std::min(pattern_states_, dfa.states());
   const uint32_t rule = builder_.add_rule(document_.pointer(at));
   KVRT_TRY(builder_.status());
@@ -183,28 +203,31 @@ Result<SchemaCompiler::Part> SchemaCompiler::names_by_pattern(const std::vector<
                                                               const std::vector<Demand>& names, Counts lengths,
                                                               const std::vector<std::optional<All>>& values, const Node& at) {
   const Regex taken = Regex::of_texts(listed);
-  std::vector<const Regex*> regexes{&taken};
+  std::vector<Demand> demanded{{&taken, true}};
+  demanded.insert(demanded.end(), names.begin(), names.end());
+  std::vector<const CharNfa*> nfas;
+  std::vector<size_t> begin;
+  for (const Demand& demand : demanded) {
+    begin.push_back(nfas.size());
+    demand.regex->add_to(demand.ask(), &nfas);
+  }
+  std::vector<const Regex*> regexes;
   for (const Node* pattern : patterns) {
     KVRT_ASSIGN(const Regex* regex, regex_of(*pattern));
     regexes.push_back(regex);
-  }
-  for (const Demand& name : names) regexes.push_back(name.regex);
-  std::vector<const CharNfa*> nfas;
-  std::vector<size_t> begin;
-  for (const Regex* regex : regexes) {
     begin.push_back(nfas.size());
-    regex->add_to(&nfas);
+    regex->add_to(Regex::Ask::kBoth, &nfas);
   }
   if (nfas.size() > 64) return unsupported(at, "this number of patterns for one name");
   auto label = [&](uint64_t accepted) {
+    for (size_t i = 0; i < demanded.size(); ++i) {
+      if (demanded[i].regex->found(demanded[i].ask(), accepted, begin[i]) != demanded[i].wanted()) return CharDfa::kNoLabel;
+    }
     size_t set = 0;
     for (size_t i = 0; i < regexes.size(); ++i) {
-      const auto found = regexes[i]->found(accepted, begin[i]);
-      const bool is_pattern = i > 0 && i <= patterns.size();
-      const bool negated = i == 0 || (!is_pattern && names[i - 1 - patterns.size()].negated);
-      if (is_pattern && found == Regex::Found::kSome) return CharDfa::kNoLabel;
-      if (!is_pattern && found != (negated ? Regex::Found::kNone : Regex::Found::kEvery)) return CharDfa::kNoLabel;
-      if (is_pattern && found == Regex::Found::kEvery) set |= size_t{1} << (i - 1);
+      const auto found = regexes[i]->found(Regex::Ask::kBoth, accepted, begin[demanded.size() + i]);
+      if (found == Regex::Found::kSome) return CharDfa::kNoLabel;
+      if (found == Regex::Found::kEvery) set |= size_t{1} << i;
     }
     return values[set] ? static_cast<int>(set) : CharDfa::kNoLabel;
   };

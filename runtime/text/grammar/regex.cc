@@ -50,7 +50,9 @@ class RegexParser {
     CharNfa nfa;
     bool negated;
   };
-  RegexParser(std::string_view pattern, const std::string& where, bool some) : pattern_(pattern), where_(where), some_(some) {}
+  // `anchored`: as if ^ began each of its alternatives.
+  RegexParser(std::string_view pattern, const std::string& where, bool some, bool anchored)
+      : pattern_(pattern), where_(where), some_(some), anchored_(anchored) {}
   Status parse();
   CharNfa take() { return std::move(nfa_); }
   std::vector<Around>& around() { return around_; }
@@ -86,7 +88,7 @@ class RegexParser {
   CharNfa nfa_;
   std::string_view pattern_;
   const std::string& where_;
-  bool some_;
+  bool some_, anchored_;
   bool engines_differ_ = false;
   std::vector<Around> around_;
   size_t at_ = 0;
@@ -261,7 +263,7 @@ Result<bool> RegexParser::bounds(uint32_t* min, uint32_t* max) {
   }
   if (at >= pattern_.size() || pattern_[at] != '}') return false;
   if (*max < *min) return wrong("a quantifier whose maximum is below its minimum");
-  if (*min > kGrammarRepeatsMax || (*max > kGrammarRepeatsMax && *max != CharNfa::kNoMax)) {
+  if (*min > kGrammarRepeatsMax) {
     return error(Code::kLimit, Detail::kGrammarLimit, "%s: a repetition of more than %u", where_.c_str(), kGrammarRepeatsMax);
   }
   at_ = at;
@@ -285,6 +287,13 @@ Result<Part> RegexParser::quantified(Part part) {
   if (peek() == '?') ++at_;  // lazy: the same strings
   const bool again = peek() == '*' || peek() == '+' || peek() == '?';
   if (again) return wrong("a quantifier after a quantifier");
+  // A large maximum is lowered for texts that are sure to fit, and is none for those that may.
+  const auto size = static_cast<uint32_t>(nfa_.nodes().size()) - part.first;
+  const uint32_t most = std::max(min, std::max(kPatternRepeatsMin, kGrammarRepeatsMax / std::max(size, 1u)));
+  if (max > most && max != CharNfa::kNoMax) {
+    max = some_ ? CharNfa::kNoMax : most;
+    engines_differ_ = true;
+  }
   part = nfa_.repeat(part, min, max);
   KVRT_TRY(limit());
   return part;
@@ -295,7 +304,7 @@ Status RegexParser::look_around(bool behind) {
   const bool negated = peek(behind ? 3 : 2) == '!';
   const std::string_view all = pattern_;
   const size_t begin = at_ + (behind ? 4 : 3);
-  RegexParser inner(all, where_, some_);
+  RegexParser inner(all, where_, some_, true);
   inner.at_ = begin;
   inner.depth_ = depth_ + 1;
   if (inner.depth_ > kGrammarDepthMax) return unsupported("look-around nested this deep");
@@ -322,7 +331,7 @@ Result<Part> RegexParser::sequence() {
   if (outer && peek() == '^') {
     ++at_;
     while (next_is("(?=") || next_is("(?!")) KVRT_TRY(look_around(false));
-  } else if (outer) {
+  } else if (outer && !anchored_) {
     whole = nfa_.sequence(whole, nfa_.anything());
   }
   while (!at_end() && peek() != '|' && peek() != ')') {
@@ -370,14 +379,15 @@ Status RegexParser::parse() {
 
 }  // namespace
 
-Result<Regex> Regex::parse(std::string_view pattern, const std::string& where) {
-  RegexParser every(pattern, where, false), some(pattern, where, true);
+Result<Regex> Regex::parse(std::string_view pattern, const std::string& where, bool anchored) {
+  RegexParser every(pattern, where, false, anchored), some(pattern, where, true, false);
   KVRT_TRY(every.parse());
   KVRT_TRY(some.parse());
   Regex out;
+  out.source_ = pattern;
   auto add = [&](CharNfa e, CharNfa s, bool negated) {
     auto term = std::make_shared<Term>();
-    *term = {std::move(e), std::move(s), negated, !every.engines_differ()};
+    *term = {std::move(e), std::move(s), negated, !every.engines_differ() && !anchored};
     out.terms_.push_back(std::move(term));
   };
   add(every.take(), some.take(), false);
@@ -386,6 +396,8 @@ Result<Regex> Regex::parse(std::string_view pattern, const std::string& where) {
   }
   return out;
 }
+
+Result<Regex> Regex::anchored() const { return parse(source_, "schema", true); }
 
 Regex Regex::of_texts(const std::vector<std::string>& utf8) {
   auto term = std::make_shared<Term>();
@@ -398,19 +410,26 @@ Regex Regex::of_texts(const std::vector<std::string>& utf8) {
   return out;
 }
 
-void Regex::add_to(std::vector<const CharNfa*>* nfas) const {
+void Regex::add_to(Ask ask, std::vector<const CharNfa*>* nfas) const {
   for (const auto& term : terms_) {
-    nfas->push_back(&term->every);
-    if (!term->exact) nfas->push_back(&term->some);
+    // That `every` accepts shows that a pattern is found, that `some` does not, that it is not found.
+    const bool every = ask == Ask::kBoth || (ask == Ask::kEvery) != term->negated;
+    if (every || term->exact) nfas->push_back(&term->every);
+    if (!term->exact && (ask == Ask::kBoth || !every)) nfas->push_back(&term->some);
   }
 }
 
-Regex::Found Regex::found(uint64_t accepted, size_t at) const {
+Regex::Found Regex::found(Ask ask, uint64_t accepted, size_t at) const {
   Found all = Found::kEvery;
   for (const auto& term : terms_) {
-    const bool every = (accepted >> at) & 1, some = term->exact ? every : (accepted >> (at + 1)) & 1;
-    at += term->exact ? 1 : 2;
-    const bool no = term->negated ? every : !some, yes = term->negated ? !some : every;
+    const bool first = (accepted >> at++) & 1;
+    bool yes = first, no = !first;  // of the term's pattern
+    if (!term->exact && ask == Ask::kBoth) {
+      no = !((accepted >> at++) & 1);
+    } else if (!term->exact) {
+      ((ask == Ask::kEvery) != term->negated ? no : yes) = false;
+    }
+    if (term->negated) std::swap(yes, no);
     all = std::min(all, no ? Found::kNone : yes ? Found::kEvery : Found::kSome);
   }
   return all;
@@ -418,10 +437,10 @@ Regex::Found Regex::found(uint64_t accepted, size_t at) const {
 
 Regex::Found Regex::find_in(std::string_view utf8) const {
   std::vector<const CharNfa*> nfas;
-  add_to(&nfas);
+  add_to(Ask::kBoth, &nfas);
   uint64_t accepted = 0;
   for (size_t i = 0; i < nfas.size(); ++i) accepted |= uint64_t{nfas[i]->accepts(utf8)} << i;
-  return found(accepted, 0);
+  return found(Ask::kBoth, accepted, 0);
 }
 
 }  // namespace kvrt
