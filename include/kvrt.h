@@ -1436,13 +1436,34 @@ enum {
 enum {
   KVRT_GRAMMAR_DEFAULT = 0, /**< None. */
   KVRT_GRAMMAR_GBNF = 1,    /**< Rules `name ::= ...` as in llama.cpp, beginning with `root`. */
-  /** JSON text that is valid by this JSON schema. Properties come in the schema's order; others only where
-   * additionalProperties allows them. A keyword that a mask of tokens cannot promise (uniqueItems, not, ...) is
-   * UNSUPPORTED by name. */
+  /** JSON text that is valid by this JSON schema: drafts 4 to 2020-12, as $schema says; without it 2020-12. What is valid
+   * and what a model can write differ in these points alone:
+   * - Properties come in the schema's order, others after them. Where an object has properties or patternProperties and
+   *   does not say additionalProperties, no others come: JSON_SCHEMA_OPEN lets them.
+   * - A keyword about one type means that type where none is named. minProperties takes other members for one.
+   * - Numbers: at most 18 digits; with bounds 15 digits, an exponent only with one digit before the point and a value
+   *   below 1, or above a bound of at most 1; with multipleOf no exponent.
+   * - Strings that a pattern, format, not, enum or const is about have the shortest escapes. maxLength counts up to
+   *   16,384, beside a pattern or format up to 128 or more, and there what repeats has a share of it. A repetition in a
+   *   pattern counts up to 128 or more, and a large pattern is found at the beginning alone. maxItems: up to 2,000.
+   * - `\d`, `\w`, `\s`, `.` and `$` in patterns: only what every engine takes.
+   * - Formats are promised, and not stated for annotation: date, time, date-time (to a nanosecond, no leap second, T and Z
+   *   in capitals), duration (at most 9 digits each), uuid, ipv4, ipv6, uri, uri-reference, iri, iri-reference (no IPvFuture;
+   *   beyond ASCII the basic plane), email (at most 4 words and 64 characters before the @, a host after it), hostname (two
+   *   labels of at most 63 characters, five of 19, no two hyphens in a row), json-pointer, relative-json-pointer (at most
+   *   three digits, none 0, or 0), regex (what Python and ECMAScript both read: no look-around, groups two deep).
+   * - A constant that is an object: its members in any order. uniqueItems: of constants, and of more than 8 in their order.
+   * - not, oneOf, if: a value is told apart by the members that the schema names.
+   * UNSUPPORTED by name, with its JSON pointer: uniqueItems of other items, unevaluatedProperties, unevaluatedItems,
+   * $dynamicRef, a $ref to another document, maxContains, minContains above 1, constant objects of more than 8 members,
+   * formats idn-email, idn-hostname, uri-template, and in patterns back references, word boundaries, Unicode properties and
+   * look-around that is not at their beginning or end. */
   KVRT_GRAMMAR_JSON_SCHEMA = 2,
   /** The grammar of the session's last generation, from where its answer stands: after max_tokens, a cancel or a
    * resume. Tokens that were appended since must fit it. INVALID: there was none, or its answer is whole. */
-  KVRT_GRAMMAR_CONTINUE = 3
+  KVRT_GRAMMAR_CONTINUE = 3,
+  /** As JSON_SCHEMA; an object whose schema does not say additionalProperties may have others. */
+  KVRT_GRAMMAR_JSON_SCHEMA_OPEN = 4
 };
 
 /** kvrt_generate_options.reply: how an answer is split into content, reasoning and tool calls. A tool call that is

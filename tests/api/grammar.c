@@ -142,7 +142,8 @@ static void refused(struct stage* t) {
   ROW("begin", "CONTINUE with a grammar", begin(s, constrained(KVRT_GRAMMAR_CONTINUE, "root ::= \"a\"", 0, 0)), ANY(KVRT_INVALID));
   ROW("begin", "GBNF without a grammar", begin(s, constrained(KVRT_GRAMMAR_GBNF, NULL, 0, 0)), ANY(KVRT_INVALID));
   ROW("begin", "a grammar without its kind", begin(s, constrained(0, "root ::= \"a\"", 0, 0)), ANY(KVRT_INVALID));
-  ROW("begin", "grammar_kind 4", begin(s, constrained(4, NULL, 0, 0)), ANY(KVRT_INVALID));
+  ROW("begin", "JSON_SCHEMA_OPEN without a schema", begin(s, constrained(KVRT_GRAMMAR_JSON_SCHEMA_OPEN, NULL, 0, 0)), ANY(KVRT_INVALID));
+  ROW("begin", "grammar_kind 5", begin(s, constrained(5, NULL, 0, 0)), ANY(KVRT_INVALID));
   EXPECT(session_props(s).tokens == before && session_props(s).state == KVRT_STATE_IDLE, "a refused begin left a trace");
 
   char text[512];

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <iostream>
 #include <set>
 #include <string>
@@ -36,10 +37,11 @@ Status run(const char* path, uint64_t generations) {
   std::vector<double> compile, refuse, step, first, cached, accept;
   std::string schema;
   while (std::getline(std::cin, schema)) {
-    begin = Clock::now();
+    const clock_t cpu = clock();
     auto made = Grammar::from_json_schema(schema);
-    (made.is_ok() ? compile : refuse).push_back(since(begin));
-    if (since(begin) > 20e3) printf("%.1f ms: line %zu, %s\n", since(begin) / 1e3, compile.size() + refuse.size(), made.status().message().c_str());
+    const double us = 1e6 * static_cast<double>(clock() - cpu) / CLOCKS_PER_SEC;
+    (made.is_ok() ? compile : refuse).push_back(us);
+    if (us > 20e3) printf("%.1f ms: line %zu, %s\n", us / 1e3, compile.size() + refuse.size(), made.status().message().c_str());
     if (!made.is_ok()) continue;
     const auto grammar = std::move(made).value();
     for (uint64_t seed = 0; seed < generations; ++seed) {
@@ -62,8 +64,8 @@ Status run(const char* path, uint64_t generations) {
       }
     }
   }
-  report("compile a schema", compile);
-  report("refuse a schema", refuse);
+  report("compile a schema (CPU)", compile);
+  report("refuse a schema (CPU)", refuse);
   report("mask + accept, each step", step);
   report("mask, a state's first", first);
   report("mask, again", cached);

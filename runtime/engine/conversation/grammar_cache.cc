@@ -11,7 +11,8 @@ Result<std::unique_ptr<GrammarMatcher>> GrammarCache::fresh(GrammarKind kind, co
   auto found = std::find_if(kept_.begin(), kept_.end(), [&](const auto& g) { return g.kind == kind && g.source == source; });
   if (found == kept_.end()) {
     if (!vocab_) vocab_ = GrammarVocab::make(tokenizer_);
-    KVRT_ASSIGN(auto grammar, kind == GrammarKind::kGbnf ? Grammar::from_gbnf(source) : Grammar::from_json_schema(source));
+    const auto members = kind == GrammarKind::kJsonSchemaOpen ? SchemaMembers::kOpen : SchemaMembers::kClosed;
+    KVRT_ASSIGN(auto grammar, kind == GrammarKind::kGbnf ? Grammar::from_gbnf(source) : Grammar::from_json_schema(source, members));
     if (kept_.size() == kGrammarsKept) kept_.erase(kept_.begin());
     kept_.push_back({kind, source, std::move(grammar)});
   } else {

@@ -242,15 +242,17 @@ std::optional<CharDfa> CharDfa::with_lengths(uint32_t min, uint32_t max, uint32_
   CharDfa out;
   out.classes = classes;
   const uint32_t top = max == CharNfa::kNoMax ? min : max;  // counts from there on are one
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> ids;
+  if (top / (4 * states_max + 1) > 0) return std::nullopt;
+  std::vector<uint32_t> ids(size_t{states()} * (top + 1), kDead);
   std::vector<std::pair<uint32_t, uint32_t>> order;
   auto state = [&](uint32_t s, uint32_t count) {
-    auto [at, fresh] = ids.try_emplace({count, s}, static_cast<uint32_t>(order.size()));
-    if (fresh) {
+    uint32_t& id = ids[size_t{s} * (top + 1) + count];
+    if (id == kDead) {
+      id = static_cast<uint32_t>(order.size());
       order.emplace_back(s, count);
       out.label.push_back(count >= min ? label[s] : kNoLabel);
     }
-    return at->second;
+    return id;
   };
   state(0, 0);
   for (uint32_t i = 0; i < order.size(); ++i) {
@@ -322,16 +324,20 @@ std::optional<CharDfa> CharDfa::with_loops(uint32_t max, uint32_t share_min) con
   const auto count = static_cast<uint32_t>(sizes.size());
   if (count == 0 || single + count >= max) return std::nullopt;
   const uint32_t share = (max - single - count) / count;  // steps within a loop; others lead from one to another, or are single
-  if (share < share_min) return std::nullopt;
-  auto steps_of = [&](uint32_t l) { return std::min(share, std::max(share_min, kSchemaCountedStates / 4 / sizes[l])); };
+  if (share < std::max(share_min / count, share_min / 2)) return std::nullopt;
+  uint32_t most = 0;
+  for (auto& [l, size] : sizes) {
+    size = std::min(share, std::max({share_min / count, share_min / 2, kSchemaCountedStates / 4 / size}));  // from here on: its steps
+    most = std::max(most, size);
+  }
   CharDfa out;
   out.classes = classes;
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> ids;
+  std::vector<uint32_t> ids(size_t{states()} * (most + 1), kDead);
   std::vector<std::pair<uint32_t, uint32_t>> order;
   auto state = [&](uint32_t s, uint32_t steps) {
-    auto [at, fresh] = ids.try_emplace({s, steps}, static_cast<uint32_t>(order.size()));
-    if (fresh) order.emplace_back(s, steps), out.label.push_back(label[s]);
-    return at->second;
+    uint32_t& id = ids[size_t{s} * (most + 1) + steps];
+    if (id == kDead) id = static_cast<uint32_t>(order.size()), order.emplace_back(s, steps), out.label.push_back(label[s]);
+    return id;
   };
   state(0, 0);
   for (uint32_t i = 0; i < order.size(); ++i) {
@@ -339,7 +345,7 @@ std::optional<CharDfa> CharDfa::with_loops(uint32_t max, uint32_t share_min) con
     for (size_t c = 0; c < classes.size(); ++c) {
       const uint32_t to = next[s * classes.size() + c];
       const bool inside = to != kDead && loop[s] != kDead && loop[to] == loop[s];
-      const bool past = inside && steps == steps_of(loop[s]);
+      const bool past = inside && steps == sizes[loop[s]];
       out.next.push_back(to == kDead || past ? kDead : state(to, inside ? steps + 1 : 0));
     }
   }
@@ -349,7 +355,9 @@ std::optional<CharDfa> CharDfa::with_loops(uint32_t max, uint32_t share_min) con
 
 std::pair<uint32_t, uint32_t> CharDfa::lengths() const {
   const size_t width = classes.size();
-  // Layer by layer; a layer that is as deep as there are states has gone round a loop.
+  // Layer by layer. A loop of a trimmed automaton is in some text.
+  const std::vector<uint32_t> loop = loops();
+  const bool endless = std::any_of(loop.begin(), loop.end(), [](uint32_t l) { return l != kDead; });
   std::vector<bool> layer(states(), false);
   layer[0] = true;
   uint32_t shortest = CharNfa::kNoMax, longest = 0;
@@ -360,6 +368,7 @@ std::pair<uint32_t, uint32_t> CharDfa::lengths() const {
       if (!layer[s]) continue;
       any = true;
       if (label[s] != kNoLabel) shortest = std::min(shortest, depth), longest = depth;
+      if (endless && shortest != CharNfa::kNoMax) return {shortest, CharNfa::kNoMax};
       for (size_t c = 0; c < width; ++c) {
         if (next[s * width + c] != kDead) after[next[s * width + c]] = true;
       }

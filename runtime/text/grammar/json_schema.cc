@@ -127,6 +127,9 @@ Status SchemaCompiler::follow_schema(const Item& item, size_t before, uint32_t d
     return Status::ok();
   }
   if (schema.kind != Kind::kObject) return invalid(schema, "a schema is an object, true or false");
+  if (std::find(flat->open.begin(), flat->open.end(), &schema) != flat->open.end()) {
+    return invalid(schema, "a $ref that only leads back to itself");
+  }
   for (size_t i = 0; i < flat->items.size(); ++i) {
     const Item& other = flat->items[i];
     if (other.schema != &schema || (other.what != What::kSchema && other.what != What::kNot)) continue;
@@ -136,11 +139,18 @@ Status SchemaCompiler::follow_schema(const Item& item, size_t before, uint32_t d
     }
     // A branch that asks for the schema that it is a branch of would justify itself.
     if (i < before) return unsupported(schema, "a branch's $ref to a schema that applies to the same value already");
-    // The same schema by two ways says nothing new; by its own $ref it says nothing at all.
-    return Status::ok();
+    return Status::ok();  // the same schema by two ways says nothing new
   }
   KVRT_TRY(check_keywords(schema));
   flat->items.push_back({&schema, What::kSchema, kFollowed});
+  flat->open.push_back(&schema);
+  KVRT_TRY(follow_parts(schema, before, depth, flat));
+  flat->open.pop_back();
+  return Status::ok();
+}
+
+// What applies beside a schema: the target of its $ref, the parts of its allOf, the denial of its not.
+Status SchemaCompiler::follow_parts(const Node& schema, size_t before, uint32_t depth, Flat* flat) const {
   if (const Node* ref = document_.member(schema, "$ref")) {
     KVRT_ASSIGN(const Node* to, target(*ref));
     KVRT_TRY(follow({to}, before, depth + 1, flat));

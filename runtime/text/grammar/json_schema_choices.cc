@@ -26,8 +26,14 @@ Result<std::optional<SchemaCompiler::Ways>> SchemaCompiler::next_choice(Flat* fl
       const Node& schema = *item.schema;
       if (bit == kDenial) {
         if (item.what != What::kNot || (item.done & kDenial)) continue;
-        KVRT_ASSIGN(ways, denials(schema, *flat));
         item.done |= kDenial;
+        // What the rest says may deny the schema already.
+        All with = flat->items;
+        with.erase(with.begin() + static_cast<ptrdiff_t>(i));
+        with.push_back({&schema});
+        KVRT_ASSIGN(const bool may_fit, possible(with, 0));
+        if (!may_fit) continue;
+        KVRT_ASSIGN(ways, denials(schema, *flat));
         continue;
       }
       if (item.what != What::kSchema || only_ref(schema) || (bit != kDependents && (item.done & bit))) continue;
@@ -63,9 +69,6 @@ Result<std::optional<SchemaCompiler::Ways>> SchemaCompiler::next_choice(Flat* fl
   if (!ways) return ways;
   Ways left;
   for (All& way : *ways) {
-    if (++choices_ > kSchemaChoicesMax) {
-      return limit(*flat->items.front().schema, "more than " + std::to_string(kSchemaChoicesMax) + " ways of its choices");
-    }
     All all = flat->items;
     all.insert(all.end(), way.begin(), way.end());
     KVRT_ASSIGN(const bool may, possible(all, 0));
@@ -215,6 +218,8 @@ Status SchemaCompiler::deny_others(const Node& schema, const Node& keyword, cons
 // False where types, constants or members show that no value fits all.
 Result<bool> SchemaCompiler::possible(const All& all, uint32_t depth) const {
   KVRT_ASSIGN(const Flat flat, flatten(all));
+  looked_at_ += flat.items.size() + 8;
+  if (looked_at_ > kSchemaChoicesMax) return limit(document_.root(), "choices of schemas that go with too many others");
   if (flat.nothing_fits) return false;
   KVRT_ASSIGN(const uint8_t types, types_of(flat, false));
   if (!types) return false;

@@ -52,6 +52,7 @@ class SchemaCompiler {
   struct Flat {
     All items;
     bool nothing_fits = false;  // one of them is false
+    std::vector<const Node*> open{};  // while they are followed: those whose $ref, allOf and not are
   };
   enum Type : uint8_t { kNull = 1, kBoolean = 2, kObject = 4, kArray = 8, kString = 16, kFraction = 32, kInteger = 64, kAnyType = 127 };
   static constexpr uint8_t kNumber = kFraction | kInteger;
@@ -68,6 +69,7 @@ class SchemaCompiler {
   Result<Flat> flatten(const All& all) const;
   Status follow(const Item& item, size_t before, uint32_t depth, Flat* flat) const;
   Status follow_schema(const Item& item, size_t before, uint32_t depth, Flat* flat) const;
+  Status follow_parts(const Node& schema, size_t before, uint32_t depth, Flat* flat) const;
   Status check_keywords(const Node& schema) const;
   static uint8_t types_about(std::string_view keyword);  // the types that a keyword says something about
   Result<uint8_t> types_of(const Flat& flat, bool implied) const;
@@ -199,7 +201,7 @@ class SchemaCompiler {
   std::map<std::tuple<std::vector<Demand>, uint32_t, uint32_t>, uint32_t> string_rules_;
   mutable uint64_t pattern_steps_ = kPatternStepsMax;  // left
   mutable uint32_t pattern_states_ = kPatternStatesMax;
-  mutable uint32_t choices_ = 0;
+  mutable uint64_t looked_at_ = 0;  // schemas, to tell which ways of choices there are
   mutable Status left_out_;  // the first way of a choice that could not be followed
 };
 

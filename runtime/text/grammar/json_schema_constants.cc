@@ -54,23 +54,32 @@ Result<std::optional<std::vector<const JsonDocument::Node*>>> SchemaCompiler::co
 
 // Those of them that all items let pass.
 Result<SchemaCompiler::Part> SchemaCompiler::constants_part(const Flat& flat, const std::vector<const Node*>& values) {
+  struct Check {
+    const Item* item;
+    const Node* keyword;  // of a schema
+  };
+  std::vector<Check> checks;
+  for (const Item& item : flat.items) {
+    if (item.what != What::kSchema) checks.push_back({&item, item.schema});
+    if (item.what != What::kSchema || only_ref(*item.schema)) continue;
+    for (const Node& keyword : document_.children(*item.schema)) {
+      const std::string_view name = document_.key(keyword);
+      const bool known = name == "enum" || name == "const" || name == "$ref" || name == "allOf" || name == "not";  // among the items
+      if (!known) checks.push_back({&item, &keyword});
+    }
+  }
   std::vector<Part> parts;
   for (const Node* value : values) {
     Fits all = Fits::kYes;
-    const Item* doubt = nullptr;
-    for (const Item& item : flat.items) {
-      KVRT_ASSIGN(const Fits one, fits(*value, item, 0));
+    const Node* doubt = nullptr;
+    for (const Check& check : checks) {
+      const bool schema = check.item->what == What::kSchema;
+      KVRT_ASSIGN(const Fits one, schema ? fits_keyword(*value, *check.item->schema, *check.keyword, 0) : fits(*value, *check.item, 0));
       all = std::min(all, one);
-      if (one == Fits::kUnknown) doubt = &item;
+      if (one == Fits::kUnknown) doubt = check.keyword;
     }
     if (all == Fits::kNo) continue;
-    if (all == Fits::kUnknown) {
-      for (const Node& keyword : document_.children(*doubt->schema)) {
-        KVRT_ASSIGN(const Fits one, fits_keyword(*value, *doubt->schema, keyword, 0));
-        if (one == Fits::kUnknown) return unsupported(keyword, "enum or const together with " + std::string(document_.key(keyword)));
-      }
-      return unsupported(*doubt->schema, "enum or const together with this");
-    }
+    if (all == Fits::kUnknown) return unsupported(*doubt, "enum or const together with " + std::string(document_.key(*doubt)));
     KVRT_ASSIGN(const Part part, json_text(*value));
     parts.push_back(part);
   }

@@ -19,8 +19,7 @@ uint32_t characters_of(std::string_view utf8) {
 Result<SchemaCompiler::Fits> SchemaCompiler::fits(const Node& value, const Item& item, uint32_t depth) const {
   auto opposite = [](Fits f) { return f == Fits::kUnknown ? f : KVRT_FITS_IF(f == Fits::kNo); };
   const bool object = value.kind == Kind::kObject;
-  const Node* member = object && !item.name.empty() ? document_.member(value, item.name) : nullptr;
-  if (object && item.name.empty()) member = document_.member(value, "");
+  const Node* member = object ? document_.member(value, item.name) : nullptr;
   Fits f = Fits::kNo;
   switch (item.what) {
     case What::kSchema:
@@ -63,6 +62,7 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_schema(const Node& value, cons
 
 Result<SchemaCompiler::Fits> SchemaCompiler::fits_keyword(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const {
   const std::string_view name = document_.key(keyword);
+  if (++looked_at_ > kSchemaChoicesMax) return limit(keyword, "too many constants together with it");
   if (name == "type") {
     KVRT_ASSIGN(const uint8_t types, types_named(keyword));
     const uint8_t type = type_of(value);
@@ -72,6 +72,7 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_keyword(const Node& value, con
   }
   if (name == "const") return KVRT_FITS_IF(document_.equal(value, keyword));
   if (name == "enum") {
+    looked_at_ += keyword.size;
     for (const Node& one : document_.children(keyword)) {
       if (document_.equal(value, one)) return Fits::kYes;
     }
