@@ -10,13 +10,6 @@
 
 namespace kvrt {
 
-namespace {
-
-// Keywords that constrain and are not supported. If they passed without a word, an answer could be one that the schema refuses.
-constexpr std::string_view kUnsupported[] = {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"};
-
-}  // namespace
-
 Status SchemaCompiler::invalid(const Node& at, const char* format, ...) const {
   char what[256];
   va_list arguments;
@@ -141,7 +134,6 @@ Status SchemaCompiler::follow_schema(const Item& item, size_t before, uint32_t d
     if (i < before) return unsupported(schema, "a branch's $ref to a schema that applies to the same value already");
     return Status::ok();  // the same schema by two ways says nothing new
   }
-  KVRT_TRY(check_keywords(schema));
   flat->items.push_back({&schema, What::kSchema, kFollowed});
   flat->open.push_back(&schema);
   KVRT_TRY(follow_parts(schema, before, depth, flat));
@@ -151,7 +143,9 @@ Status SchemaCompiler::follow_schema(const Item& item, size_t before, uint32_t d
 
 // What applies beside a schema: the target of its $ref, the parts of its allOf, the denial of its not.
 Status SchemaCompiler::follow_parts(const Node& schema, size_t before, uint32_t depth, Flat* flat) const {
-  if (const Node* ref = document_.member(schema, "$ref")) {
+  for (const char* keyword : {"$ref", "$dynamicRef", "$recursiveRef"}) {
+    const Node* ref = document_.member(schema, keyword);
+    if (!ref) continue;
     KVRT_ASSIGN(const Node* to, target(*ref));
     KVRT_TRY(follow({to}, before, depth + 1, flat));
   }
@@ -161,17 +155,6 @@ Status SchemaCompiler::follow_parts(const Node& schema, size_t before, uint32_t 
     for (const Node* part : parts) KVRT_TRY(follow({part}, before, depth + 1, flat));
   }
   if (const Node* denied = document_.member(schema, "not")) return follow({denied, What::kNot}, before, depth + 1, flat);
-  return Status::ok();
-}
-
-Status SchemaCompiler::check_keywords(const Node& schema) const {
-  if (only_ref(schema)) return Status::ok();
-  for (const Node& keyword : document_.children(schema)) {
-    const std::string_view name = document_.key(keyword);
-    if (std::find(std::begin(kUnsupported), std::end(kUnsupported), name) != std::end(kUnsupported)) {
-      return unsupported(keyword, std::string(name));
-    }
-  }
   return Status::ok();
 }
 

@@ -4,6 +4,24 @@
 
 namespace kvrt {
 
+// What unevaluatedItems says about the items that no schema applied beside it is about.
+Status SchemaCompiler::unevaluated_items(const Flat& flat, const Node& schema, Sequence* out) const {
+  const Node* rest = document_.member(schema, "unevaluatedItems");
+  if (!rest) return Status::ok();
+  size_t evaluated = 0;
+  for (const Node* by : applied_by(flat, schema)) {
+    const Node *prefix = document_.member(*by, "prefixItems"), *items = document_.member(*by, "items");
+    if (const Node* contains = document_.member(*by, "contains")) return unsupported(*contains, "contains together with unevaluatedItems");
+    const bool list = !prefix && items && items->kind == Kind::kArray;
+    const Node* others = list ? document_.member(*by, "additionalItems") : items;
+    if (others || (by != &schema && document_.member(*by, "unevaluatedItems"))) return Status::ok();
+    if (list) prefix = items;
+    if (prefix) evaluated = std::max<size_t>(evaluated, prefix->size);
+  }
+  for (size_t i = evaluated; i < out->places.size(); ++i) out->places[i].push_back({rest});
+  return Status::ok();
+}
+
 // What the schemas say about items.
 Result<SchemaCompiler::Sequence> SchemaCompiler::sequence(const Flat& flat) const {
   Sequence out;
@@ -43,6 +61,7 @@ Result<SchemaCompiler::Sequence> SchemaCompiler::sequence(const Flat& flat) cons
       for (const Node& schema : document_.children(*l.prefix)) out.places[at++].push_back({&schema});
     }
     for (; l.items && at < out.places.size(); ++at) out.places[at].push_back({l.items});
+    KVRT_TRY(unevaluated_items(flat, *item.schema, &out));
     const Node* unique = document_.member(*item.schema, "uniqueItems");
     out.unique = out.unique || (unique && !(unique->kind == Kind::kBoolean && !unique->truth));
     const Node* wanted = document_.member(*item.schema, "contains");

@@ -127,8 +127,9 @@ Result<SchemaCompiler::Ways> SchemaCompiler::dependent(const Node& dependency, c
 // The ways in which a value does not fit a schema: one for each assertion. A way that cannot be followed is left out.
 Result<SchemaCompiler::Ways> SchemaCompiler::denials(const Node& schema, const Flat& flat) const {
   Ways ways;
-  KVRT_TRY(check_keywords(schema));
-  if (const Node* ref = document_.member(schema, "$ref")) {
+  for (const char* keyword : {"$ref", "$dynamicRef", "$recursiveRef"}) {
+    const Node* ref = document_.member(schema, keyword);
+    if (!ref) continue;
     KVRT_ASSIGN(const Node* to, target(*ref));
     ways.push_back({{to, What::kNot}});
     if (only_ref(schema)) return ways;
@@ -266,40 +267,6 @@ std::vector<std::string_view> SchemaCompiler::required_names(const Flat& flat) c
     }
   }
   return names;
-}
-
-// The schemas of a member's value: by each schema's properties and patternProperties, or else its additionalProperties.
-Result<SchemaCompiler::All> SchemaCompiler::schemas_of_member(const Flat& flat, std::string_view name) const {
-  All all;
-  for (const Item& item : flat.items) {
-    if (item.what == What::kMemberNot && item.name == name) all.push_back({item.schema, What::kNot});
-    if (item.what != What::kSchema || only_ref(*item.schema)) continue;
-    const Node* properties = document_.member(*item.schema, "properties");
-    const Node* schema = properties ? document_.member(*properties, name) : nullptr;
-    bool found = schema != nullptr;
-    if (schema) all.push_back({schema});
-    const Node* patterns = document_.member(*item.schema, "patternProperties");
-    for (size_t i = 0; patterns && patterns->kind == Kind::kObject && i == 0; ++i) {
-      for (const Node& pattern : document_.children(*patterns)) {
-        KVRT_ASSIGN(const Regex* regex, regex_of(pattern));
-        const auto in = regex->find_in(name);
-        if (in == Regex::Found::kSome) return unsupported(pattern, "a pattern that engines read in different ways for a member of that name");
-        if (in == Regex::Found::kEvery) all.push_back({&pattern}), found = true;
-      }
-    }
-    if (found) continue;
-    if (const Node* others = document_.member(*item.schema, "additionalProperties")) all.push_back({others});
-  }
-  return all;
-}
-
-bool SchemaCompiler::lacks(const Flat& flat, std::string_view name) const {
-  return std::any_of(flat.items.begin(), flat.items.end(), [&](const Item& i) { return i.what == What::kLacks && i.name == name; });
-}
-
-bool SchemaCompiler::forbids(const All& all) {
-  return std::any_of(all.begin(), all.end(),
-                     [](const Item& i) { return i.what == What::kSchema && i.schema->kind == Kind::kBoolean && !i.schema->truth; });
 }
 
 }  // namespace kvrt

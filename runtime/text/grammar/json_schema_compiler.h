@@ -70,7 +70,6 @@ class SchemaCompiler {
   Status follow(const Item& item, size_t before, uint32_t depth, Flat* flat) const;
   Status follow_schema(const Item& item, size_t before, uint32_t depth, Flat* flat) const;
   Status follow_parts(const Node& schema, size_t before, uint32_t depth, Flat* flat) const;
-  Status check_keywords(const Node& schema) const;
   static uint8_t types_about(std::string_view keyword);  // the types that a keyword says something about
   Result<uint8_t> types_of(const Flat& flat, bool implied) const;
   Result<uint8_t> types_named(const Node& type) const;
@@ -121,6 +120,8 @@ class SchemaCompiler {
   Result<All> schemas_of_member(const Flat& flat, std::string_view name) const;
   bool lacks(const Flat& flat, std::string_view name) const;
   static bool forbids(const All& all);
+  std::vector<const Node*> applied_by(const Flat& flat, const Node& schema) const;
+  Result<bool> evaluates(const Node& schema, const Node& by, std::string_view name) const;
 
   // json_schema_strings.cc
   struct Demand {  // of a string: a pattern that is to be found, or not to be found
@@ -161,6 +162,7 @@ class SchemaCompiler {
     uint32_t contains_from = 0;
   };
   Result<Sequence> sequence(const Flat& flat) const;
+  Status unevaluated_items(const Flat& flat, const Node& schema, Sequence* out) const;
   Result<Part> array_value(const Flat& flat);
   Result<Part> unique_items(const Flat& flat, const Sequence& s);
 
@@ -197,6 +199,8 @@ class SchemaCompiler {
   std::deque<std::pair<uint32_t, All>> pending_;
   std::optional<uint32_t> character_, space_;
   std::map<std::string, const Node*> names_;  // schemas by $id and $anchor
+  std::map<std::string, uint32_t> dynamic_anchors_;
+  uint32_t recursive_anchors_ = 0;
   mutable std::map<std::string, std::unique_ptr<const Regex>, std::less<>> regexes_;
   std::map<std::tuple<std::vector<Demand>, uint32_t, uint32_t>, uint32_t> string_rules_;
   mutable uint64_t pattern_steps_ = kPatternStepsMax;  // left

@@ -64,7 +64,8 @@ Result<SchemaCompiler::Part> SchemaCompiler::constants_part(const Flat& flat, co
     if (item.what != What::kSchema || only_ref(*item.schema)) continue;
     for (const Node& keyword : document_.children(*item.schema)) {
       const std::string_view name = document_.key(keyword);
-      const bool known = name == "enum" || name == "const" || name == "$ref" || name == "allOf" || name == "not";  // among the items
+      const bool known = name == "enum" || name == "const" || name == "$ref" || name == "$dynamicRef" || name == "$recursiveRef" ||
+                         name == "allOf" || name == "not";  // among the items
       if (!known) checks.push_back({&item, &keyword});
     }
   }

@@ -78,7 +78,7 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_keyword(const Node& value, con
     }
     return Fits::kNo;
   }
-  if (name.starts_with("unevaluated") || name == "$dynamicRef" || name == "$recursiveRef") return Fits::kUnknown;
+  if (name.starts_with("unevaluated")) return Fits::kUnknown;
   const uint8_t about = types_about(name);
   if (!about) return fits_applicator(value, schema, keyword, depth);
   if (!(about & type_of(value))) return Fits::kYes;
@@ -215,7 +215,7 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_object(const Node& value, cons
 Result<SchemaCompiler::Fits> SchemaCompiler::fits_applicator(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const {
   const std::string_view name = document_.key(keyword);
   auto opposite = [](Fits f) { return f == Fits::kUnknown ? f : KVRT_FITS_IF(f == Fits::kNo); };
-  if (name == "$ref") {
+  if (name == "$ref" || name == "$dynamicRef" || name == "$recursiveRef") {
     KVRT_ASSIGN(const Node* to, target(keyword));
     return fits_schema(value, *to, depth);
   }

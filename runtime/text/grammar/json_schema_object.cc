@@ -142,6 +142,16 @@ Status SchemaCompiler::find_others(const Flat& flat, Members* out) const {
         matched = true;
       }
       const Node* others = matched ? nullptr : document_.member(*item.schema, "additionalProperties");
+      const Node* rest = matched || others ? nullptr : document_.member(*item.schema, "unevaluatedProperties");
+      for (const Node* by : rest ? applied_by(flat, *item.schema) : std::vector<const Node*>()) {
+        bool evaluated = document_.member(*by, "additionalProperties") || (by != item.schema && document_.member(*by, "unevaluatedProperties"));
+        for (size_t i = 0; i < out->patterns.size(); ++i) {
+          evaluated = evaluated || ((set >> i & 1) && &document_.parent(document_.parent(*out->patterns[i])) == by);
+        }
+        if (evaluated) rest = nullptr;
+        if (evaluated) break;
+      }
+      if (!others) others = rest;
       if (others) all.push_back({others});
       stated = stated || matched || others;
     }

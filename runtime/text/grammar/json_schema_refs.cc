@@ -57,7 +57,9 @@ void SchemaCompiler::index_names() {
     for (const Node& child : document_.children(*at)) {
       const std::string_view key = at->kind == Kind::kObject ? document_.key(child) : std::string_view();
       if (key != "enum" && key != "const" && key != "default" && key != "examples") open.push_back(&child);
+      if (key == "$recursiveAnchor") ++recursive_anchors_;
       if (child.kind != Kind::kString) continue;
+      if (key == "$dynamicAnchor") ++dynamic_anchors_[std::string(document_.text(child))];
       const std::string_view text = document_.text(child);
       if (key == "$anchor" || key == "$dynamicAnchor") add(base_of(*at) + "#" + std::string(text), at);
       if (key == id_keyword_ && !only_ref(*at)) {
@@ -74,6 +76,13 @@ void SchemaCompiler::index_names() {
 Result<const JsonDocument::Node*> SchemaCompiler::target(const Node& ref) const {
   if (ref.kind != Kind::kString) return invalid(ref, "$ref is a string");
   const std::string_view text = document_.text(ref);
+  // Where only one schema has the anchor, a dynamic reference leads to it from everywhere.
+  const bool dynamic = document_.key(ref) == "$dynamicRef", recursive = document_.key(ref) == "$recursiveRef";
+  if (recursive && recursive_anchors_ > 0) return unsupported(ref, "$recursiveRef with $recursiveAnchor");
+  if (dynamic) {
+    const auto anchors = dynamic_anchors_.find(std::string(text.substr(std::min(text.find('#') + 1, text.size()))));
+    if (anchors != dynamic_anchors_.end() && anchors->second > 1) return unsupported(ref, "$dynamicRef to one of several anchors");
+  }
   const size_t hash = std::min(text.find('#'), text.size());
   const std::string base = base_of(document_.parent(ref));
   const std::string uri = hash == 0 ? base : resolve(base, text.substr(0, hash));

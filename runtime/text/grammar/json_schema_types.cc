@@ -31,7 +31,7 @@ uint8_t SchemaCompiler::types_about(std::string_view keyword) {
       {kObject, "minProperties"}, {kObject, "maxProperties"},     {kObject, "propertyNames"},        {kObject, "dependentRequired"},
       {kObject, "dependencies"},  {kObject, "dependentSchemas"},  {kArray, "items"},                 {kArray, "additionalItems"},
       {kArray, "prefixItems"},    {kArray, "minItems"},           {kArray, "maxItems"},              {kArray, "uniqueItems"},
-      {kArray, "contains"},       {kString, "minLength"},         {kString, "maxLength"},            {kString, "pattern"},
+      {kArray, "contains"}, {kArray, "unevaluatedItems"}, {kObject, "unevaluatedProperties"},      {kString, "minLength"},         {kString, "maxLength"},            {kString, "pattern"},
       {kString, "format"},        {kNumber, "minimum"},           {kNumber, "maximum"},              {kNumber, "multipleOf"},
       {kNumber, "exclusiveMinimum"}, {kNumber, "exclusiveMaximum"}};
   for (auto [types, name] : kAbout) {
