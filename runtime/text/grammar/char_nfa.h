@@ -77,8 +77,8 @@ struct CharDfa {
 
   // A text's label is label_of(b), where bit i of b says whether nfas[i] accepts it. None: more than states_max states, or more than `steps`
   // of work, which what was done is taken from.
-  static std::optional<CharDfa> make(std::span<const CharNfa* const> nfas, const std::function<int(uint64_t)>& label_of, uint32_t states_max,
-                                     uint64_t* steps);
+  static std::optional<CharDfa> make(std::span<const CharNfa* const> nfas, const std::function<int(uint64_t)>& label_of,
+                                     uint32_t states_max, uint64_t* steps);
 };
 
 }  // namespace kvrt

@@ -30,7 +30,8 @@ Result<SchemaCompiler::Sequence> SchemaCompiler::sequence(const Flat& flat) cons
   };
   auto lists = [&](const Node& schema) -> Result<Lists> {
     Lists l{document_.member(schema, "prefixItems"), document_.member(schema, "items")};
-    if (!l.prefix && l.items && l.items->kind == Kind::kArray) l = {l.items, document_.member(schema, "additionalItems")};  // before 2020-12
+    if (!l.prefix && l.items && l.items->kind == Kind::kArray)
+      l = {l.items, document_.member(schema, "additionalItems")};  // before 2020-12
     if (l.prefix && l.prefix->kind != Kind::kArray) return invalid(*l.prefix, "prefixItems is a list of schemas");
     return l;
   };
@@ -158,7 +159,8 @@ Result<SchemaCompiler::Part> SchemaCompiler::unique_items(const Flat& flat, cons
   std::vector<uint32_t> rules;
   for (size_t i = 0; i < values->size(); ++i) {
     const Node* value = (*values)[i];
-    const bool again = std::any_of(values->begin(), values->begin() + static_cast<ptrdiff_t>(i), [&](const Node* v) { return document_.equal(*v, *value); });
+    const bool again = std::any_of(values->begin(), values->begin() + static_cast<ptrdiff_t>(i),
+                                   [&](const Node* v) { return document_.equal(*v, *value); });
     KVRT_ASSIGN(const Part part, constants_part(each, {value}));
     KVRT_TRY(builder_.status());
     if (again) continue;

@@ -51,7 +51,7 @@ class SchemaCompiler {
   // `All` with $ref and allOf followed, and denials of one assertion: those are schemas that are objects.
   struct Flat {
     All items;
-    bool nothing_fits = false;  // one of them is false
+    bool nothing_fits = false;        // one of them is false
     std::vector<const Node*> open{};  // while they are followed: those whose $ref, allOf and not are
   };
   enum Type : uint8_t { kNull = 1, kBoolean = 2, kObject = 4, kArray = 8, kString = 16, kFraction = 32, kInteger = 64, kAnyType = 127 };
@@ -173,10 +173,11 @@ class SchemaCompiler {
     bool required, never;
   };
   struct Members {
-    std::vector<Member> listed;  // in the order in which they come
-    std::vector<const Node*> patterns;       // of patternProperties
-    std::vector<std::optional<All>> others;  // the schemas of another member's value, by the set of patterns that match it; none: it may not come
-    std::vector<Demand> names;               // what holds for other members' names
+    std::vector<Member> listed;         // in the order in which they come
+    std::vector<const Node*> patterns;  // of patternProperties
+    std::vector<std::optional<All>>
+        others;                 // the schemas of another member's value, by the set of patterns that match it; none: it may not come
+    std::vector<Demand> names;  // what holds for other members' names
     Counts name_lengths, count;
   };
   Result<Members> members(const Flat& flat) const;
@@ -206,7 +207,7 @@ class SchemaCompiler {
   mutable uint64_t pattern_steps_ = kPatternStepsMax;  // left
   mutable uint32_t pattern_states_ = kPatternStatesMax;
   mutable uint64_t looked_at_ = 0;  // schemas, to tell which ways of choices there are
-  mutable Status left_out_;  // the first way of a choice that could not be followed
+  mutable Status left_out_;         // the first way of a choice that could not be followed
 };
 
 }  // namespace kvrt

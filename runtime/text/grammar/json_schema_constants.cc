@@ -116,7 +116,8 @@ Result<SchemaCompiler::Part> SchemaCompiler::json_text(const Node& value) {
 
 // Members in any order: a node for each set of those that have come.
 Result<SchemaCompiler::Part> SchemaCompiler::object_text(const Node& value) {
-  if (value.size > kSchemaOrdersMax) return unsupported(value, "a constant object of more than " + std::to_string(kSchemaOrdersMax) + " members");
+  if (value.size > kSchemaOrdersMax)
+    return unsupported(value, "a constant object of more than " + std::to_string(kSchemaOrdersMax) + " members");
   const Part open = builder_.literal("{");
   if (value.size == 0) return builder_.sequence(open, builder_.literal("}"));
   std::vector<uint32_t> rules;

@@ -60,7 +60,8 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_schema(const Node& value, cons
   return all;
 }
 
-Result<SchemaCompiler::Fits> SchemaCompiler::fits_keyword(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const {
+Result<SchemaCompiler::Fits> SchemaCompiler::fits_keyword(const Node& value, const Node& schema, const Node& keyword,
+                                                          uint32_t depth) const {
   const std::string_view name = document_.key(keyword);
   if (++looked_at_ > kSchemaChoicesMax) return limit(keyword, "too many constants together with it");
   if (name == "type") {
@@ -104,7 +105,9 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_keyword(const Node& value, con
 Result<SchemaCompiler::Fits> SchemaCompiler::fits_number(const Node& value, const Node& schema, const Node& keyword) const {
   const auto number = Decimal::parse(document_.text(value));
   const std::string name(document_.key(keyword));
-  const Node* flag = name == "minimum" || name == "maximum" ? document_.member(schema, name == "minimum" ? "exclusiveMinimum" : "exclusiveMaximum") : nullptr;
+  const Node* flag = name == "minimum" || name == "maximum"
+                         ? document_.member(schema, name == "minimum" ? "exclusiveMinimum" : "exclusiveMaximum")
+                         : nullptr;
   if (keyword.kind == Kind::kBoolean) return Fits::kYes;  // draft 4: with minimum or maximum
   if (keyword.kind != Kind::kNumber) return invalid(keyword, "%s is a number", name.c_str());
   const auto bound = Decimal::parse(document_.text(keyword));
@@ -212,7 +215,8 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_object(const Node& value, cons
   return all;
 }
 
-Result<SchemaCompiler::Fits> SchemaCompiler::fits_applicator(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const {
+Result<SchemaCompiler::Fits> SchemaCompiler::fits_applicator(const Node& value, const Node& schema, const Node& keyword,
+                                                             uint32_t depth) const {
   const std::string_view name = document_.key(keyword);
   auto opposite = [](Fits f) { return f == Fits::kUnknown ? f : KVRT_FITS_IF(f == Fits::kNo); };
   if (name == "$ref" || name == "$dynamicRef" || name == "$recursiveRef") {

@@ -21,10 +21,10 @@ namespace {
 
 #define H16 "[0-9A-Fa-f]{1,4}"
 #define LS32 "(?:" H16 ":" H16 "|" IPV4 ")"
-#define IPV6                                                                                                                    \
-  "(?:(?:" H16 ":){6}" LS32 "|::(?:" H16 ":){5}" LS32 "|(?:" H16 ")?::(?:" H16 ":){4}" LS32 "|(?:(?:" H16 ":){0,1}" H16         \
-  ")?::(?:" H16 ":){3}" LS32 "|(?:(?:" H16 ":){0,2}" H16 ")?::(?:" H16 ":){2}" LS32 "|(?:(?:" H16 ":){0,3}" H16 ")?::" H16      \
-  ":" LS32 "|(?:(?:" H16 ":){0,4}" H16 ")?::" LS32 "|(?:(?:" H16 ":){0,5}" H16 ")?::" H16 "|(?:(?:" H16 ":){0,6}" H16 ")?::)"
+#define IPV6                                                                                                                          \
+  "(?:(?:" H16 ":){6}" LS32 "|::(?:" H16 ":){5}" LS32 "|(?:" H16 ")?::(?:" H16 ":){4}" LS32 "|(?:(?:" H16 ":){0,1}" H16 ")?::(?:" H16 \
+  ":){3}" LS32 "|(?:(?:" H16 ":){0,2}" H16 ")?::(?:" H16 ":){2}" LS32 "|(?:(?:" H16 ":){0,3}" H16 ")?::" H16 ":" LS32 "|(?:(?:" H16   \
+  ":){0,4}" H16 ")?::" LS32 "|(?:(?:" H16 ":){0,5}" H16 ")?::" H16 "|(?:(?:" H16 ":){0,6}" H16 ")?::)"
 
 // RFC 3986. A host of only digits and dots is an address; an authority may be empty only before a path.
 #define PCT "%[0-9A-Fa-f]{2}"
@@ -45,7 +45,8 @@ namespace {
 #define IPCHAR "(?:[A-Za-z0-9._~!$&'()*+,;=:@" UCS "-]|" PCT ")"
 #define IQUERY "(?:[A-Za-z0-9._~!$&'()*+,;=:@/?" UCS "-]|" PCT ")*"
 #define ITAIL "(?:\\?" IQUERY ")?(?:#" IQUERY ")?"
-#define IAUTHORITY "(?:(?:[A-Za-z0-9._~!$&'()*+,;=:" UCS "-]|" PCT ")*@)?(?:(?:[A-Za-z0-9._~!$&'()*+,;=" UCS "-]|" PCT ")*|\\[" IPV6 "\\])(?::[0-9]*)?"
+#define IAUTHORITY \
+  "(?:(?:[A-Za-z0-9._~!$&'()*+,;=:" UCS "-]|" PCT ")*@)?(?:(?:[A-Za-z0-9._~!$&'()*+,;=" UCS "-]|" PCT ")*|\\[" IPV6 "\\])(?::[0-9]*)?"
 #define IPATH_ABEMPTY "(?:/" IPCHAR "*)*"
 #define IPATH_ABSOLUTE "/(?:" IPCHAR "+(?:/" IPCHAR "*)*)?"
 #define IPATH_ROOTLESS IPCHAR "+(?:/" IPCHAR "*)*"

@@ -32,7 +32,8 @@ std::vector<const JsonDocument::Node*> SchemaCompiler::applied_by(const Flat& fl
 }
 
 Result<bool> SchemaCompiler::evaluates(const Node& schema, const Node& by, std::string_view name) const {
-  if (document_.member(schema, "additionalProperties") || (&schema != &by && document_.member(schema, "unevaluatedProperties"))) return true;
+  if (document_.member(schema, "additionalProperties") || (&schema != &by && document_.member(schema, "unevaluatedProperties")))
+    return true;
   const Node *properties = document_.member(schema, "properties"), *patterns = document_.member(schema, "patternProperties");
   if (properties && document_.member(*properties, name)) return true;
   for (size_t i = 0; patterns && patterns->kind == Kind::kObject && i == 0; ++i) {
@@ -59,7 +60,8 @@ Result<SchemaCompiler::All> SchemaCompiler::schemas_of_member(const Flat& flat, 
       for (const Node& pattern : document_.children(*patterns)) {
         KVRT_ASSIGN(const Regex* regex, regex_of(pattern));
         const auto in = regex->find_in(name);
-        if (in == Regex::Found::kSome) return unsupported(pattern, "a pattern that engines read in different ways for a member of that name");
+        if (in == Regex::Found::kSome)
+          return unsupported(pattern, "a pattern that engines read in different ways for a member of that name");
         if (in == Regex::Found::kEvery) all.push_back({&pattern}), found = true;
       }
     }

@@ -36,7 +36,8 @@ Result<SchemaCompiler::Flat> SchemaCompiler::name_rules(const Flat& flat) const 
     const bool choice = item.what == What::kNot && !(item.done & kDenial);
     if (choice) return unsupported(*at, "propertyNames with choices");
     for (const char* keyword : {"anyOf", "oneOf", "if"}) {
-      if (item.what == What::kSchema && document_.member(*item.schema, keyword)) return unsupported(*at, std::string("propertyNames with ") + keyword);
+      if (item.what == What::kSchema && document_.member(*item.schema, keyword))
+        return unsupported(*at, std::string("propertyNames with ") + keyword);
     }
   }
   return rules;
@@ -144,7 +145,8 @@ Status SchemaCompiler::find_others(const Flat& flat, Members* out) const {
       const Node* others = matched ? nullptr : document_.member(*item.schema, "additionalProperties");
       const Node* rest = matched || others ? nullptr : document_.member(*item.schema, "unevaluatedProperties");
       for (const Node* by : rest ? applied_by(flat, *item.schema) : std::vector<const Node*>()) {
-        bool evaluated = document_.member(*by, "additionalProperties") || (by != item.schema && document_.member(*by, "unevaluatedProperties"));
+        bool evaluated =
+            document_.member(*by, "additionalProperties") || (by != item.schema && document_.member(*by, "unevaluatedProperties"));
         for (size_t i = 0; i < out->patterns.size(); ++i) {
           evaluated = evaluated || ((set >> i & 1) && &document_.parent(document_.parent(*out->patterns[i])) == by);
         }
@@ -227,7 +229,8 @@ Result<SchemaCompiler::Part> SchemaCompiler::object_value(const Flat& flat) {
   }
   KVRT_ASSIGN(const auto other, other_member(flat, m));
   // A name may come twice among the others: below a minimum they count as one.
-  if (min > listed + 1 && other) return unsupported(*flat.items.front().schema, "minProperties above the number of named members and one more");
+  if (min > listed + 1 && other)
+    return unsupported(*flat.items.front().schema, "minProperties above the number of named members and one more");
   if (max < min || (min > listed && !other) || (max == 0 && !may_be_empty)) return builder_.never();
   const bool bounded = max != GrammarBuilder::kNoMax && (other || max < listed);
   const uint32_t top = std::max({bounded ? std::min(max, listed + kSchemaOthersMax) : 1, min, 1u});

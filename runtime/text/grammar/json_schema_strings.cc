@@ -199,9 +199,10 @@ Result<SchemaCompiler::Part> SchemaCompiler::string_value(const Flat& flat) {
 
 // Names that are none of `listed`, each followed by the colon and the value of the patterns that match it: values[set] for the set of them,
 // as bits. What engines read in different ways is no name. `names`: what else holds for a name.
-Result<SchemaCompiler::Part> SchemaCompiler::names_by_pattern(const std::vector<std::string>& listed, const std::vector<const Node*>& patterns,
-                                                              const std::vector<Demand>& names, Counts lengths,
-                                                              const std::vector<std::optional<All>>& values, const Node& at) {
+Result<SchemaCompiler::Part> SchemaCompiler::names_by_pattern(const std::vector<std::string>& listed,
+                                                              const std::vector<const Node*>& patterns, const std::vector<Demand>& names,
+                                                              Counts lengths, const std::vector<std::optional<All>>& values,
+                                                              const Node& at) {
   const Regex taken = Regex::of_texts(listed);
   std::vector<Demand> demanded{{&taken, true}};
   demanded.insert(demanded.end(), names.begin(), names.end());

@@ -26,14 +26,34 @@ Result<uint8_t> SchemaCompiler::types_named(const Node& type) const {
 }
 
 uint8_t SchemaCompiler::types_about(std::string_view keyword) {
-  constexpr std::pair<uint8_t, std::string_view> kAbout[] = {
-      {kObject, "properties"},    {kObject, "required"},          {kObject, "additionalProperties"}, {kObject, "patternProperties"},
-      {kObject, "minProperties"}, {kObject, "maxProperties"},     {kObject, "propertyNames"},        {kObject, "dependentRequired"},
-      {kObject, "dependencies"},  {kObject, "dependentSchemas"},  {kArray, "items"},                 {kArray, "additionalItems"},
-      {kArray, "prefixItems"},    {kArray, "minItems"},           {kArray, "maxItems"},              {kArray, "uniqueItems"},
-      {kArray, "contains"}, {kArray, "unevaluatedItems"}, {kObject, "unevaluatedProperties"},      {kString, "minLength"},         {kString, "maxLength"},            {kString, "pattern"},
-      {kString, "format"},        {kNumber, "minimum"},           {kNumber, "maximum"},              {kNumber, "multipleOf"},
-      {kNumber, "exclusiveMinimum"}, {kNumber, "exclusiveMaximum"}};
+  constexpr std::pair<uint8_t, std::string_view> kAbout[] = {{kObject, "properties"},
+                                                             {kObject, "required"},
+                                                             {kObject, "additionalProperties"},
+                                                             {kObject, "patternProperties"},
+                                                             {kObject, "minProperties"},
+                                                             {kObject, "maxProperties"},
+                                                             {kObject, "propertyNames"},
+                                                             {kObject, "dependentRequired"},
+                                                             {kObject, "dependencies"},
+                                                             {kObject, "dependentSchemas"},
+                                                             {kArray, "items"},
+                                                             {kArray, "additionalItems"},
+                                                             {kArray, "prefixItems"},
+                                                             {kArray, "minItems"},
+                                                             {kArray, "maxItems"},
+                                                             {kArray, "uniqueItems"},
+                                                             {kArray, "contains"},
+                                                             {kArray, "unevaluatedItems"},
+                                                             {kObject, "unevaluatedProperties"},
+                                                             {kString, "minLength"},
+                                                             {kString, "maxLength"},
+                                                             {kString, "pattern"},
+                                                             {kString, "format"},
+                                                             {kNumber, "minimum"},
+                                                             {kNumber, "maximum"},
+                                                             {kNumber, "multipleOf"},
+                                                             {kNumber, "exclusiveMinimum"},
+                                                             {kNumber, "exclusiveMaximum"}};
   for (auto [types, name] : kAbout) {
     if (name == keyword) return types;
   }

@@ -86,7 +86,9 @@ Result<NumberRules> SchemaCompiler::number_rules(const Flat& flat, uint8_t types
         rules.factors.push_back(value);
         continue;
       }
-      const Node* flag = name.starts_with("exclusive") ? nullptr : document_.member(*item.schema, name == "minimum" ? "exclusiveMinimum" : "exclusiveMaximum");
+      const Node* flag = name.starts_with("exclusive")
+                             ? nullptr
+                             : document_.member(*item.schema, name == "minimum" ? "exclusiveMinimum" : "exclusiveMaximum");
       const bool exclusive = name.starts_with("exclusive") || (flag && flag->kind == Kind::kBoolean && flag->truth);  // a flag: draft 4
       const NumberRange::Bound bound{value, denied ? !exclusive : exclusive};
       if (name.ends_with("inimum") != denied) {

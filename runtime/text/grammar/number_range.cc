@@ -134,7 +134,9 @@ Part magnitudes(GrammarBuilder* builder, const Bound& min, const std::optional<B
   std::vector<Part> parts;
   Digits all(builder, min, max, shape.factor, shape.integers);
   for (size_t whole = 1; whole <= shape.digits; ++whole) {
-    const size_t fraction = !shape.fractions ? 0 : shape.factor.modulus > 1 || shape.factor.digits > 0 ? shape.factor.digits : shape.digits - whole;
+    const size_t fraction = !shape.fractions                                      ? 0
+                            : shape.factor.modulus > 1 || shape.factor.digits > 0 ? shape.factor.digits
+                                                                                  : shape.digits - whole;
     if (const auto part = all.make(whole, fraction)) parts.push_back(*part);
   }
   return builder->choice(parts);
@@ -281,9 +283,12 @@ std::optional<Part> number_part(GrammarBuilder* builder, const NumberRules& rule
     if (!free) continue;
     if (from_0 && (!range.max || compare(range.max->value, one) >= 0)) parts.push_back(with_exponent(builder, false, false));
     if (to_0 && (!range.min || compare(range.min->value, minus_one) <= 0)) parts.push_back(with_exponent(builder, true, false));
-    const bool at_1 = !range.min || compare(range.min->value, one) < 0 || (*range.min).value == one, at_minus_1 = !range.max || compare(range.max->value, minus_one) >= 0;
-    if (!range.max && at_1 && !(range.min && range.min->exclusive && range.min->value == one)) parts.push_back(with_exponent(builder, false, true));
-    if (!range.min && at_minus_1 && !(range.max && range.max->exclusive && range.max->value == minus_one)) parts.push_back(with_exponent(builder, true, true));
+    const bool at_1 = !range.min || compare(range.min->value, one) < 0 || (*range.min).value == one,
+               at_minus_1 = !range.max || compare(range.max->value, minus_one) >= 0;
+    if (!range.max && at_1 && !(range.min && range.min->exclusive && range.min->value == one))
+      parts.push_back(with_exponent(builder, false, true));
+    if (!range.min && at_minus_1 && !(range.max && range.max->exclusive && range.max->value == minus_one))
+      parts.push_back(with_exponent(builder, true, true));
   }
   return builder->choice(parts);
 }

@@ -27,7 +27,7 @@ std::optional<bool> is_multiple(const Decimal& d, const Decimal& factor);
 struct NumberRules {
   NumberRange range;
   std::vector<Decimal> excluded;
-  std::vector<Decimal> factors;  // multiples of all
+  std::vector<Decimal> factors;            // multiples of all
   bool integers = true, fractions = true;  // whole numbers; others
 };
 // Without fractions: integers of at most 18 digits. With factors: as many digits after the point as those have. In a range: numbers of at
