@@ -184,7 +184,8 @@ class Maker:
         if "pattern" in s and self.rng.random() < 0.9:
             import rstr
             try:
-                out = rstr.Rstr(self.rng).xeger(s["pattern"])
+                made = [rstr.Rstr(self.rng).xeger(s["pattern"]) for _ in range(6)]
+                out = min(made, key=lambda m: (not low <= len(m) <= high, not m.isprintable(), len(m)))
                 return out if low <= len(out) <= high else (out * 50)[:high]
             except Exception:
                 return "abc"
@@ -330,26 +331,27 @@ def real(program, listing, seed):
                 instances.append(maker.make(schema))
             except (RecursionError, KeyError, ValueError, TypeError, IndexError, AttributeError):
                 pass
+        made = len(instances)
         instances += [mutated(v, rng) for v in instances for _ in range(2)]
         texts, said = [], []
-        for v in instances:
+        for i, v in enumerate(instances):
             verdict = valid(judge, v)
             if verdict is not None and len(text_of(v)) < 20000:
                 texts.append(text_of(v))
-                said.append(verdict)
+                said.append((verdict, "made" if i < made else "changed"))
         _, _, marks = dump.ask(text.encode(), texts)
-        for t, mark, verdict in zip(texts, marks, said):
-            c["valid" if verdict else "invalid"] += 1
-            c["taken"] += mark == 1
+        for t, mark, (verdict, how) in zip(texts, marks, said):
+            c[f"{how} and valid" if verdict else "invalid"] += 1
             if mark == 1 and not verdict:
                 faults.append(f"line {number} {origin}: taken: {t[:300]!r}")
             if mark != 1 and verdict:
-                c["valid, not taken"] += 1
-                rejects[number] += 1
-                if "--facts" in sys.argv and rejects[number] < 2:
+                c[f"{how} and valid, not taken"] += 1
+                rejects[number] += how == "made"
+                if "--facts" in sys.argv and how == "made" and rejects[number] < 2:
                     print(f"line {number} {origin}: not taken: {t[:300]!r}")
-        c["whole"] += not rejects[number] and any(said)
-        c["no valid instance made"] += not any(said)
+        some = any(verdict for verdict, how in said if how == "made")
+        c["whole"] += some and not rejects[number]
+        c["no valid instance made"] += not some
         for a in answers:
             if a == b"\xff":
                 c["answers at a limit"] += 1

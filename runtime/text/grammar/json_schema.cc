@@ -46,7 +46,8 @@ uint32_t SchemaCompiler::rule_for(All all) {
   auto [at, fresh] = rules_.try_emplace(all, 0);
   if (fresh) {
     at->second = builder_.add_rule(all.empty() ? "any value" : document_.pointer(*all.front().schema));
-    if (builder_.status().is_ok()) pending_.emplace_back(at->second, std::move(all));
+    looked_at_ += 8 * at->first.size();  // they stay in memory
+    if (builder_.status().is_ok()) pending_.emplace_back(at->second, &at->first);
   }
   return at->second;
 }
@@ -56,9 +57,10 @@ Result<std::unique_ptr<const Automaton>> SchemaCompiler::compile() {
   character_rule();
   space_rule();
   while (!pending_.empty()) {
-    const auto [rule, all] = std::move(pending_.front());
+    const auto [rule, all] = pending_.front();
     pending_.pop_front();
-    KVRT_ASSIGN(Flat flat, flatten(all));
+    if (looked_at_ > kSchemaChoicesMax) return limit(document_.root(), "choices of schemas that go with too many others");
+    KVRT_ASSIGN(Flat flat, flatten(*all));
     Part part = builder_.empty();
     KVRT_ASSIGN(const Part inside, value(std::move(flat)));
     part = builder_.sequence(part, inside);

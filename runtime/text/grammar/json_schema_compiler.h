@@ -197,7 +197,7 @@ class SchemaCompiler {
   std::string_view id_keyword_ = "$id";
   GrammarBuilder builder_{"schema"};
   std::map<All, uint32_t> rules_;
-  std::deque<std::pair<uint32_t, All>> pending_;
+  std::deque<std::pair<uint32_t, const All*>> pending_;
   std::optional<uint32_t> character_, space_;
   std::map<std::string, const Node*> names_;  // schemas by $id and $anchor
   std::map<std::string, uint32_t> dynamic_anchors_;

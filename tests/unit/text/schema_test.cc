@@ -1,6 +1,7 @@
 // JSON schemas by facts: texts that an answer may be, and texts that it may not. What is invalid by the standard is in the second list; what
 // is valid there and not written (json_schema.h says which) is in the third.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <ctime>
 #include <string>
@@ -211,10 +212,14 @@ TEST(Schema, HostileSchemasEnd) {
       R"({"anyOf":[)" + repeated(R"({"anyOf":[{"$ref":"#/anyOf/@"},{"type":"null"}]})", 200) + "]}",
   };
   for (const std::string& source : sources) {
+    rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
     const clock_t begin = clock();
     const auto made = Grammar::from_json_schema(source);
 #if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     EXPECT_LT(static_cast<double>(clock() - begin) / CLOCKS_PER_SEC, 1.0) << source.substr(0, 100);
+    getrusage(RUSAGE_SELF, &after);
+    EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 64 << 10) << source.substr(0, 100);
 #endif
     EXPECT_TRUE(made.is_ok() || made.status().code() == Code::kLimit || made.status().code() == Code::kUnsupported ||
                 made.status().code() == Code::kInvalid)
