@@ -133,7 +133,8 @@ Status SchemaCompiler::follow_schema(const Item& item, size_t before, uint32_t d
       return Status::ok();
     }
     // A branch that asks for the schema that it is a branch of would justify itself.
-    if (i < before) return unsupported(schema, "a branch's $ref to a schema that applies to the same value already");
+    if (i < before && asks_for_itself(schema))
+      return unsupported(schema, "a branch's $ref to a schema that applies to the same value already");
     return Status::ok();  // the same schema by two ways says nothing new
   }
   flat->items.push_back({&schema, What::kSchema, kFollowed});

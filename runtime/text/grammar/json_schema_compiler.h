@@ -120,6 +120,8 @@ class SchemaCompiler {
   Result<All> schemas_of_member(const Flat& flat, std::string_view name) const;
   bool lacks(const Flat& flat, std::string_view name) const;
   static bool forbids(const All& all);
+  std::vector<const Node*> in_place(const Node& schema) const;
+  bool asks_for_itself(const Node& schema) const;
   std::vector<const Node*> applied_by(const Flat& flat, const Node& schema) const;
   Result<bool> evaluates(const Node& schema, const Node& by, std::string_view name) const;
 
@@ -206,6 +208,7 @@ class SchemaCompiler {
   std::map<std::tuple<std::vector<Demand>, uint32_t, uint32_t>, uint32_t> string_rules_;
   mutable uint64_t pattern_steps_ = kPatternStepsMax;  // left
   mutable uint32_t pattern_states_ = kPatternStatesMax;
+  mutable std::map<const Node*, bool> asks_for_itself_;
   mutable uint64_t looked_at_ = 0;  // schemas, to tell which ways of choices there are
   mutable Status left_out_;         // the first way of a choice that could not be followed
 };

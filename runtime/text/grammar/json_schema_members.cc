@@ -1,34 +1,59 @@
 // What schemas say about one member.
 #include <algorithm>
+#include <set>
 
 #include "runtime/text/grammar/json_schema_compiler.h"
 
 namespace kvrt {
 
-// Of what applies to a value, the schemas that apply because `schema` does: what they evaluate is evaluated for its unevaluatedProperties.
-std::vector<const JsonDocument::Node*> SchemaCompiler::applied_by(const Flat& flat, const Node& schema) const {
-  auto applies = [&](const Node* s) {
-    return std::any_of(flat.items.begin(), flat.items.end(), [&](const Item& i) { return i.what == What::kSchema && i.schema == s; });
-  };
-  std::vector<const Node*> out{&schema};
-  auto add = [&](const Node* s) {
-    if (s && applies(s) && std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
-  };
-  for (size_t i = 0; i < out.size(); ++i) {
-    const Node& at = *out[i];
-    for (const Node& keyword : document_.children(at)) {
-      const std::string_view name = document_.key(keyword);
-      if (name == "$ref" || name == "$dynamicRef" || name == "$recursiveRef") {
-        const auto to = target(keyword);
-        if (to.is_ok()) add(to.value());
-      } else if (name == "if" || name == "then" || name == "else") {
-        add(&keyword);
-      } else if (name == "allOf" || name == "anyOf" || name == "oneOf" || name == "dependentSchemas") {
-        for (const Node& part : document_.children(keyword)) add(&part);
-      }
+// The schemas that one schema applies to the same value, without its not.
+std::vector<const JsonDocument::Node*> SchemaCompiler::in_place(const Node& schema) const {
+  std::vector<const Node*> out;
+  for (const Node& keyword : document_.children(schema)) {
+    const std::string_view name = document_.key(keyword);
+    if (name == "$ref" || name == "$dynamicRef" || name == "$recursiveRef") {
+      const auto to = target(keyword);
+      if (to.is_ok()) out.push_back(to.value());
+    } else if (name == "if" || name == "then" || name == "else") {
+      out.push_back(&keyword);
+    } else if (name == "allOf" || name == "anyOf" || name == "oneOf" || name == "dependentSchemas" || name == "dependencies") {
+      for (const Node& part : document_.children(keyword)) out.push_back(&part);
     }
   }
   return out;
+}
+
+// Of what applies to a value, the schemas that apply because `schema` does: what they evaluate is evaluated for its unevaluatedProperties.
+std::vector<const JsonDocument::Node*> SchemaCompiler::applied_by(const Flat& flat, const Node& schema) const {
+  std::vector<const Node*> out{&schema};
+  for (size_t i = 0; i < out.size(); ++i) {
+    for (const Node* s : in_place(*out[i])) {
+      auto is_it = [&](const Item& item) { return item.what == What::kSchema && item.schema == s; };
+      const bool applies = std::any_of(flat.items.begin(), flat.items.end(), is_it);
+      if (applies && std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
+    }
+  }
+  return out;
+}
+
+// Whether a schema may come to ask for itself, of the same value.
+bool SchemaCompiler::asks_for_itself(const Node& schema) const {
+  auto [known, fresh] = asks_for_itself_.try_emplace(&schema, false);
+  if (!fresh) return known->second;
+  std::set<const Node*> seen;
+  std::vector<const Node*> open{&schema};
+  while (!open.empty()) {
+    const Node* at = open.back();
+    open.pop_back();
+    std::vector<const Node*> to = in_place(*at);
+    if (const Node* denied = document_.member(*at, "not")) to.push_back(denied);
+    looked_at_ += to.size();
+    for (const Node* s : to) {
+      if (s == &schema) return asks_for_itself_[&schema] = true;
+      if (seen.insert(s).second) open.push_back(s);
+    }
+  }
+  return false;
 }
 
 Result<bool> SchemaCompiler::evaluates(const Node& schema, const Node& by, std::string_view name) const {
