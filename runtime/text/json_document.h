@@ -29,6 +29,7 @@ class JsonDocument {
     Kind kind = Kind::kNull;
     bool truth = false;
     uint32_t parent = 0, first = 0, next = 0, size = 0;  // first and next: 0 is none
+    uint32_t members_at = 0;                             // an object's, in members_
     uint32_t key_at = 0, key_size = 0, text_at = 0, text_size = 0;
   };
   // The children of a node.
@@ -64,6 +65,7 @@ class JsonDocument {
   std::string_view view(uint32_t at, uint32_t size) const { return std::string_view(pool_).substr(at, size); }
 
   void index_members();
+  static bool before(std::string_view a, std::string_view b);
 
   std::vector<Node> nodes_;
   std::vector<uint32_t> members_;  // the members of all objects, by object and name
