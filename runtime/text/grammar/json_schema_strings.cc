@@ -183,9 +183,15 @@ Result<SchemaCompiler::Part> SchemaCompiler::string_value(const Flat& flat) {
   if (lengths.max < lengths.min) return builder_.never();
   KVRT_ASSIGN(const auto demanded, demands(flat));
   if (demanded.empty()) {
-    const Part one = builder_.call(character_rule());
     const uint32_t max = lengths.max == GrammarBuilder::kNoMax ? lengths.max : std::min(lengths.max, kSchemaStringMax);
-    return quoted(builder_.repeat(one, lengths.min, max));
+    auto [known, fresh] = string_rules_.try_emplace({demanded, lengths.min, max}, 0);
+    if (fresh) {
+      known->second = builder_.add_rule("a string");
+      KVRT_TRY(builder_.status());
+      const Part one = builder_.call(character_rule());
+      builder_.define(known->second, quoted(builder_.repeat(one, lengths.min, max)));
+    }
+    return builder_.call(known->second);
   }
   const Node* at = flat.items.front().schema;
   for (const Item& item : flat.items) {
