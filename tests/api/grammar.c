@@ -71,6 +71,21 @@ static void schema(kvrt_model* model) {
   }
 }
 
+// Names no member, and wants one: only where others may come there is an answer, which goes on after a cut.
+static void open_schema(kvrt_model* model) {
+  const char* one = "{\"properties\":{},\"propertyNames\":{\"enum\":[\"q\"]},\"minProperties\":1}";
+  kvrt_session* s = asked(model, NULL);
+  char text[512], more[512];
+  kvrt_generate_options o = constrained(KVRT_GRAMMAR_JSON_SCHEMA, one, 1, 3);
+  EXPECT(kvrt_session_begin(s, &o, NULL) == KVRT_INVALID, "closed: %s", last_message());
+  (void)answer(s, constrained(KVRT_GRAMMAR_JSON_SCHEMA_OPEN, one, 1, 3), text);
+  (void)answer(s, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 60, 3), more);
+  strcat(text, more);
+  const char* name = strchr(text, '"');
+  EXPECT(text[0] == '{' && name && strncmp(name, "\"q\":", 4) == 0, "open: %s", text);
+  kvrt_session_close(s);
+}
+
 static const char kDigits[] = "root ::= [0-9]{30}";
 
 // Cut into pieces by max_tokens, by a restart and in a fork, the answer is that of one go.
@@ -207,6 +222,7 @@ int main(void) {
   stage_open(&t);
   choices(t.model);
   schema(t.model);
+  open_schema(t.model);
   goes_on(t.tiny, t.model);
   refused(&t);
   host(&t);
