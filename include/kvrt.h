@@ -1436,28 +1436,33 @@ enum {
 enum {
   KVRT_GRAMMAR_DEFAULT = 0, /**< None. */
   KVRT_GRAMMAR_GBNF = 1,    /**< Rules `name ::= ...` as in llama.cpp, beginning with `root`. */
-  /** JSON text that is valid by this JSON schema: drafts 4 to 2020-12, as $schema says; without it 2020-12. What is valid
-   * and what a model can write differ in these points alone:
-   * - Properties come in the schema's order, others after them. Where an object has properties or patternProperties and
-   *   does not say additionalProperties, no others come: JSON_SCHEMA_OPEN lets them.
-   * - A keyword about one type means that type where none is named. minProperties takes other members for one.
-   * - Numbers: at most 18 digits; with bounds 15 digits, an exponent only with one digit before the point and a value
-   *   below 1, or above a bound of at most 1; with multipleOf no exponent.
-   * - Strings that a pattern, format, not, enum or const is about have the shortest escapes. maxLength counts up to
-   *   16,384, beside a pattern or format up to 128 or more, and there what repeats has a share of it. A repetition in a
-   *   pattern counts up to 128 or more, and a large pattern is found at the beginning alone. maxItems: up to 2,000.
-   * - `\d`, `\w`, `\s`, `.` and `$` in patterns: only what every engine takes.
-   * - Formats are promised, and not stated for annotation: date, time, date-time (to a nanosecond, no leap second, T and Z
-   *   in capitals), duration (at most 9 digits each), uuid, ipv4, ipv6, uri, uri-reference, iri, iri-reference (no IPvFuture;
-   *   beyond ASCII the basic plane), email (at most 4 words and 64 characters before the @, a host after it), hostname (two
-   *   labels of at most 63 characters, five of 19, no two hyphens in a row), json-pointer, relative-json-pointer (at most
-   *   three digits, none 0, or 0), regex (what Python and ECMAScript both read: no look-around, groups two deep).
-   * - A constant that is an object: its members in any order. uniqueItems: of constants, and of more than 8 in their order.
-   * - not, oneOf, if: a value is told apart by the members that the schema names.
-   * UNSUPPORTED by name, with its JSON pointer: uniqueItems of other items, unevaluatedProperties, unevaluatedItems,
-   * $dynamicRef, a $ref to another document, maxContains, minContains above 1, constant objects of more than 8 members,
-   * formats idn-email, idn-hostname, uri-template, and in patterns back references, word boundaries, Unicode properties and
-   * look-around that is not at their beginning or end. */
+  /** JSON text that is valid by this JSON schema: 2020-12, and what earlier drafts write in another way ($schema names
+   * one before 2019-09: what stands beside $ref says nothing). What is valid and cannot be written:
+   * - Members in another order than `properties`, then those that only `required` names, then others. Where an object has
+   *   properties or patternProperties and does not say additionalProperties, others: JSON_SCHEMA_OPEN lets them.
+   * - Values of another type than a keyword is about, where no type is named.
+   * - White space but one space after a colon; one space, or a line break and up to 40 spaces, after a comma and inside of
+   *   brackets.
+   * - Numbers of more than 18 digits, with bounds 15; with bounds an exponent but after one digit before the point, of
+   *   values below 1, or above a bound of at most 1; with multipleOf an exponent.
+   * - Strings of a pattern, format, not, enum or const, and names, in other than the shortest escapes. maxLength counts up
+   *   to 16,384, beside a pattern or format up to 128 or more, of which what repeats has a share. A repetition in a pattern
+   *   counts up to 128 or more; a large pattern is found at the beginning alone; `\d`, `\w`, `\s`, `.` and `$` read what
+   *   every engine does. maxItems counts up to 2,000.
+   * - Formats hold: date, time, date-time (nanoseconds, no leap second, T and Z in capitals), duration (numbers of 9
+   *   digits), uuid, ipv4, ipv6, uri, uri-reference, iri, iri-reference (no IPvFuture; beyond ASCII the basic plane), email
+   *   (4 words and 64 characters before the @, then a hostname), hostname (two labels of 63 characters and five of 19,
+   *   with hyphens 32 and 10; no two in a row), json-pointer, relative-json-pointer (0, or three digits from 1 on), regex
+   *   (what Python and ECMAScript both take: no look-around, groups two deep). Other names say nothing.
+   * - uniqueItems of more than 8 constants in another order than theirs.
+   * - Ways not to fit a schema, for not, oneOf and if: by members that no schema names, by more than two in a oneOf of more
+   *   than 8.
+   * UNSUPPORTED by name, with its JSON pointer: uniqueItems of items that are no constants; $ref to another document,
+   * $dynamicRef to one of several anchors; maxContains, minContains above 1, two contains for one array; constant objects of
+   * more than 8 members; minProperties above the named members and one more; more than 6 patternProperties for one object;
+   * propertyNames with choices; multipleOf of more than 10,000 units, or 600 and more that 2 and 5 do not divide; formats
+   * idn-email, idn-hostname, uri-template; in patterns back references, word boundaries, Unicode properties, and look-around
+   * but at their beginning and end. */
   KVRT_GRAMMAR_JSON_SCHEMA = 2,
   /** The grammar of the session's last generation, from where its answer stands: after max_tokens, a cancel or a
    * resume. Tokens that were appended since must fit it. INVALID: there was none, or its answer is whole. */

@@ -1,10 +1,11 @@
 // JSON schema -> automaton. Every answer is a JSON text that the schema accepts; of the texts that it accepts, the grammar has those that
 // follow the rules below. 2020-12, and what earlier drafts write in another way: items as a list, additionalItems, dependencies,
 // definitions, exclusiveMinimum as a flag, id; where $schema names a draft before 2019-09, what stands beside $ref says nothing.
-//   type (also a list), enum, const, anyOf, oneOf, allOf, not, if, then, else, $ref within the document (pointers, $id, $anchor; also
-//   recursive), true, false; properties, required, patternProperties, additionalProperties, propertyNames, minProperties, maxProperties,
-//   dependentRequired, dependentSchemas; items, prefixItems, contains, minItems, maxItems, uniqueItems of constants; minLength, maxLength,
-//   pattern (regex.h), format (json_schema_formats.cc; it asserts); minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf.
+//   type (also a list), enum, const, anyOf, oneOf, allOf, not, if, then, else, $ref within the document (pointers, $id, $anchor; $dynamicRef
+//   to the only anchor of its name; also recursive), true, false; properties, required, patternProperties, additionalProperties,
+//   propertyNames, minProperties, maxProperties, dependentRequired, dependentSchemas, unevaluatedProperties; items, prefixItems, contains,
+//   minItems, maxItems, uniqueItems of constants, unevaluatedItems; minLength, maxLength, pattern (regex.h), format
+//   (json_schema_formats.cc; it asserts); minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf.
 //   Annotations and unknown keywords say nothing.
 //   - Members come in the order of `properties`, then those that only `required` names, then others. Others may come where
 //     additionalProperties is given and not false, by patternProperties, or where the schema names no properties at all; open: also where
