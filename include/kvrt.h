@@ -1439,13 +1439,39 @@ enum {
    * (by its id) and `<think>` (spelled so, with the brackets) match one token, of whatever kind, and `!<think>` any token
    * but that and those that end the turn. A token that the vocabulary lacks is INVALID, with line and column. */
   KVRT_GRAMMAR_GBNF = 1,
-  /** JSON text that is valid by this JSON schema. Properties come in the schema's order; others only where
-   * additionalProperties allows them. A keyword that a mask of tokens cannot promise (uniqueItems, not, ...) is
-   * UNSUPPORTED by name. */
+  /** JSON text that is valid by this JSON schema: 2020-12, and what earlier drafts write in another way ($schema names
+   * one before 2019-09: what stands beside $ref says nothing). What is valid and cannot be written:
+   * - Members in another order than `properties`, then those that only `required` names, then others. Where an object has
+   *   properties or patternProperties and does not say additionalProperties, others: JSON_SCHEMA_OPEN lets them.
+   * - Values of another type than a keyword is about, where no type is named.
+   * - White space but one space after a colon; one space, or a line break and up to 40 spaces, after a comma and inside of
+   *   brackets.
+   * - Numbers of more than 18 digits, with bounds 15; with bounds an exponent but after one digit before the point, of
+   *   values below 1, or above a bound of at most 1; with multipleOf an exponent.
+   * - Strings of a pattern, format, not, enum or const, and names, in other than the shortest escapes. maxLength counts up
+   *   to 16,384, beside a pattern or format up to 128 or more, of which what repeats has a share. A repetition in a pattern
+   *   counts up to 128 or more; a large pattern is found at the beginning alone; `\d`, `\w`, `\s`, `.` and `$` read what
+   *   every engine does. maxItems counts up to 2,000.
+   * - Formats hold: date, time, date-time (nanoseconds, no leap second, T and Z in capitals), duration (numbers of 9
+   *   digits), uuid, ipv4, ipv6, uri, uri-reference, iri, iri-reference (no IPvFuture; beyond ASCII the basic plane), email
+   *   (4 words and 64 characters before the @, then a hostname), hostname (two labels of 63 characters and five of 19,
+   *   with hyphens 32 and 10; no two in a row), json-pointer, relative-json-pointer (0, or three digits from 1 on), regex
+   *   (what Python and ECMAScript both take: no look-around, groups two deep). Other names say nothing.
+   * - uniqueItems of more than 8 constants in another order than theirs.
+   * - Ways not to fit a schema, for not, oneOf and if: by members that no schema names, by more than two in a oneOf of more
+   *   than 8.
+   * UNSUPPORTED by name, with its JSON pointer: uniqueItems of items that are no constants; $ref to another document,
+   * $dynamicRef to one of several anchors; maxContains, minContains above 1, two contains for one array; constant objects of
+   * more than 8 members; minProperties above the named members and one more; more than 6 patternProperties for one object;
+   * propertyNames with choices; multipleOf of more than 10,000 units, or 600 and more that 2 and 5 do not divide; formats
+   * idn-email, idn-hostname, uri-template; in patterns back references, word boundaries, Unicode properties, and look-around
+   * but at their beginning and end. */
   KVRT_GRAMMAR_JSON_SCHEMA = 2,
   /** The grammar of the session's last generation, from where its answer stands: after max_tokens, a cancel or a
    * resume. Tokens that were appended since must fit it. INVALID: there was none, or its answer is whole. */
-  KVRT_GRAMMAR_CONTINUE = 3
+  KVRT_GRAMMAR_CONTINUE = 3,
+  /** As JSON_SCHEMA; an object whose schema does not say additionalProperties may have others. */
+  KVRT_GRAMMAR_JSON_SCHEMA_OPEN = 4
 };
 
 /** kvrt_generate_options.reply: how an answer is split into content, reasoning and tool calls. A tool call that is

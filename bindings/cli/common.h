@@ -68,7 +68,7 @@ struct SamplingFlags {
   bool ignore_eos = false;
   std::vector<std::string> stop;
   std::string grammar_file, schema_file;
-  bool continue_grammar = false;
+  bool continue_grammar = false, schema_open = false;
 };
 
 // The buffers that the options of generate_options point into.

@@ -159,6 +159,8 @@ void add_room(CLI::App* command, ModelFlags& flags) {
                     "memory for the KV of one conversation of N tokens, in whole blocks, two at least: it gets no longer than these "
                     "(default 0: as --kv-bytes says)");
   group->require_option(0, 1);
+  command->add_flag("--json-schema-open", flags.schema_open,
+                    "with --json-schema: members that it does not name, unless it says additionalProperties");
 }
 
 void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& temperature, const std::string& min_p,
@@ -188,6 +190,8 @@ void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& te
   group->add_flag("--continue-grammar", flags.continue_grammar, "go on with an answer that was cut short, by the same grammar")
       ->excludes(past_end);
   group->require_option(0, 1);
+  command->add_flag("--json-schema-open", flags.schema_open,
+                    "with --json-schema: members that it does not name, unless it says additionalProperties");
 }
 
 void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens) {

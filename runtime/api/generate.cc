@@ -21,6 +21,7 @@ static_assert(static_cast<int>(kvrt::Reason::kFailed) == KVRT_REASON_FAILED && s
 static_assert(static_cast<int>(kvrt::WantLogits::kAll) == KVRT_LOGITS_ALL);
 static_assert(static_cast<int>(kvrt::EventType::kToolCall) == KVRT_EVENT_TOOL_CALL);
 static_assert(static_cast<int>(kvrt::GrammarKind::kContinue) == KVRT_GRAMMAR_CONTINUE);
+static_assert(static_cast<int>(kvrt::GrammarKind::kJsonSchemaOpen) == KVRT_GRAMMAR_JSON_SCHEMA_OPEN);
 static_assert(static_cast<int>(kvrt::ReplyKind::kDeepSeek) == KVRT_REPLY_DEEPSEEK);
 
 Status check_range(const char* name, float value, float low, float high) {
@@ -104,13 +105,13 @@ Status read_stops(const kvrt_generate_options& o, const kvrt::Tokenizer& tokeniz
 }
 
 Status read_grammar(const kvrt_generate_options& o, kvrt::GenerateOptions* out) {
-  if (o.grammar_kind > KVRT_GRAMMAR_CONTINUE) {
+  if (o.grammar_kind > KVRT_GRAMMAR_JSON_SCHEMA_OPEN) {
     return error(Code::kInvalid, Detail::kNone, "grammar_kind is %u, expected KVRT_GRAMMAR_*", o.grammar_kind);
   }
   KVRT_TRY(check_text(o.grammar, o.grammar_size, "grammar"));
-  const bool has_source = o.grammar_kind == KVRT_GRAMMAR_GBNF || o.grammar_kind == KVRT_GRAMMAR_JSON_SCHEMA;
+  const bool has_source = o.grammar_kind != KVRT_GRAMMAR_DEFAULT && o.grammar_kind != KVRT_GRAMMAR_CONTINUE;
   if (has_source != (o.grammar_size > 0)) {
-    return error(Code::kInvalid, Detail::kNone, "grammar has %zu bytes with grammar_kind %u: GBNF and JSON_SCHEMA need one, others none",
+    return error(Code::kInvalid, Detail::kNone, "grammar has %zu bytes with grammar_kind %u: GBNF and JSON_SCHEMA* need one, others none",
                  o.grammar_size, o.grammar_kind);
   }
   if (o.grammar_kind && (o.ignore_eos || o.prefill)) {

@@ -168,17 +168,20 @@ void JsonDocument::index_members() {
     if (nodes_[nodes_[n].parent].kind == Kind::kObject) members_.push_back(n);
   }
   std::sort(members_.begin(), members_.end(), [this](uint32_t a, uint32_t b) {
-    return std::pair(nodes_[a].parent, key(nodes_[a])) < std::pair(nodes_[b].parent, key(nodes_[b]));
+    return nodes_[a].parent != nodes_[b].parent ? nodes_[a].parent < nodes_[b].parent : before(key(nodes_[a]), key(nodes_[b]));
   });
+  for (size_t i = members_.size(); i-- > 0;) nodes_[nodes_[members_[i]].parent].members_at = static_cast<uint32_t>(i);
 }
+
+// Most names differ in their lengths.
+bool JsonDocument::before(std::string_view a, std::string_view b) { return a.size() != b.size() ? a.size() < b.size() : a < b; }
 
 const JsonDocument::Node* JsonDocument::member(const Node& object, std::string_view name) const {
   if (object.kind != Kind::kObject) return nullptr;
-  const std::pair wanted(static_cast<uint32_t>(&object - nodes_.data()), name);
-  const auto at = std::lower_bound(members_.begin(), members_.end(), wanted,
-                                   [this](uint32_t n, const auto& w) { return std::pair(nodes_[n].parent, key(nodes_[n])) < w; });
-  if (at == members_.end() || std::pair(nodes_[*at].parent, key(nodes_[*at])) != wanted) return nullptr;
-  return &nodes_[*at];
+  const auto first = members_.begin() + object.members_at, last = first + object.size;
+  const auto at =
+      std::lower_bound(first, last, name, [this](uint32_t n, std::string_view wanted) { return before(key(nodes_[n]), wanted); });
+  return at == last || key(nodes_[*at]) != name ? nullptr : &nodes_[*at];
 }
 
 const JsonDocument::Node* JsonDocument::find(std::string_view pointer) const {

@@ -29,6 +29,7 @@ class JsonDocument {
     Kind kind = Kind::kNull;
     bool truth = false;
     uint32_t parent = 0, first = 0, next = 0, size = 0;  // first and next: 0 is none
+    uint32_t members_at = 0;                             // an object's, in members_
     uint32_t key_at = 0, key_size = 0, text_at = 0, text_size = 0;
   };
   // The children of a node.
@@ -50,6 +51,7 @@ class JsonDocument {
   static Result<JsonDocument> parse(std::string_view text, const char* what);
 
   const Node& root() const { return nodes_[0]; }
+  const Node& parent(const Node& node) const { return nodes_[node.parent]; }  // the root is its own
   Children children(const Node& node) const { return {this, node.first}; }
   std::string_view key(const Node& node) const { return view(node.key_at, node.key_size); }
   std::string_view text(const Node& node) const { return view(node.text_at, node.text_size); }  // a string's, or a number's spelling
@@ -63,6 +65,7 @@ class JsonDocument {
   std::string_view view(uint32_t at, uint32_t size) const { return std::string_view(pool_).substr(at, size); }
 
   void index_members();
+  static bool before(std::string_view a, std::string_view b);
 
   std::vector<Node> nodes_;
   std::vector<uint32_t> members_;  // the members of all objects, by object and name

@@ -94,6 +94,21 @@ static void tokens(kvrt_model* model) {
   kvrt_session_close(s);
 }
 
+// Names no member, and wants one: only where others may come there is an answer, which goes on after a cut.
+static void open_schema(kvrt_model* model) {
+  const char* one = "{\"properties\":{},\"propertyNames\":{\"enum\":[\"q\"]},\"minProperties\":1}";
+  kvrt_session* s = asked(model, NULL);
+  char text[512], more[512];
+  kvrt_generate_options o = constrained(KVRT_GRAMMAR_JSON_SCHEMA, one, 1, 3);
+  EXPECT(kvrt_session_begin(s, &o, NULL) == KVRT_INVALID, "closed: %s", last_message());
+  (void)answer(s, constrained(KVRT_GRAMMAR_JSON_SCHEMA_OPEN, one, 1, 3), text);
+  (void)answer(s, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 60, 3), more);
+  strcat(text, more);
+  const char* name = strchr(text, '"');
+  EXPECT(text[0] == '{' && name && strncmp(name, "\"q\":", 4) == 0, "open: %s", text);
+  kvrt_session_close(s);
+}
+
 static const char kDigits[] = "root ::= [0-9]{30}";
 
 // Cut into pieces by max_tokens, by a restart and in a fork, the answer is that of one go.
@@ -168,7 +183,8 @@ static void refused(struct stage* t) {
   ROW("begin", "CONTINUE with a grammar", begin(s, constrained(KVRT_GRAMMAR_CONTINUE, "root ::= \"a\"", 0, 0)), ANY(KVRT_INVALID));
   ROW("begin", "GBNF without a grammar", begin(s, constrained(KVRT_GRAMMAR_GBNF, NULL, 0, 0)), ANY(KVRT_INVALID));
   ROW("begin", "a grammar without its kind", begin(s, constrained(0, "root ::= \"a\"", 0, 0)), ANY(KVRT_INVALID));
-  ROW("begin", "grammar_kind 4", begin(s, constrained(4, NULL, 0, 0)), ANY(KVRT_INVALID));
+  ROW("begin", "JSON_SCHEMA_OPEN without a schema", begin(s, constrained(KVRT_GRAMMAR_JSON_SCHEMA_OPEN, NULL, 0, 0)), ANY(KVRT_INVALID));
+  ROW("begin", "grammar_kind 5", begin(s, constrained(5, NULL, 0, 0)), ANY(KVRT_INVALID));
   EXPECT(session_props(s).tokens == before && session_props(s).state == KVRT_STATE_IDLE, "a refused begin left a trace");
 
   char text[512];
@@ -233,6 +249,7 @@ int main(void) {
   choices(t.model);
   schema(t.model);
   tokens(t.model);
+  open_schema(t.model);
   goes_on(t.tiny, t.model);
   refused(&t);
   host(&t);

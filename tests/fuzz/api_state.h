@@ -386,7 +386,7 @@ struct Generation {
     for (uint32_t i = in.below(4); i > 0; --i) bias.push_back({static_cast<int32_t>(in.byte() % w.vocab), kNumbers[in.below(8)]});
     for (uint32_t i = in.below(3); i > 0; --i) strings += in.bytes(in.below(4)) + (in.rarely() ? "" : std::string(1, '\0'));
     static const char* const kGrammars[] = {"root ::= [a-z]{3}", "root ::= (", "{\"type\": \"boolean\"}", "{\"type\": 5}", "root ::= \"\""};
-    o.grammar_kind = in.rarely() ? in.below(5) : 0;
+    o.grammar_kind = in.rarely() ? in.below(6) : 0;
     if (o.grammar_kind) grammar = kGrammars[in.below(5)], o.ignore_eos = 0;
     o.reply = in.rarely() ? in.below(9) : 0;
     o.stop_tokens = stops.data(), o.stop_token_count = stops.size();

@@ -1,6 +1,6 @@
 // Answers that a grammar lets a sampler make, and whether it takes given ones; for tests/golden/schema_valid.py and gbnf_equivalence.py.
 // usage: grammar_dump MODEL.gguf|bytes < requests > replies
-//   request: u32 kind (0 GBNF, 1 JSON schema), generations, texts, tokens_max; u64 seed; then strings: the source, the texts
+//   request: u32 kind (0 GBNF, 1 JSON schema, 2 the same, open), generations, texts, tokens_max; u64 seed; then strings: the source, the texts
 //   reply:   u32 status class, string message; then (OK only) a string per generation and one byte per text: 1, it is an answer
 //   Where the matcher reports LIMIT, the string is the byte 0xFF alone, the byte is 2.
 // A string is u32 size and the bytes. Fails where a matcher contradicts itself: accept and mask, replay and first run, an empty mask.
@@ -118,7 +118,8 @@ Status answer(const Request& r, const Tokenizer& tokenizer, const std::shared_pt
   bool whole = read_string(&source);
   for (std::string& text : texts) whole = whole && read_string(&text);
   if (!whole) return broken("input ends within a request");
-  const auto grammar = r.kind == 0 ? Grammar::from_gbnf(source, vocab.get()) : Grammar::from_json_schema(source);
+  const auto grammar = r.kind == 0 ? Grammar::from_gbnf(source, vocab.get())
+                                   : Grammar::from_json_schema(source, r.kind == 2 ? SchemaMembers::kOpen : SchemaMembers::kClosed);
   const auto code = static_cast<uint32_t>(grammar.status().code());
   fwrite(&code, sizeof code, 1, stdout);
   write_string(grammar.status().message());

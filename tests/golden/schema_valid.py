@@ -219,7 +219,7 @@ def formatted(schema, value):
     if name == "hostname":
         assert re.fullmatch(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*", value), value
     if name == "uri":
-        assert re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#]+(/[^\s?#]*)?(\?[^\s#]*)?(#\S*)?", value), value
+        assert re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:([A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*", value), value
 
 
 def fault(validator, schema, text):

@@ -29,7 +29,8 @@ SLICE_MS = 100  # the longest that a signal waits for Python
 class GenerateOptions:
     """kvrt_generate_options. sampler: a callable that is given the logits and returns the token; "host": the caller answers with accept.
     prefill: sample nothing, only compute the queued tokens; `logits` says whose rows to show. grammar (GBNF) or json_schema (text, or a value
-    for json.dumps): the answer fits it; continue_grammar: the answer goes on by the last one. cancel: a Cancel that ends it from outside."""
+    for json.dumps): the answer fits it; json_schema_open: objects that do not say additionalProperties may have others; continue_grammar: the
+    answer goes on by the last one. cancel: a Cancel that ends it from outside."""
 
     max_tokens: int = 0
     temperature: float = 0.0
@@ -54,6 +55,7 @@ class GenerateOptions:
     logits: Logits = Logits.NONE
     grammar: Optional[str] = None
     json_schema: Union[None, str, bool, Mapping[str, Any]] = None
+    json_schema_open: bool = False
     continue_grammar: bool = False
     reply: Reply = Reply.DEFAULT
     cancel: Optional[Cancel] = None
@@ -98,7 +100,7 @@ class GenerateOptions:
             return 1, text_bytes(self.grammar, "grammar")
         if self.json_schema is not None:
             schema = self.json_schema if isinstance(self.json_schema, str) else json.dumps(self.json_schema)
-            return 2, text_bytes(schema, "json_schema")
+            return (4 if self.json_schema_open else 2), text_bytes(schema, "json_schema")
         return (3 if self.continue_grammar else 0), b""
 
 

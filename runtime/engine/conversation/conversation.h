@@ -7,7 +7,7 @@
 
 namespace kvrt {
 
-enum class GrammarKind : uint32_t { kNone, kGbnf, kJsonSchema, kContinue };
+enum class GrammarKind : uint32_t { kNone, kGbnf, kJsonSchema, kContinue, kJsonSchemaOpen };
 
 // The grammar that an answer must match. With its first token's place a matcher can take the answer's tokens again.
 struct AnswerGrammar {

@@ -17,7 +17,9 @@ Result<std::unique_ptr<GrammarMatcher>> GrammarCache::fresh(GrammarKind kind, co
   auto found = std::find_if(kept_.begin(), kept_.end(), [&](const auto& g) { return g.kind == kind && g.source == source; });
   if (found == kept_.end()) {
     if (!vocab_) vocab_ = GrammarVocab::make(tokenizer_);
-    KVRT_ASSIGN(auto grammar, kind == GrammarKind::kGbnf ? Grammar::from_gbnf(source, vocab_.get()) : Grammar::from_json_schema(source));
+    const auto members = kind == GrammarKind::kJsonSchemaOpen ? SchemaMembers::kOpen : SchemaMembers::kClosed;
+    KVRT_ASSIGN(auto grammar,
+                kind == GrammarKind::kGbnf ? Grammar::from_gbnf(source, vocab_.get()) : Grammar::from_json_schema(source, members));
     make_room();
     kept_.push_back({kind, source, GrammarMasks::make(std::move(grammar), vocab_)});
   } else {

@@ -82,8 +82,11 @@ Status add_options(const Manifest& m, std::string* out) {
   if (m.grammar.kind == GrammarKind::kNone) {
     *out += "null}";
   } else {
-    *out += std::string("{\"kind\": ") + (m.grammar.kind == GrammarKind::kGbnf ? "\"gbnf\"" : "\"json_schema\"") +
-            ", \"begin\": " + std::to_string(m.grammar.begin) + ", \"source\": " + json_string(m.grammar.source) + "}}";
+    const char* kind = m.grammar.kind == GrammarKind::kGbnf         ? "gbnf"
+                       : m.grammar.kind == GrammarKind::kJsonSchema ? "json_schema"
+                                                                    : "json_schema_open";
+    *out += std::string("{\"kind\": \"") + kind + "\", \"begin\": " + std::to_string(m.grammar.begin) +
+            ", \"source\": " + json_string(m.grammar.source) + "}}";
   }
   return {};
 }

@@ -85,7 +85,8 @@ Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_t
   uint32_t kind = 0, size = 0;
   if (!r.read(&kind) || !r.read(&m.grammar.begin) || !r.read(&size) || !r.read_bytes(size, &part))
     return bad("grammar cut short", r.position());
-  if (kind > static_cast<uint32_t>(GrammarKind::kJsonSchema)) return bad("unknown kind of grammar", r.position());
+  if (kind > static_cast<uint32_t>(GrammarKind::kJsonSchemaOpen) || kind == static_cast<uint32_t>(GrammarKind::kContinue))
+    return bad("unknown kind of grammar", r.position());
   m.grammar.kind = static_cast<GrammarKind>(kind);
   m.grammar.source.assign(reinterpret_cast<const char*>(part.data()), part.size());
   if (r.remaining()) return bad("bytes after the end", r.position());

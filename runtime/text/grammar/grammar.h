@@ -17,6 +17,9 @@ class Tokenizer;
 class GrammarVocab;
 struct Automaton;  // automaton.h
 
+// May an object of a schema that names `properties` and does not say additionalProperties have others?
+enum class SchemaMembers : uint8_t { kClosed, kOpen };
+
 // The set of answers that are allowed. Immutable: any thread.
 class Grammar {
  public:
@@ -25,9 +28,9 @@ class Grammar {
   // INVALID with line and column (kGrammarError; also left recursion, a token that is not there, and a root that no text matches), LIMIT
   // (kGrammarLimit).
   static Result<std::shared_ptr<const Grammar>> from_gbnf(std::string_view source, const GrammarVocab* vocab = nullptr);
-  // JSON schema 2020-12, the subset and its rules in json_schema.h. A keyword outside of it is UNSUPPORTED by name with the JSON pointer;
-  // not a schema, or one that nothing satisfies: INVALID (kGrammarError); LIMIT (kGrammarLimit).
-  static Result<std::shared_ptr<const Grammar>> from_json_schema(std::string_view schema);
+  // JSON schema, by the rules in json_schema.h. A keyword outside of them is UNSUPPORTED by name with the JSON pointer; not a schema, or one
+  // that nothing satisfies: INVALID (kGrammarError); LIMIT (kGrammarLimit).
+  static Result<std::shared_ptr<const Grammar>> from_json_schema(std::string_view schema, SchemaMembers members = SchemaMembers::kClosed);
 
   explicit Grammar(std::unique_ptr<const Automaton> automaton);
   ~Grammar();

@@ -1,16 +1,21 @@
-// JSON schema (2020-12) -> automaton. Every answer is a JSON text that the schema accepts; of the texts that it accepts, the grammar has
-// those that follow these rules:
-//   type (also a list), enum, const, anyOf, oneOf (branches that cannot both fit, by types, constants or required members), allOf,
-//   $ref within the document (also recursive), $defs, true, false; properties, required, additionalProperties; items, prefixItems,
-//   minItems, maxItems; minLength, maxLength, pattern (regex.h), format; minimum, maximum, exclusiveMinimum, exclusiveMaximum,
-//   multipleOf 1. Annotations and unknown keywords say nothing.
+// JSON schema -> automaton. Every answer is a JSON text that the schema accepts; of the texts that it accepts, the grammar has those that
+// follow the rules below. 2020-12, and what earlier drafts write in another way: items as a list, additionalItems, dependencies,
+// definitions, exclusiveMinimum as a flag, id; where $schema names a draft before 2019-09, what stands beside $ref says nothing.
+//   type (also a list), enum, const, anyOf, oneOf, allOf, not, if, then, else, $ref within the document (pointers, $id, $anchor; $dynamicRef
+//   to the only anchor of its name; also recursive), true, false; properties, required, patternProperties, additionalProperties,
+//   propertyNames, minProperties, maxProperties, dependentRequired, dependentSchemas, unevaluatedProperties; items, prefixItems, contains,
+//   minItems, maxItems, uniqueItems of constants, unevaluatedItems; minLength, maxLength, pattern (regex.h), format
+//   (json_schema_formats.cc; it asserts); minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf.
+//   Annotations and unknown keywords say nothing.
 //   - Members come in the order of `properties`, then those that only `required` names, then others. Others may come where
-//     additionalProperties is given and not false, or where the schema names no properties at all.
+//     additionalProperties is given and not false, by patternProperties, or where the schema names no properties at all; open: also where
+//     additionalProperties is not given.
 //   - A keyword for one type implies that type where the schema names none: {"minLength": 1} is a string.
 //   - White space: none or one space after a colon; none, one space, or a line break and at most 40 spaces after a comma or an opening
 //     bracket and before a closing one. A model keeps its habit and cannot go on in white space for ever.
-//   - Numbers: number_range.h. Strings of pattern, format, enum, const and the names of members: shortest escapes only.
-//   - maxLength counts up to 16,384, maxItems up to 2,000 above the first items; larger ones count as that.
+//   - Numbers: number_range.h. Strings of pattern, format, not, enum, const and the names of members: shortest escapes only.
+//   - maxLength counts up to 16,384, beside a pattern or format up to 128 or more; maxItems up to 2,000; larger ones count as that.
+//   - Constants that are objects: members in any order, of at most 8; uniqueItems of more than 8 constants: in the order of the enum.
 // UNSUPPORTED by name: everything else that constrains.
 #pragma once
 
@@ -19,9 +24,10 @@
 
 #include "runtime/base/status.h"
 #include "runtime/text/grammar/automaton.h"
+#include "runtime/text/grammar/grammar.h"
 
 namespace kvrt {
 
-Result<std::unique_ptr<const Automaton>> compile_json_schema(std::string_view schema);
+Result<std::unique_ptr<const Automaton>> compile_json_schema(std::string_view schema, SchemaMembers members);
 
 }  // namespace kvrt

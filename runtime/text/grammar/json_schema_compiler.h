@@ -1,104 +1,216 @@
-// The insides of json_schema.cc. A rule of the grammar is a conjunction: schemas that all apply to one value.
+// The insides of json_schema.cc. A rule of the grammar is a conjunction: schemas, and what denies schemas, that all apply to one value.
+// Choices (anyOf, oneOf, if, dependencies, what denies more than one keyword) become branches, each with one way of the choice added, until
+// none is left: so each branch is exact, whatever the keywords say together. What is narrowed is narrowed at the end, by types.
 #pragma once
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/text/grammar/automaton.h"
+#include "runtime/text/grammar/json_schema.h"
 #include "runtime/text/grammar/number_range.h"
+#include "runtime/text/grammar/regex.h"
 #include "runtime/text/json_document.h"
 
 namespace kvrt {
 
 class SchemaCompiler {
  public:
-  explicit SchemaCompiler(JsonDocument document) : document_(std::move(document)) {}
+  SchemaCompiler(JsonDocument document, SchemaMembers members);
   Result<std::unique_ptr<const Automaton>> compile();
 
  private:
   using Node = JsonDocument::Node;
   using Kind = JsonDocument::Kind;
   using Part = GrammarBuilder::Part;
-  // A schema that applies, and its keywords that are dealt with: schemas that its $ref and allOf lead to apply beside it; so does a branch.
-  enum Done { kFollowed = 1, kAnyOfChosen = 2, kOneOfChosen = 4 };
+  enum class What : uint8_t {
+    kSchema,     // `schema` applies
+    kNot,        // it does not
+    kDenied,     // of `schema`, one assertion does not hold: `part` is its keyword, or a part of that
+    kIsObject,   // the value is an object
+    kHas,        // an object with the member `name`
+    kLacks,      // not an object, or one without it
+    kMemberNot,  // an object with it, and `schema` does not apply to its value
+  };
+  // A schema's keywords that are dealt with: schemas that its $ref and allOf lead to apply beside it; so does a branch.
+  enum Done { kFollowed = 1, kAnyOf = 2, kOneOf = 4, kIf = 8, kDenial = 16, kDependents = 32 };  // kDependents: times their count
   struct Item {
-    const Node* schema;
+    const Node* schema = nullptr;
+    What what = What::kSchema;
     int done = 0;
+    const Node* part = nullptr;
+    std::string_view name{};
     friend auto operator<=>(const Item&, const Item&) = default;
   };
-  using All = std::vector<Item>;  // the schemas that apply to one value
-  // `All` with $ref and allOf followed: objects only.
+  using All = std::vector<Item>;  // what applies to one value
+  // `All` with $ref and allOf followed, and denials of one assertion: those are schemas that are objects.
   struct Flat {
     All items;
-    bool nothing_fits = false;  // one of them is false
+    bool nothing_fits = false;        // one of them is false
+    std::vector<const Node*> open{};  // while they are followed: those whose $ref, allOf and not are
   };
   enum Type : uint8_t { kNull = 1, kBoolean = 2, kObject = 4, kArray = 8, kString = 16, kFraction = 32, kInteger = 64, kAnyType = 127 };
   static constexpr uint8_t kNumber = kFraction | kInteger;
+  enum class Fits { kNo, kUnknown, kYes };
 
   [[gnu::format(printf, 3, 4)]] Status invalid(const Node& at, const char* format, ...) const;
   Status unsupported(const Node& at, const std::string& what) const;
+  Status limit(const Node& at, const std::string& what) const;
 
-  // json_schema.cc, json_schema_constants.cc: from schemas to types
+  // json_schema.cc: from schemas to types
   uint32_t rule_for(All all);
-  Result<Part> value(const Flat& flat);
-  Result<Part> branches(const Flat& flat, size_t index, const char* keyword, int bit);
+  Result<Part> value(Flat flat);
+  Result<Part> typed_value(const Flat& flat, uint8_t types);
   Result<Flat> flatten(const All& all) const;
-  Status follow(const Node& schema, size_t before, std::vector<const Node*>* path, Flat* flat) const;
-  Result<const Node*> target(const Node& ref) const;
-  Status check_keywords(const Node& schema) const;
+  Status follow(const Item& item, size_t before, uint32_t depth, Flat* flat) const;
+  Status follow_schema(const Item& item, size_t before, uint32_t depth, Flat* flat) const;
+  Status follow_parts(const Node& schema, size_t before, uint32_t depth, Flat* flat) const;
   static uint8_t types_about(std::string_view keyword);  // the types that a keyword says something about
   Result<uint8_t> types_of(const Flat& flat, bool implied) const;
   Result<uint8_t> types_named(const Node& type) const;
-  Result<std::optional<std::vector<const Node*>>> constants(const Flat& flat) const;
-  Result<Part> constants_part(const Flat& flat, const std::vector<const Node*>& values, uint8_t types);
-  uint8_t type_of(const Node& value) const;
-  Part json_text(const Node& value);
-  Result<bool> disjoint(const All& a, const All& b, uint32_t depth) const;
   Result<std::vector<const Node*>> schemas(const Node& list) const;
-  Result<std::optional<uint32_t>> count(const Flat& flat, const char* keyword, bool largest) const;
+  Result<std::optional<uint32_t>> count(const Node& node) const;
+  // The stronger bound of a count, by positive keywords and by denials of the opposite ones.
+  struct Counts {
+    uint32_t min = 0, max = GrammarBuilder::kNoMax;
+  };
+  Result<Counts> counts(const Flat& flat, const char* min, const char* max) const;
 
-  std::vector<std::string> required_names(const Flat& flat) const;
-  All schemas_of_member(const Flat& flat, std::string_view name) const;
-  bool forbids(const Flat& flat, std::string_view name) const;
+  // json_schema_refs.cc
+  Result<const Node*> target(const Node& ref) const;
+  void index_names();
+  std::string base_of(const Node& node) const;
+  bool only_ref(const Node& schema) const;  // before 2019-09, what stands beside $ref says nothing
 
-  // json_schema_values.cc: strings, numbers, arrays
+  // json_schema_choices.cc
+  using Ways = std::vector<All>;
+  Result<std::optional<Ways>> next_choice(Flat* flat);  // marks it as done
+  Result<Ways> one_of(const Node& list);
+  Result<Ways> conditional(const Node& schema) const;
+  Result<Ways> dependent(const Node& dependency, const Node& schema) const;
+  Result<Ways> denials(const Node& schema, const Flat& flat) const;
+  Status deny_keyword(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
+  Status deny_others(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
+  void leave_out(const Node& keyword, const std::string& what) const;
+  Result<bool> possible(const All& all, uint32_t depth) const;
+  Result<bool> disjoint(const All& a, const All& b, uint32_t depth) const;
+
+  // json_schema_constants.cc
+  Result<std::optional<std::vector<const Node*>>> constants(const Flat& flat) const;
+  Result<Part> constants_part(const Flat& flat, const std::vector<const Node*>& values);
+  uint8_t type_of(const Node& value) const;
+  Result<Part> json_text(const Node& value);
+  Result<Part> object_text(const Node& value);
+  // json_schema_fits.cc: whether a value that is known fits
+  Result<Fits> fits(const Node& value, const Item& item, uint32_t depth) const;
+  Result<Fits> fits_schema(const Node& value, const Node& schema, uint32_t depth) const;
+  Result<Fits> fits_keyword(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const;
+  Result<Fits> fits_applicator(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const;
+  Result<Fits> fits_number(const Node& value, const Node& schema, const Node& keyword) const;
+  Result<Fits> fits_array(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const;
+  Result<Fits> fits_object(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const;
+
+  // What is known of an object's members.
+  std::vector<std::string_view> required_names(const Flat& flat) const;
+  Result<All> schemas_of_member(const Flat& flat, std::string_view name) const;
+  bool lacks(const Flat& flat, std::string_view name) const;
+  static bool forbids(const All& all);
+  std::vector<const Node*> in_place(const Node& schema) const;
+  bool asks_for_itself(const Node& schema) const;
+  std::vector<const Node*> applied_by(const Flat& flat, const Node& schema) const;
+  Result<bool> evaluates(const Node& schema, const Node& by, std::string_view name) const;
+
+  // json_schema_strings.cc
+  struct Demand {  // of a string: a pattern that is to be found, or not to be found
+    const Regex* regex;
+    bool negated = false;
+    Regex::Ask ask() const { return negated ? Regex::Ask::kNone : Regex::Ask::kEvery; }
+    Regex::Found wanted() const { return negated ? Regex::Found::kNone : Regex::Found::kEvery; }
+    friend auto operator<=>(const Demand&, const Demand&) = default;
+  };
+  Result<const Regex*> regex_of(const Node& pattern) const;
+  Result<const Regex*> format_regex(const Node& format, bool some) const;
+  Result<std::vector<Demand>> demands(const Flat& flat) const;
   Result<Part> string_value(const Flat& flat);
+  const Regex& regexes_everything() const;
+  Result<CharDfa> dfa_of(const std::vector<Demand>& demands, Counts lengths, const Node& at) const;
+  Result<uint32_t> demands_rule(const std::vector<Demand>& demands, Counts lengths, const Node& at);
+  uint32_t automaton(const CharDfa& dfa, const std::vector<uint32_t>& outs);  // the node where it begins
+  Result<Part> names_by_pattern(const std::vector<std::string>& listed, const std::vector<const Node*>& patterns,
+                                const std::vector<Demand>& names, Counts lengths, const std::vector<std::optional<All>>& values,
+                                const Node& at);
+
+  // json_schema_values.cc: texts that all values are made of; numbers
   Result<Part> number_value(const Flat& flat, uint8_t types);
-  Result<Part> array_value(const Flat& flat);
-  Part other_items(uint32_t leading, uint32_t min, uint32_t max, const All& all);
+  Result<NumberRules> number_rules(const Flat& flat, uint8_t types) const;
+  std::vector<const Node*> excluded(const Flat& flat) const;
   Part quoted(Part inside);
   Part colon();
   Part comma();
   uint32_t character_rule();  // any one character of a string, in any spelling
   uint32_t space_rule();
 
+  // json_schema_array.cc
+  struct Sequence {
+    std::vector<All> places;  // by index; the last is for all others
+    Counts items;
+    bool unique = false;
+    std::optional<All> contains;  // one item from the index `contains_from` on must also fit these
+    uint32_t contains_from = 0;
+  };
+  Result<Sequence> sequence(const Flat& flat) const;
+  Status unevaluated_items(const Flat& flat, const Node& schema, Sequence* out) const;
+  Result<Part> array_value(const Flat& flat);
+  Result<Part> unique_items(const Flat& flat, const Sequence& s);
+
   // json_schema_object.cc
   struct Member {
-    std::string name;
+    std::string_view name;
     All all;
-    bool required;
+    bool required, never;
   };
   struct Members {
-    std::vector<Member> listed;  // in the order in which they come
-    bool others = false;
-    All other;  // the schemas of each other member's value
+    std::vector<Member> listed;         // in the order in which they come
+    std::vector<const Node*> patterns;  // of patternProperties
+    std::vector<std::optional<All>>
+        others;                 // the schemas of another member's value, by the set of patterns that match it; none: it may not come
+    std::vector<Demand> names;  // what holds for other members' names
+    Counts name_lengths, count;
   };
   Result<Members> members(const Flat& flat) const;
   Status check_members(const Flat& flat) const;
-  Status check_member_counts(const Flat& flat, const Members& members) const;
+  Status find_others(const Flat& flat, Members* out) const;
+  Result<Flat> name_rules(const Flat& flat) const;
+  Result<bool> name_fits(const Flat& rules, std::string_view name) const;
   Result<Part> object_value(const Flat& flat);
+  Result<std::optional<uint32_t>> other_member(const Flat& flat, const Members& m);
+  Result<std::vector<uint32_t>> listed_members(const Members& m, std::vector<uint32_t> at, bool bounded);
   Part member(Part name, const All& all);
   Part other_name(const Members& members);
 
   JsonDocument document_;
+  SchemaMembers others_;
+  bool old_refs_ = false;  // a draft before 2019-09
+  std::string_view id_keyword_ = "$id";
   GrammarBuilder builder_{"schema"};
   std::map<All, uint32_t> rules_;
-  std::deque<std::pair<uint32_t, All>> pending_;
+  std::deque<std::pair<uint32_t, const All*>> pending_;
   std::optional<uint32_t> character_, space_;
+  std::map<std::string, const Node*> names_;  // schemas by $id and $anchor
+  std::map<std::string, uint32_t> dynamic_anchors_;
+  uint32_t recursive_anchors_ = 0;
+  mutable std::map<std::string, std::unique_ptr<const Regex>, std::less<>> regexes_;
+  std::map<std::tuple<std::vector<Demand>, uint32_t, uint32_t>, uint32_t> string_rules_;
+  mutable uint64_t pattern_steps_ = kPatternStepsMax;  // left
+  mutable uint32_t pattern_states_ = kPatternStatesMax;
+  mutable std::map<const Node*, bool> asks_for_itself_;
+  mutable uint64_t looked_at_ = 0;  // schemas, to tell which ways of choices there are
+  mutable Status left_out_;         // the first way of a choice that could not be followed
 };
 
 }  // namespace kvrt

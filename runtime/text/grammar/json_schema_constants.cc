@@ -27,6 +27,7 @@ uint8_t SchemaCompiler::type_of(const Node& value) const {
 Result<std::optional<std::vector<const JsonDocument::Node*>>> SchemaCompiler::constants(const Flat& flat) const {
   std::optional<std::vector<const Node*>> left;
   for (const Item& item : flat.items) {
+    if (item.what != What::kSchema || only_ref(*item.schema)) continue;
     for (const char* keyword : {"const", "enum"}) {
       const Node* node = document_.member(*item.schema, keyword);
       if (!node) continue;
@@ -51,25 +52,42 @@ Result<std::optional<std::vector<const JsonDocument::Node*>>> SchemaCompiler::co
   return left;
 }
 
-Result<SchemaCompiler::Part> SchemaCompiler::constants_part(const Flat& flat, const std::vector<const Node*>& values, uint8_t types) {
-  std::vector<Part> parts;
-  uint8_t kinds = 0;
-  for (const Node* value : values) {
-    const uint8_t type = type_of(*value);
-    if (!(type & types)) continue;
-    kinds |= type;
-    parts.push_back(json_text(*value));
-  }
+// Those of them that all items let pass.
+Result<SchemaCompiler::Part> SchemaCompiler::constants_part(const Flat& flat, const std::vector<const Node*>& values) {
+  struct Check {
+    const Item* item;
+    const Node* keyword;  // of a schema
+  };
+  std::vector<Check> checks;
   for (const Item& item : flat.items) {
+    if (item.what != What::kSchema) checks.push_back({&item, item.schema});
+    if (item.what != What::kSchema || only_ref(*item.schema)) continue;
     for (const Node& keyword : document_.children(*item.schema)) {
-      const auto name = std::string(document_.key(keyword));
-      if (types_about(name) & kinds) return unsupported(keyword, "enum or const together with " + name);
+      const std::string_view name = document_.key(keyword);
+      const bool known = name == "enum" || name == "const" || name == "$ref" || name == "$dynamicRef" || name == "$recursiveRef" ||
+                         name == "allOf" || name == "not";  // among the items
+      if (!known) checks.push_back({&item, &keyword});
     }
+  }
+  std::vector<Part> parts;
+  for (const Node* value : values) {
+    Fits all = Fits::kYes;
+    const Node* doubt = nullptr;
+    for (const Check& check : checks) {
+      const bool schema = check.item->what == What::kSchema;
+      KVRT_ASSIGN(const Fits one, schema ? fits_keyword(*value, *check.item->schema, *check.keyword, 0) : fits(*value, *check.item, 0));
+      all = std::min(all, one);
+      if (one == Fits::kUnknown) doubt = check.keyword;
+    }
+    if (all == Fits::kNo) continue;
+    if (all == Fits::kUnknown) return unsupported(*doubt, "enum or const together with " + std::string(document_.key(*doubt)));
+    KVRT_ASSIGN(const Part part, json_text(*value));
+    parts.push_back(part);
   }
   return builder_.choice(parts);
 }
 
-SchemaCompiler::Part SchemaCompiler::json_text(const Node& value) {
+Result<SchemaCompiler::Part> SchemaCompiler::json_text(const Node& value) {
   switch (value.kind) {
     case Kind::kNull:
       return builder_.literal("null");
@@ -79,87 +97,57 @@ SchemaCompiler::Part SchemaCompiler::json_text(const Node& value) {
       return builder_.literal(document_.text(value));
     case Kind::kString:
       return quoted(builder_.json_literal(document_.text(value)));
-    case Kind::kArray:
     case Kind::kObject:
+      return object_text(value);
+    case Kind::kArray:
       break;
   }
-  const bool object = value.kind == Kind::kObject;
-  Part whole = builder_.literal(object ? "{" : "[");
+  Part whole = builder_.literal("[");
   bool first = true;
   for (const Node& child : document_.children(value)) {
-    if (!first) whole = builder_.sequence(whole, comma());
-    if (object) {
-      whole = builder_.sequence(whole, quoted(builder_.json_literal(document_.key(child))));
-      whole = builder_.sequence(whole, colon());
-    }
-    whole = builder_.sequence(whole, json_text(child));
+    whole = builder_.sequence(whole, first ? builder_.call(space_rule()) : comma());
+    KVRT_ASSIGN(const Part item, json_text(child));
+    whole = builder_.sequence(whole, item);
     first = false;
   }
-  return builder_.sequence(whole, builder_.literal(object ? "}" : "]"));
+  if (!first) whole = builder_.sequence(whole, builder_.call(space_rule()));
+  return builder_.sequence(whole, builder_.literal("]"));
 }
 
-// True where no value fits both, as far as types, constants and required members show it: by the standard's meaning, so that an answer
-// that fits one is known not to fit the other.
-Result<bool> SchemaCompiler::disjoint(const All& a, const All& b, uint32_t depth) const {
-  if (depth > 4) return false;  // constants that tell branches apart lie near
-  KVRT_ASSIGN(const Flat x, flatten(a));
-  KVRT_ASSIGN(const Flat y, flatten(b));
-  if (x.nothing_fits || y.nothing_fits) return true;
-  KVRT_ASSIGN(const uint8_t x_types, types_of(x, false));
-  KVRT_ASSIGN(const uint8_t y_types, types_of(y, false));
-  if (!(x_types & y_types)) return true;
-  KVRT_ASSIGN(const auto x_values, constants(x));
-  KVRT_ASSIGN(const auto y_values, constants(y));
-  auto none_of = [&](const std::vector<const Node*>& values, auto fits) { return std::none_of(values.begin(), values.end(), fits); };
-  if (x_values && none_of(*x_values, [&](const Node* v) { return type_of(*v) & y_types; })) return true;
-  if (y_values && none_of(*y_values, [&](const Node* v) { return type_of(*v) & x_types; })) return true;
-  if (x_values && y_values) {
-    if (uint64_t{x_values->size()} * y_values->size() > kGrammarRepeatsMax) return false;
-    auto in_y = [&](const Node* v) { return !none_of(*y_values, [&](const Node* w) { return document_.equal(*v, *w); }); };
-    return none_of(*x_values, in_y);
+// Members in any order: a node for each set of those that have come.
+Result<SchemaCompiler::Part> SchemaCompiler::object_text(const Node& value) {
+  if (value.size > kSchemaOrdersMax)
+    return unsupported(value, "a constant object of more than " + std::to_string(kSchemaOrdersMax) + " members");
+  const Part open = builder_.literal("{");
+  if (value.size == 0) return builder_.sequence(open, builder_.literal("}"));
+  std::vector<uint32_t> rules;
+  for (const Node& child : document_.children(value)) {
+    rules.push_back(builder_.add_rule("a constant's member"));
+    Part one = builder_.sequence(quoted(builder_.json_literal(document_.key(child))), colon());
+    KVRT_ASSIGN(const Part inside, json_text(child));
+    one = builder_.sequence(one, inside);
+    KVRT_TRY(builder_.status());
+    builder_.define(rules.back(), one);
   }
-  if ((x_types & y_types) != kObject) return false;
-  for (const std::string& name : required_names(x)) {
-    const auto others = required_names(y);
-    const bool both = std::find(others.begin(), others.end(), name) != others.end();
-    if (!both && !forbids(y, name)) continue;
-    if (forbids(y, name)) return true;
-    KVRT_ASSIGN(const bool apart, disjoint(schemas_of_member(x, name), schemas_of_member(y, name), depth + 1));
-    if (apart) return true;
-  }
-  for (const std::string& name : required_names(y)) {
-    if (forbids(x, name)) return true;
-  }
-  return false;
-}
-
-std::vector<std::string> SchemaCompiler::required_names(const Flat& flat) const {
-  std::vector<std::string> names;
-  for (const Item& item : flat.items) {
-    const Node* list = document_.member(*item.schema, "required");
-    if (!list || list->kind != Kind::kArray) continue;
-    for (const Node& name : document_.children(*list)) {
-      if (name.kind == Kind::kString) names.emplace_back(document_.text(name));
+  std::vector<uint32_t> came;
+  for (uint32_t set = 0; set < 1u << rules.size(); ++set) came.push_back(builder_.join());
+  for (uint32_t set = 0; set + 1 < came.size(); ++set) {
+    const Part before = set == 0 ? builder_.call(space_rule()) : comma();
+    std::vector<uint32_t> ways;
+    for (size_t i = 0; i < rules.size(); ++i) {
+      if (set >> i & 1) continue;
+      const Part one = builder_.call(rules[i]);
+      builder_.link(one.out, came[set | 1u << i]);
+      ways.push_back(one.in);
     }
+    builder_.link(came[set], before.in);
+    builder_.link(before.out, ways);
   }
-  return names;
-}
-
-// The schemas of a member's value, by each schema's properties or else its additionalProperties.
-SchemaCompiler::All SchemaCompiler::schemas_of_member(const Flat& flat, std::string_view name) const {
-  All all;
-  for (const Item& item : flat.items) {
-    const Node* properties = document_.member(*item.schema, "properties");
-    const Node* schema = properties ? document_.member(*properties, name) : nullptr;
-    if (!schema) schema = document_.member(*item.schema, "additionalProperties");
-    if (schema) all.push_back({schema});
-  }
-  return all;
-}
-
-bool SchemaCompiler::forbids(const Flat& flat, std::string_view name) const {
-  const All all = schemas_of_member(flat, name);
-  return std::any_of(all.begin(), all.end(), [](const Item& i) { return i.schema->kind == Kind::kBoolean && !i.schema->truth; });
+  builder_.link(open.out, came[0]);
+  Part close = builder_.call(space_rule());
+  close = builder_.sequence(close, builder_.literal("}"));
+  builder_.link(came.back(), close.in);
+  return Part{open.first, open.in, close.out};
 }
 
 }  // namespace kvrt

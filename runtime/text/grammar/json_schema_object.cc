@@ -8,8 +8,11 @@ namespace kvrt {
 
 Status SchemaCompiler::check_members(const Flat& flat) const {
   for (const Item& item : flat.items) {
-    const Node* properties = document_.member(*item.schema, "properties");
-    if (properties && properties->kind != Kind::kObject) return invalid(*properties, "properties is an object of schemas");
+    if (item.what != What::kSchema || only_ref(*item.schema)) continue;
+    for (const char* keyword : {"properties", "patternProperties"}) {
+      const Node* list = document_.member(*item.schema, keyword);
+      if (list && list->kind != Kind::kObject) return invalid(*list, "%s is an object of schemas", keyword);
+    }
     const Node* required = document_.member(*item.schema, "required");
     if (!required) continue;
     if (required->kind != Kind::kArray) return invalid(*required, "required is a list of names");
@@ -20,45 +23,142 @@ Status SchemaCompiler::check_members(const Flat& flat) const {
   return Status::ok();
 }
 
+// What propertyNames says; of strings, without choices.
+Result<SchemaCompiler::Flat> SchemaCompiler::name_rules(const Flat& flat) const {
+  All all;
+  const Node* at = nullptr;
+  for (const Item& item : flat.items) {
+    const Node* names = item.what == What::kSchema && !only_ref(*item.schema) ? document_.member(*item.schema, "propertyNames") : nullptr;
+    if (names) all.push_back({names}), at = names;
+  }
+  KVRT_ASSIGN(Flat rules, flatten(all));
+  for (const Item& item : rules.items) {
+    const bool choice = item.what == What::kNot && !(item.done & kDenial);
+    if (choice) return unsupported(*at, "propertyNames with choices");
+    for (const char* keyword : {"anyOf", "oneOf", "if"}) {
+      if (item.what == What::kSchema && document_.member(*item.schema, keyword))
+        return unsupported(*at, std::string("propertyNames with ") + keyword);
+    }
+  }
+  return rules;
+}
+
+Result<bool> SchemaCompiler::name_fits(const Flat& rules, std::string_view name) const {
+  if (rules.nothing_fits) return false;
+  if (rules.items.empty()) return true;
+  KVRT_ASSIGN(const uint8_t types, types_of(rules, false));
+  if (!(types & kString)) return false;
+  KVRT_ASSIGN(const auto values, constants(rules));
+  auto is_name = [&](const Node* v) { return v->kind == Kind::kString && document_.text(*v) == name; };
+  if (values && std::none_of(values->begin(), values->end(), is_name)) return false;
+  const auto out = excluded(rules);
+  if (std::any_of(out.begin(), out.end(), is_name)) return false;
+  KVRT_ASSIGN(const Counts lengths, counts(rules, "minLength", "maxLength"));
+  const auto length = std::count_if(name.begin(), name.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; });
+  if (length < lengths.min || length > lengths.max) return false;
+  KVRT_ASSIGN(const auto demanded, demands(rules));
+  for (const Demand& demand : demanded) {
+    if (demand.regex->find_in(name) != (demand.negated ? Regex::Found::kNone : Regex::Found::kEvery)) return false;
+  }
+  return true;
+}
+
 Result<SchemaCompiler::Members> SchemaCompiler::members(const Flat& flat) const {
   KVRT_TRY(check_members(flat));
   Members out;
-  std::vector<std::string> names = required_names(flat);
-  const std::set<std::string> required(names.begin(), names.end());
-  bool properties = false, open = false, closed = false;
-  std::set<std::string> seen;
-  auto add = [&](std::string name) {
-    if (!seen.insert(name).second) return;
+  const std::vector<std::string_view> names = required_names(flat);
+  const std::set<std::string_view> required(names.begin(), names.end());
+  std::set<std::string_view> seen;
+  KVRT_ASSIGN(const Flat rules, name_rules(flat));
+  auto add = [&](std::string_view name) -> Status {
+    if (!seen.insert(name).second) return Status::ok();
     const bool must = required.count(name) > 0;
-    All all = schemas_of_member(flat, name);
-    out.listed.push_back({std::move(name), std::move(all), must});
+    KVRT_ASSIGN(All all, schemas_of_member(flat, name));
+    KVRT_ASSIGN(const bool fits, name_fits(rules, name));
+    const bool never = lacks(flat, name) || !fits || forbids(all);
+    out.listed.push_back({name, std::move(all), must, never});
+    return Status::ok();
   };
   for (const Item& item : flat.items) {
-    if (const Node* list = document_.member(*item.schema, "properties")) {
-      properties = true;
-      for (const Node& member : document_.children(*list)) add(std::string(document_.key(member)));
+    if (item.what != What::kSchema || only_ref(*item.schema)) continue;
+    const Node* list = document_.member(*item.schema, "properties");
+    for (size_t i = 0; list && i == 0; ++i) {
+      for (const Node& member : document_.children(*list)) KVRT_TRY(add(document_.key(member)));
     }
-    if (const Node* others = document_.member(*item.schema, "additionalProperties")) {
-      const bool no = others->kind == Kind::kBoolean && !others->truth;
-      closed = closed || no;
-      open = open || !no;
-      out.other.push_back({others});
+    const Node* patterns = document_.member(*item.schema, "patternProperties");
+    for (size_t i = 0; patterns && i == 0; ++i) {
+      for (const Node& pattern : document_.children(*patterns)) out.patterns.push_back(&pattern);
     }
   }
-  for (std::string& name : names) add(std::move(name));
-  out.others = !closed && (open || !properties);
+  for (std::string_view name : names) KVRT_TRY(add(name));
+  for (const Item& item : flat.items) {
+    if (item.what == What::kLacks) KVRT_TRY(add(item.name));
+  }
+  KVRT_ASSIGN(out.count, counts(flat, "minProperties", "maxProperties"));
+  for (const Node* value : excluded(flat)) {
+    if (value->kind != Kind::kObject) continue;
+    if (value->size > 0) return unsupported(*value, "an object that is not to be");
+    out.count.min = std::max(out.count.min, 1u);
+  }
+  if (!rules.items.empty()) {
+    KVRT_ASSIGN(out.names, demands(rules));
+    KVRT_ASSIGN(out.name_lengths, counts(rules, "minLength", "maxLength"));
+  }
+  KVRT_TRY(find_others(flat, &out));
+  KVRT_ASSIGN(const auto constant_names, constants(rules));
+  for (size_t i = 0; constant_names && i < constant_names->size(); ++i) {  // each that may come is listed: no other name is left
+    const Node& name = *(*constant_names)[i];
+    size_t set = 0;
+    for (size_t p = 0; p < out.patterns.size(); ++p) {
+      KVRT_ASSIGN(const Regex* regex, regex_of(*out.patterns[p]));
+      if (regex->find_in(document_.text(name)) == Regex::Found::kEvery) set |= size_t{1} << p;
+    }
+    if (name.kind == Kind::kString && out.others[set]) KVRT_TRY(add(document_.text(name)));
+  }
+  KVRT_ASSIGN(const uint8_t name_types, types_of(rules, false));
+  if (constant_names || rules.nothing_fits || !(name_types & kString)) out.others.assign(out.others.size(), std::nullopt);
   return out;
 }
 
-// An answer's members are not counted: a bound that always holds says nothing, another one is not supported.
-Status SchemaCompiler::check_member_counts(const Flat& flat, const Members& members) const {
-  KVRT_ASSIGN(const auto min, count(flat, "minProperties", true));
-  KVRT_ASSIGN(const auto max, count(flat, "maxProperties", false));
-  size_t least = 0;
-  for (const Member& m : members.listed) least += m.required;
-  const Node& at = *flat.items.front().schema;
-  if (min && *min > least) return unsupported(at, "minProperties above the number of required members");
-  if (max && (members.others || *max < members.listed.size())) return unsupported(at, "maxProperties below the number of members");
+// Which other members may come, by the patterns that match their names.
+Status SchemaCompiler::find_others(const Flat& flat, Members* out) const {
+  if (out->patterns.size() > kSchemaNamePatternsMax) {
+    return unsupported(*out->patterns.front(), "patternProperties of more than " + std::to_string(kSchemaNamePatternsMax) + " patterns");
+  }
+  bool properties = false;
+  for (const Item& item : flat.items) {
+    if (item.what != What::kSchema || only_ref(*item.schema)) continue;
+    properties = properties || document_.member(*item.schema, "properties") || document_.member(*item.schema, "patternProperties");
+  }
+  for (size_t set = 0; set < size_t{1} << out->patterns.size(); ++set) {
+    All all;
+    bool stated = !properties || others_ == SchemaMembers::kOpen;
+    for (const Item& item : flat.items) {
+      if (item.what != What::kSchema || only_ref(*item.schema)) continue;
+      bool matched = false;
+      for (size_t i = 0; i < out->patterns.size(); ++i) {
+        const Node& list = document_.parent(*out->patterns[i]);
+        if (!(set >> i & 1) || &document_.parent(list) != item.schema) continue;
+        all.push_back({out->patterns[i]});
+        matched = true;
+      }
+      const Node* others = matched ? nullptr : document_.member(*item.schema, "additionalProperties");
+      const Node* rest = matched || others ? nullptr : document_.member(*item.schema, "unevaluatedProperties");
+      for (const Node* by : rest ? applied_by(flat, *item.schema) : std::vector<const Node*>()) {
+        bool evaluated =
+            document_.member(*by, "additionalProperties") || (by != item.schema && document_.member(*by, "unevaluatedProperties"));
+        for (size_t i = 0; i < out->patterns.size(); ++i) {
+          evaluated = evaluated || ((set >> i & 1) && &document_.parent(document_.parent(*out->patterns[i])) == by);
+        }
+        if (evaluated) rest = nullptr;
+        if (evaluated) break;
+      }
+      if (!others) others = rest;
+      if (others) all.push_back({others});
+      stated = stated || matched || others;
+    }
+    out->others.push_back(stated && !forbids(all) ? std::optional<All>(std::move(all)) : std::nullopt);
+  }
   return Status::ok();
 }
 
@@ -67,48 +167,111 @@ SchemaCompiler::Part SchemaCompiler::member(Part name, const All& all) {
   return builder_.sequence(part, builder_.call(rule_for(all)));
 }
 
+// The rule of a member that is not listed; none: there is no such member.
+Result<std::optional<uint32_t>> SchemaCompiler::other_member(const Flat& flat, const Members& m) {
+  if (std::none_of(m.others.begin(), m.others.end(), [](const auto& o) { return o.has_value(); })) return std::optional<uint32_t>();
+  const bool free_names = m.names.empty() && m.name_lengths.min == 0 && m.name_lengths.max == GrammarBuilder::kNoMax;
+  const uint32_t rule = builder_.add_rule("another member");
+  KVRT_TRY(builder_.status());
+  if (m.patterns.empty() && free_names) {
+    builder_.define(rule, member(other_name(m), *m.others.front()));
+    return std::optional<uint32_t>(rule);
+  }
+  std::vector<std::string> listed;
+  for (const Member& one : m.listed) listed.emplace_back(one.name);
+  const Node& at = m.patterns.empty() ? *flat.items.front().schema : *m.patterns.front();
+  KVRT_ASSIGN(const Part part, names_by_pattern(listed, m.patterns, m.names, m.name_lengths, m.others, at));
+  KVRT_TRY(builder_.status());
+  builder_.define(rule, part);
+  return std::optional<uint32_t>(rule);
+}
+
+// The members that are listed, from and to the places by the count of members so far; counts that no bound tells apart are one.
+Result<std::vector<uint32_t>> SchemaCompiler::listed_members(const Members& m, std::vector<uint32_t> at, bool bounded) {
+  const size_t top = at.size() - 1;
+  size_t most = 0;  // members that may have come
+  for (const Member& one : m.listed) {
+    if (one.never) continue;
+    std::vector<uint32_t> after(top + 1);
+    for (uint32_t& node : after) node = builder_.join();
+    std::vector<Part> parts;
+    for (size_t c = 0; c < std::min(top, most + 1); ++c) {
+      parts.push_back(member(builder_.json_literal(one.name), one.all));
+      builder_.link(parts.back().out, after[c + 1]);
+    }
+    for (size_t c = 0; c <= top; ++c) {
+      std::vector<uint32_t> ways;
+      if (c <= most && !(bounded && c == top)) {
+        const Part& part = parts[std::min(c, parts.size() - 1)];
+        const Part separator = c == 0 ? builder_.empty() : comma();
+        builder_.link(separator.out, part.in);
+        ways.push_back(separator.in);
+      }
+      if (!one.required) ways.push_back(after[c]);
+      builder_.link(at[c], ways);
+    }
+    ++most;
+    at = std::move(after);
+    KVRT_TRY(builder_.status());
+  }
+  return at;
+}
+
 Result<SchemaCompiler::Part> SchemaCompiler::object_value(const Flat& flat) {
   KVRT_ASSIGN(const Members m, members(flat));
-  if (!flat.items.empty()) KVRT_TRY(check_member_counts(flat, m));
-  const Part open = builder_.literal("{");
+  const auto [min, max] = m.count;
+  uint32_t listed = 0;
+  bool may_be_empty = min == 0;
+  for (const Member& one : m.listed) {
+    if (one.never && one.required) return builder_.never();
+    listed += !one.never;
+    may_be_empty = may_be_empty && !one.required;
+  }
+  KVRT_ASSIGN(const auto other, other_member(flat, m));
+  // A name may come twice among the others: below a minimum they count as one.
+  if (min > listed + 1 && other)
+    return unsupported(*flat.items.front().schema, "minProperties above the number of named members and one more");
+  if (max < min || (min > listed && !other) || (max == 0 && !may_be_empty)) return builder_.never();
+  const bool bounded = max != GrammarBuilder::kNoMax && (other || max < listed);
+  const uint32_t top = std::max({bounded ? std::min(max, listed + kSchemaOthersMax) : 1, min, 1u});
+  const Part open = builder_.literal("{"), space = builder_.call(space_rule());
   const uint32_t out = builder_.join();
   Part close = builder_.call(space_rule());
   close = builder_.sequence(close, builder_.literal("}"));
   builder_.link(close.out, out);
-  const Part space = builder_.call(space_rule());
-  // Two ways through the members: before any has come, and after; only the latter begins a member with a comma.
-  uint32_t none_yet = space.in, some = builder_.join();
-  for (const Member& listed : m.listed) {
-    const Part separator = comma(), one = member(builder_.json_literal(listed.name), listed.all);
-    const uint32_t none_after = builder_.join(), some_after = builder_.join();
-    builder_.link(separator.out, one.in);
-    builder_.link(one.out, some_after);
-    const uint32_t first[] = {one.in, none_after}, next[] = {separator.in, some_after};
-    builder_.link(none_yet, std::span<const uint32_t>(first, listed.required ? 1 : 2));
-    builder_.link(some, std::span<const uint32_t>(next, listed.required ? 1 : 2));
-    none_yet = none_after;
-    some = some_after;
-    KVRT_TRY(builder_.status());
-  }
-  const bool may_be_empty = std::none_of(m.listed.begin(), m.listed.end(), [](const Member& l) { return l.required; });
-  if (m.others) {
-    const Part separator = comma(), one = member(other_name(m), m.other);
-    builder_.link(separator.out, one.in);
-    builder_.link(none_yet, one.in);
-    builder_.link(one.out, some);
-    const uint32_t ways[] = {separator.in, close.in};
-    builder_.link(some, ways);
-  } else {
-    builder_.link(none_yet, builder_.never().in);
-    builder_.link(some, close.in);
-  }
-  std::vector<uint32_t> ways{space.in};
+  std::vector<uint32_t> at(top + 1), first;
+  for (uint32_t& node : at) node = builder_.join();
+  builder_.link(space.out, at[0]);
+  if (max > 0) first.push_back(space.in);
   if (may_be_empty) {
     const Part empty = builder_.literal("}");
     builder_.link(empty.out, out);
-    ways.push_back(empty.in);
+    first.push_back(empty.in);
   }
-  builder_.link(open.out, ways);
+  builder_.link(open.out, first);
+  KVRT_ASSIGN(at, listed_members(m, std::move(at), bounded));
+  // Others come last; they are counted where there is a maximum.
+  std::vector<uint32_t> with_others(top + 2, builder_.join());
+  for (uint32_t c = 1; c <= top && bounded; ++c) with_others[c] = builder_.join();
+  for (uint32_t c = 0; c <= top; ++c) {
+    std::vector<uint32_t> ways, more{close.in};
+    if (c > 0 && c >= min) ways.push_back(close.in);
+    if (other && !(bounded && c == top) && c + 1 >= min) {
+      const Part separator = c == 0 ? builder_.empty() : comma(), one = builder_.call(*other);
+      builder_.link(separator.out, one.in);
+      builder_.link(one.out, with_others[c + 1]);
+      ways.push_back(separator.in);
+    }
+    builder_.link(at[c], ways);
+    if (!other || c == 0 || (!bounded && c > 1)) continue;
+    if (!(bounded && c == top)) {
+      const Part separator = comma(), one = builder_.call(*other);
+      builder_.link(separator.out, one.in);
+      builder_.link(one.out, with_others[c + 1]);
+      more.push_back(separator.in);
+    }
+    builder_.link(with_others[c], more);
+  }
   return Part{open.first, open.in, out};
 }
 

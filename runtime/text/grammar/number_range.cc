@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 namespace kvrt {
@@ -12,6 +13,7 @@ using Part = GrammarBuilder::Part;
 using Bound = NumberRange::Bound;
 
 constexpr size_t kIntegerDigits = 18, kNumberDigits = 15;
+constexpr uint32_t kFactorMax = 10'000, kFactorPlacesMax = 4'000;
 
 int compare_magnitude(const Decimal& a, const Decimal& b) {
   if (a.whole.size() != b.whole.size()) return a.whole.size() < b.whole.size() ? -1 : 1;
@@ -19,21 +21,38 @@ int compare_magnitude(const Decimal& a, const Decimal& b) {
   return a.fraction.compare(b.fraction);  // no trailing zeros: the order of the numbers
 }
 
-// The numbers from `min` to `max` with so many digits before the point and at most so many after it, both bounds not negative.
+// What a number must be a multiple of: `modulus` units of the last of `digits` digits after the point.
+struct Factor {
+  uint32_t modulus = 1;
+  size_t digits = 0;
+};
+
+// Automata of the numbers from `min` to `max`, neither of them negative, by how many digits stand before the point. Places from where
+// neither bound can be met any more are shared by all of them.
 class Digits {
  public:
-  Digits(GrammarBuilder* builder, const Bound& min, const std::optional<Bound>& max, size_t whole, size_t fraction)
-      : builder_(*builder), min_(min), max_(max), whole_(whole), fraction_(fraction), end_(builder->join()) {}
+  Digits(GrammarBuilder* builder, const Bound& min, const std::optional<Bound>& max, const Factor& factor, bool integers)
+      : builder_(*builder), min_(min), max_(max), factor_(factor), integers_(integers), end_(builder->join()) {}
 
-  // None: there are no such numbers.
-  std::optional<Part> make() {
+  // With so many digits before the point, at most so many after it. None: there are no such numbers.
+  std::optional<Part> make(size_t whole, size_t fraction) {
     const size_t low = std::max<size_t>(min_.value.whole.size(), 1), high = max_ ? std::max<size_t>(max_->value.whole.size(), 1) : SIZE_MAX;
-    if (whole_ < low || whole_ > high) return std::nullopt;
-    const uint32_t in = place(0, whole_ == low, whole_ == high);
+    if (whole < low || whole > high) return std::nullopt;
+    whole_ = whole;
+    fraction_ = fraction;
+    powers_.assign(whole + factor_.digits, 1 % factor_.modulus);
+    for (size_t i = powers_.size(); i-- > 1;) powers_[i - 1] = powers_[i] * 10 % factor_.modulus;
+    const uint32_t in = place({0, whole == low, whole == high, 0, false});
     return Part{end_, in, end_};
   }
 
  private:
+  struct Place {
+    size_t digit;         // the one that comes next
+    bool at_min, at_max;  // the digits so far are the bound's own
+    uint32_t rest;        // what they add, by the modulus
+    bool more;            // the last digit is one after the point, and not 0
+  };
   // Digit i of a bound that has as many digits before the point as the number; 0 past its end.
   int digit(const Decimal& d, size_t i) const {
     std::string whole = d.whole.empty() ? "0" : d.whole;
@@ -41,22 +60,23 @@ class Digits {
     return i - whole_ < d.fraction.size() ? d.fraction[i - whole_] - '0' : 0;
   }
   bool zero_from(const Decimal& d, size_t i) const { return i >= whole_ + d.fraction.size(); }
-  bool may_end(size_t i, bool at_min, bool at_max) const {
-    if (i < whole_) return false;
-    const bool above = !at_min || (zero_from(min_.value, i) && !min_.exclusive);
-    const bool below = !at_max || !zero_from(max_->value, i) || !max_->exclusive;
+  bool may_end(const Place& p) const {
+    if (p.digit < whole_ || p.rest != 0 || (!integers_ && !p.more)) return false;
+    const bool above = !p.at_min || (zero_from(min_.value, p.digit) && !min_.exclusive);
+    const bool below = !p.at_max || !zero_from(max_->value, p.digit) || !max_->exclusive;
     return above && below;
   }
-  // The node before digit i; at_min, at_max: the digits so far are the bound's own.
-  uint32_t place(size_t i, bool at_min, bool at_max) {
-    auto [at, fresh] = places_.try_emplace({i, at_min, at_max}, 0);
+  uint32_t place(const Place& p) {
+    const size_t tight = p.at_min || p.at_max || p.digit == 0 ? whole_ : 0;
+    const auto left = static_cast<int64_t>(whole_) - static_cast<int64_t>(p.digit);
+    auto [at, fresh] = places_.try_emplace({left, fraction_, tight, p.at_min, p.at_max, p.rest, p.more && !integers_}, 0);
     if (!fresh) return at->second;
     const uint32_t node = at->second = builder_.join();
     std::vector<uint32_t> ways;
-    if (may_end(i, at_min, at_max)) ways.push_back(end_);
-    if (i < whole_ + fraction_) {
-      std::vector<uint32_t> digits = digit_ways(i, at_min, at_max);
-      if (i == whole_) {
+    if (may_end(p)) ways.push_back(end_);
+    if (p.digit < whole_ + fraction_) {
+      std::vector<uint32_t> digits = digit_ways(p);
+      if (p.digit == whole_) {
         const Part point = builder_.literal(".");
         builder_.link(point.out, digits);
         ways.push_back(point.in);
@@ -67,46 +87,62 @@ class Digits {
     builder_.link(node, ways);
     return node;
   }
-  std::vector<uint32_t> digit_ways(size_t i, bool at_min, bool at_max) {
+  std::vector<uint32_t> digit_ways(const Place& p) {
+    const size_t i = p.digit;
     const int first = i == 0 && whole_ > 1 ? 1 : 0;
-    const int low = at_min ? std::max(first, digit(min_.value, i)) : first, high = at_max ? digit(max_->value, i) : 9;
+    const int low = p.at_min ? std::max(first, digit(min_.value, i)) : first, high = p.at_max ? digit(max_->value, i) : 9;
     std::vector<uint32_t> ways;
-    if (low > high) return ways;
-    auto way = [&](int from, int to, bool keeps_min, bool keeps_max) {
-      if (from > to) return;
-      const Part read = builder_.bytes(static_cast<uint8_t>('0' + from), static_cast<uint8_t>('0' + to));
-      builder_.link(read.out, place(i + 1, keeps_min, keeps_max));
+    // Digits that lead to one place are one way.
+    for (int from = low, to = low; from <= high && builder_.status().is_ok(); from = to) {
+      const Place after = next(p, from);
+      while (to <= high && same(next(p, to), after)) ++to;
+      const Part read = builder_.bytes(static_cast<uint8_t>('0' + from), static_cast<uint8_t>('0' + to - 1));
+      builder_.link(read.out, place(after));
       ways.push_back(read.in);
-    };
-    const bool low_is_min = at_min && low == digit(min_.value, i);
-    if (low == high) {
-      way(low, low, low_is_min, at_max);
-      return ways;
     }
-    if (low_is_min) way(low, low, true, false);
-    way(low + low_is_min, high - at_max, false, false);
-    if (at_max) way(high, high, false, true);
     return ways;
+  }
+  Place next(const Place& p, int d) const {
+    const uint32_t rest = factor_.modulus == 1 ? 0 : (p.rest + static_cast<uint32_t>(d) * powers_[p.digit]) % factor_.modulus;
+    return {p.digit + 1, p.at_min && d == digit(min_.value, p.digit), p.at_max && d == digit(max_->value, p.digit), rest,
+            !integers_ && p.digit >= whole_ && d != 0};
+  }
+  static bool same(const Place& a, const Place& b) {
+    return a.at_min == b.at_min && a.at_max == b.at_max && a.rest == b.rest && a.more == b.more;
   }
 
   GrammarBuilder& builder_;
   const Bound& min_;
   const std::optional<Bound>& max_;
-  size_t whole_, fraction_;
+  Factor factor_;
+  bool integers_;
   uint32_t end_;
-  std::map<std::tuple<size_t, bool, bool>, uint32_t> places_;
+  size_t whole_ = 0, fraction_ = 0;
+  std::vector<uint32_t> powers_;  // what a 1 at each digit adds, by the modulus
+  std::map<std::tuple<int64_t, size_t, size_t, bool, bool, uint32_t, bool>, uint32_t> places_;
 };
 
-// The numbers of the range that are not negative and have at most `digits` digits.
-Part magnitudes(GrammarBuilder* builder, const Bound& min, const std::optional<Bound>& max, size_t digits, bool fractions) {
+// How many digits, and which factor.
+struct Shape {
+  size_t digits;
+  bool fractions, integers;
+  Factor factor;
+};
+
+// The numbers of the range that are not negative.
+Part magnitudes(GrammarBuilder* builder, const Bound& min, const std::optional<Bound>& max, const Shape& shape) {
   std::vector<Part> parts;
-  for (size_t whole = 1; whole <= digits; ++whole) {
-    if (const auto part = Digits(builder, min, max, whole, fractions ? digits - whole : 0).make()) parts.push_back(*part);
+  Digits all(builder, min, max, shape.factor, shape.integers);
+  for (size_t whole = 1; whole <= shape.digits; ++whole) {
+    const size_t fraction = !shape.fractions                                      ? 0
+                            : shape.factor.modulus > 1 || shape.factor.digits > 0 ? shape.factor.digits
+                                                                                  : shape.digits - whole;
+    if (const auto part = all.make(whole, fraction)) parts.push_back(*part);
   }
   return builder->choice(parts);
 }
 
-Part signed_part(GrammarBuilder* builder, const NumberRange& range, size_t digits, bool fractions) {
+Part signed_part(GrammarBuilder* builder, const NumberRange& range, const Shape& shape) {
   const Bound zero;
   auto flip = [](Bound b) {
     b.value.negative = false;
@@ -115,16 +151,77 @@ Part signed_part(GrammarBuilder* builder, const NumberRange& range, size_t digit
   std::vector<Part> parts;
   // Zero and up.
   if (!range.max || !range.max->value.negative) {
-    parts.push_back(magnitudes(builder, range.min && !range.min->value.negative ? *range.min : zero, range.max, digits, fractions));
+    parts.push_back(magnitudes(builder, range.min && !range.min->value.negative ? *range.min : zero, range.max, shape));
   }
   // Below zero: the bounds change places. Zero itself has no sign.
   if (!range.min || range.min->value.negative) {
     const Bound low = range.max && range.max->value.negative ? flip(*range.max) : Bound{{}, true};
     const std::optional<Bound> high = range.min ? std::optional<Bound>(flip(*range.min)) : std::nullopt;
     const Part sign = builder->literal("-");
-    parts.push_back(builder->sequence(sign, magnitudes(builder, low, high, digits, fractions)));
+    parts.push_back(builder->sequence(sign, magnitudes(builder, low, high, shape)));
   }
   return builder->choice(parts);
+}
+
+Part one_of(GrammarBuilder* builder, std::string_view set) {
+  std::vector<Part> parts;
+  for (char c : set) parts.push_back(builder->literal({&c, 1}));
+  return builder->choice(parts);
+}
+
+Part digits_part(GrammarBuilder* builder, uint32_t min, uint32_t max) { return builder->repeat(builder->bytes('0', '9'), min, max); }
+
+// d.ddd and an exponent: the numbers from 1 on, or those between 0 and 1.
+Part with_exponent(GrammarBuilder* builder, bool negative, bool large) {
+  Part number = negative ? builder->literal("-") : builder->empty();
+  number = builder->sequence(number, builder->bytes('1', '9'));
+  const Part point = builder->literal(".");
+  number = builder->sequence(number, builder->optional(builder->sequence(point, digits_part(builder, 1, kNumberDigits - 1))));
+  number = builder->sequence(number, one_of(builder, "eE"));
+  if (large) {
+    number = builder->sequence(number, builder->optional(builder->literal("+")));
+    return builder->sequence(number, digits_part(builder, 1, 2));
+  }
+  number = builder->sequence(number, builder->literal("-"));
+  number = builder->sequence(number, builder->optional(builder->literal("0")));
+  number = builder->sequence(number, builder->bytes('1', '9'));
+  return builder->sequence(number, builder->optional(builder->bytes('0', '9')));
+}
+
+Part any_number(GrammarBuilder* builder) {
+  Part number = builder->optional(builder->literal("-"));
+  const Part first = builder->bytes('1', '9');
+  const Part whole[] = {builder->sequence(first, digits_part(builder, 0, kIntegerDigits - 1)), builder->literal("0")};
+  number = builder->sequence(number, builder->choice(whole));
+  const Part point = builder->literal(".");
+  number = builder->sequence(number, builder->optional(builder->sequence(point, digits_part(builder, 1, kIntegerDigits))));
+  Part exponent = one_of(builder, "eE");
+  exponent = builder->sequence(exponent, builder->optional(one_of(builder, "+-")));
+  exponent = builder->sequence(exponent, digits_part(builder, 1, 2));
+  return builder->sequence(number, builder->optional(exponent));
+}
+
+// The integer that a decimal's digits make with so many after the point; none: a large one.
+std::optional<uint64_t> scaled(const Decimal& d, size_t digits) {
+  if (d.fraction.size() > digits || d.whole.size() + digits > 18) return std::nullopt;
+  uint64_t value = 0;
+  for (char c : d.whole) value = value * 10 + static_cast<uint64_t>(c - '0');
+  for (size_t i = 0; i < digits; ++i) value = value * 10 + (i < d.fraction.size() ? static_cast<uint64_t>(d.fraction[i] - '0') : 0);
+  return value;
+}
+
+std::optional<Factor> common_factor(const std::vector<Decimal>& factors) {
+  Factor out;
+  for (const Decimal& f : factors) out.digits = std::max(out.digits, f.fraction.size());
+  uint64_t common = 1;
+  for (const Decimal& f : factors) {
+    const auto value = scaled(f, out.digits);
+    if (!value || *value == 0 || *value > kFactorMax) return std::nullopt;
+    common = std::lcm(common, *value);
+    if (common > kFactorMax) return std::nullopt;
+  }
+  out.modulus = static_cast<uint32_t>(common);
+  return out;
 }
 
 }  // namespace
@@ -149,26 +246,51 @@ bool NumberRange::contains(const Decimal& d) const {
   return (low > 0 || (low == 0 && !min->exclusive)) && (high < 0 || (high == 0 && !max->exclusive));
 }
 
-Part integer_part(GrammarBuilder* builder, const NumberRange& range) { return signed_part(builder, range, kIntegerDigits, false); }
+std::optional<bool> is_multiple(const Decimal& d, const Decimal& factor) {
+  const size_t digits = std::max(d.fraction.size(), factor.fraction.size());
+  const auto value = scaled(d, digits), unit = scaled(factor, digits);
+  if (!value || !unit || *unit == 0) return std::nullopt;
+  return *value % *unit == 0;
+}
 
-Part number_part(GrammarBuilder* builder, const NumberRange& range) {
-  if (range.min || range.max) return signed_part(builder, range, kNumberDigits, true);
-  auto digits = [&](uint32_t min, uint32_t max) { return builder->repeat(builder->bytes('0', '9'), min, max); };
-  auto one_of = [&](std::string_view set) {
-    std::vector<Part> parts;
-    for (char c : set) parts.push_back(builder->literal({&c, 1}));
-    return builder->choice(parts);
-  };
-  Part number = builder->optional(builder->literal("-"));
-  const Part first = builder->bytes('1', '9');
-  const Part whole[] = {builder->sequence(first, digits(0, kIntegerDigits - 1)), builder->literal("0")};
-  number = builder->sequence(number, builder->choice(whole));
-  const Part point = builder->literal(".");
-  number = builder->sequence(number, builder->optional(builder->sequence(point, digits(1, kIntegerDigits))));
-  Part exponent = one_of("eE");
-  exponent = builder->sequence(exponent, builder->optional(one_of("+-")));
-  exponent = builder->sequence(exponent, digits(1, 2));
-  return builder->sequence(number, builder->optional(exponent));
+std::optional<Part> number_part(GrammarBuilder* builder, const NumberRules& rules) {
+  Shape shape{rules.fractions ? kNumberDigits : kIntegerDigits, rules.fractions, rules.integers, {}};
+  if (!rules.factors.empty()) {
+    const auto factor = common_factor(rules.factors);
+    if (!factor) return std::nullopt;
+    shape.factor = *factor;
+    uint32_t apart = factor->modulus;  // what 2 and 5 leave of it: so many rests stay apart at each digit
+    while (apart % 2 == 0) apart /= 2;
+    while (apart % 5 == 0) apart /= 5;
+    shape.digits = std::min<size_t>(shape.digits, kFactorPlacesMax / apart);
+    if (shape.digits < 6) return std::nullopt;
+    if (shape.fractions) shape.digits = std::min(shape.digits, kNumberDigits - std::min(factor->digits, kNumberDigits - 1));
+    shape.fractions = shape.fractions && factor->digits > 0;
+  }
+  std::vector<Decimal> out = rules.excluded;
+  std::sort(out.begin(), out.end(), [](const Decimal& a, const Decimal& b) { return compare(a, b) < 0; });
+  std::vector<Part> parts;
+  NumberRange rest = rules.range;
+  for (size_t i = 0; i <= out.size(); ++i) {
+    NumberRange range = rest;
+    if (i < out.size()) range.lower_max({out[i], true});
+    if (i < out.size()) rest.raise_min({out[i], true});
+    const bool free = rules.integers && rules.fractions && rules.factors.empty();
+    if (free && !range.min && !range.max) return any_number(builder);
+    parts.push_back(signed_part(builder, range, shape));
+    const Decimal one{false, "1", ""}, minus_one{true, "1", ""};
+    const bool from_0 = !range.min || compare(range.min->value, {}) <= 0, to_0 = !range.max || compare(range.max->value, {}) >= 0;
+    if (!free) continue;
+    if (from_0 && (!range.max || compare(range.max->value, one) >= 0)) parts.push_back(with_exponent(builder, false, false));
+    if (to_0 && (!range.min || compare(range.min->value, minus_one) <= 0)) parts.push_back(with_exponent(builder, true, false));
+    const bool at_1 = !range.min || compare(range.min->value, one) < 0 || (*range.min).value == one,
+               at_minus_1 = !range.max || compare(range.max->value, minus_one) >= 0;
+    if (!range.max && at_1 && !(range.min && range.min->exclusive && range.min->value == one))
+      parts.push_back(with_exponent(builder, false, true));
+    if (!range.min && at_minus_1 && !(range.max && range.max->exclusive && range.max->value == minus_one))
+      parts.push_back(with_exponent(builder, true, true));
+  }
+  return builder->choice(parts);
 }
 
 }  // namespace kvrt

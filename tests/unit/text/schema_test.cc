@@ -1,0 +1,234 @@
+// JSON schemas by facts: texts that an answer may be, and texts that it may not. What is invalid by the standard is in the second list; what
+// is valid there and not written (json_schema.h says which) is in the third.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "runtime/base/limits.h"
+#include "runtime/text/grammar/grammar.h"
+#include "runtime/text/grammar/states.h"
+
+namespace kvrt {
+namespace {
+
+struct Fact {
+  const char* schema;
+  std::vector<const char*> valid, invalid, unwritten{};
+};
+
+bool fits(const Grammar& grammar, std::string_view text) {
+  GrammarStates states(grammar.automaton());
+  auto at = states.begin();
+  for (char c : text) {
+    at = states.step(at, static_cast<uint8_t>(c));
+    if (at == GrammarStates::kDead) return false;
+  }
+  return states.may_end(at);
+}
+
+void check(std::span<const Fact> facts, SchemaMembers members = SchemaMembers::kClosed) {
+  for (const Fact& fact : facts) {
+    const auto made = Grammar::from_json_schema(fact.schema, members);
+    ASSERT_TRUE(made.is_ok()) << fact.schema << ": " << made.status().message();
+    for (const char* text : fact.valid) EXPECT_TRUE(fits(*made.value(), text)) << fact.schema << " on " << text;
+    for (const char* text : fact.invalid) EXPECT_FALSE(fits(*made.value(), text)) << fact.schema << " on " << text;
+    for (const char* text : fact.unwritten) EXPECT_FALSE(fits(*made.value(), text)) << fact.schema << " on " << text;
+  }
+}
+
+TEST(Schema, Choices) {
+  const Fact facts[] = {
+      {R"({"oneOf":[{"type":"number"},{"type":"integer"}]})", {"1.5", "-0.25"}, {"1", "\"a\""}, {"1.0"}},
+      {R"({"oneOf":[{"type":"string","minLength":2},{"type":"string","maxLength":3}]})", {"\"a\"", "\"abcd\""}, {"\"ab\"", "\"abc\""}},
+      {R"({"oneOf":[{"pattern":"^a"},{"pattern":"b$"}],"type":"string"})", {"\"ax\"", "\"xb\"", "\"a\""}, {"\"ab\"", "\"axb\"", "\"x\""}},
+      {R"({"type":"object","properties":{"a":{},"b":{}},"oneOf":[{"required":["a"]},{"required":["b"]}]})",
+       {R"({"a":1})", R"({"b":1})"},
+       {"{}", R"({"a":1,"b":1})"}},
+      {R"({"oneOf":[{"enum":[1,2]},{"enum":[2,3]}]})", {"1", "3"}, {"2", "4"}},
+      {R"({"oneOf":[{"type":"array","items":{"type":"string"}},{"type":"array","items":{"type":"integer"}}]})",
+       {R"(["a"])", "[1,2]"},
+       {"[]", R"([1,"a"])"}},
+      {R"({"oneOf":[{"type":"object","properties":{"k":{"const":1}}},{"type":"object","properties":{"k":{"const":2}}}]})",
+       {R"({"k":1})", R"({"k":2})"},
+       {"{}", R"({"k":3})"}},
+      {R"({"anyOf":[{"type":"integer"},{"minimum":2}]})", {"1", "2.5", "3"}, {"1.5"}},
+      {R"({"not":{"type":["string","null","array","object"]}})", {"1", "true", "2.5"}, {"null", "\"a\"", "[]", "{}"}},
+      {R"({"type":"string","not":{"enum":["a","b"]}})", {"\"c\"", "\"\"", "\"ab\""}, {"\"a\"", "\"b\""}},
+      {R"({"type":"integer","not":{"const":5},"minimum":0})", {"4", "6", "55"}, {"5", "-1"}},
+      {R"({"type":"object","properties":{"a":{},"b":{}},"not":{"required":["a","b"]}})",
+       {"{}", R"({"a":1})", R"({"b":1})"},
+       {R"({"a":1,"b":2})"}},
+      {R"({"type":"string","not":{"pattern":"\\d"}})", {"\"abc\""}, {"\"a1\"", "\"\u0661\""}},
+      {R"({"not":{"not":{"type":"null"}}})", {"null"}, {"1"}},
+      {R"({"type":"object","properties":{"a":{"type":"integer"},"b":{}},"if":{"properties":{"a":{"const":1}},"required":["a"]},
+           "then":{"required":["b"]},"else":{"properties":{"b":{"type":"string"}}}})",
+       {R"({"a":1,"b":2})", R"({"a":2})", R"({"a":2,"b":"x"})", "{}"},
+       {R"({"a":1})", R"({"a":2,"b":2})"}},
+      {R"({"allOf":[{"if":{"const":1},"then":false},{"if":{"const":2},"then":false}],"type":"integer","minimum":0,"maximum":3})",
+       {"0", "3"},
+       {"1", "2"}},
+  };
+  check(facts);
+}
+
+TEST(Schema, Members) {
+  const Fact facts[] = {
+      {R"({"patternProperties":{"^x-":{"type":"string"},"^n":{"type":"integer"}},"additionalProperties":false})",
+       {"{}", R"({"x-a":"b","n":1})", R"({"n1":2,"x-":""})"},
+       {R"({"x-a":1})", R"({"n":"a"})", R"({"y":1})"}},
+      {R"({"properties":{"a":{"type":"integer"}},"patternProperties":{"a":{"minimum":3},"b":{"type":"null"}}})",
+       {R"({"a":3})", R"({"a":4,"b":null})", R"({"a":3,"ab":null})"},
+       {R"({"a":2})", R"({"b":1})", R"({"ab":5})"}},
+      {R"({"patternProperties":{"^\\w$":{"type":"integer"}},"additionalProperties":{"type":"null"}})",
+       {R"({"a":1,"bb":null})"},
+       {R"({"a":null})", R"({"bb":1})"},
+       {"{\"\u00fc\":1}", "{\"\u00fc\":null}"}},
+      {R"({"type":"object","propertyNames":{"maxLength":2,"pattern":"^[a-z]+$"}})", {R"({"ab":1})", "{}"}, {R"({"abc":1})", R"({"A":1})"}},
+      {R"({"type":"object","propertyNames":{"enum":["a","b"]}})", {R"({"a":1})", R"({"a":1,"b":2})"}, {R"({"c":1})"}},
+      {R"({"properties":{"a":{},"b":{},"c":{}},"minProperties":2,"maxProperties":2})",
+       {R"({"a":1,"b":2})", R"({"a":1,"c":2})", R"({"b":1,"c":2})"},
+       {"{}", R"({"a":1})", R"({"a":1,"b":2,"c":3})"}},
+      {R"({"type":"object","minProperties":1,"additionalProperties":{"type":"null"}})",
+       {R"({"a":null})", R"({"a":null,"b":null})"},
+       {"{}"}},
+      {R"({"type":"object","maxProperties":1})", {"{}", R"({"a":1})"}, {R"({"a":1,"b":1})"}},
+      {R"({"type":"object","maxProperties":0})", {"{}"}, {R"({"a":1})"}},
+      // A name may come twice: two of them are no second member.
+      {R"({"properties":{"a":{}},"additionalProperties":{},"minProperties":2})", {R"({"a":1,"b":2})"}, {R"({"b":1,"b":2})", R"({"a":1})"}},
+      {R"({"properties":{"a":{},"b":{}},"dependentRequired":{"a":["b"]}})", {"{}", R"({"b":1})", R"({"a":1,"b":1})"}, {R"({"a":1})"}},
+      {R"({"properties":{"a":{},"b":{}},"dependencies":{"a":{"properties":{"b":{"type":"string"}},"required":["b"]}}})",
+       {"{}", R"({"b":1})", R"({"a":1,"b":"x"})"},
+       {R"({"a":1})", R"({"a":1,"b":1})"}},
+      {R"({"allOf":[{"properties":{"a":{}}}],"properties":{"b":{}},"unevaluatedProperties":false})",
+       {R"({"b":1,"a":1})", "{}"},
+       {R"({"c":1})"}},
+      {R"({"type":"object","allOf":[{"properties":{"a":{}}},{"unevaluatedProperties":false}]})", {"{}"}, {R"({"a":1})"}},
+  };
+  check(facts);
+  const Fact open[] = {
+      {R"({"properties":{"a":{"type":"null"}}})", {R"({"a":null,"b":1})", R"({"b":1})"}, {R"({"a":1})"}},
+      {R"({"properties":{"a":{"type":"null"}},"additionalProperties":false})", {R"({"a":null})"}, {R"({"b":1})"}},
+      {R"({"patternProperties":{"^x":{"type":"null"}}})", {R"({"x":null,"b":1})"}, {R"({"x":1})"}},
+  };
+  check(open, SchemaMembers::kOpen);
+}
+
+TEST(Schema, StringsAndFormats) {
+  const Fact facts[] = {
+      {R"({"type":"string","pattern":"^[a-z]+$","minLength":2,"maxLength":3})", {"\"ab\"", "\"abc\""}, {"\"a\"", "\"abcd\"", "\"A1\""}},
+      {R"({"type":"string","pattern":"b","maxLength":2})", {"\"b\"", "\"ab\"", "\"bx\""}, {"\"abx\"", "\"a\""}},
+      {R"({"allOf":[{"pattern":"^a"},{"pattern":"z$"}],"type":"string"})", {"\"az\"", "\"a-z\""}, {"\"a\"", "\"z\""}},
+      {R"({"type":"string","pattern":"^(?!aws:)[a-z:]+$"})", {"\"aw\"", "\"xaws:\""}, {"\"aws:\"", "\"aws:x\""}},
+      {R"({"type":"string","pattern":"^[a-z-]+(?<!-)$"})", {"\"a-b\""}, {"\"a-\""}},
+      {R"-({"type":"string","pattern":"^(a|b$|^c)"})-", {"\"ax\"", "\"b\"", "\"cx\""}, {"\"bx\"", "\"x\""}},
+      {R"({"type":"string","format":"date","pattern":"^2024"})", {"\"2024-02-29\""}, {"\"2023-02-28\"", "\"2024-02-30\""}},
+      {R"({"type":"string","format":"uri","maxLength":12})", {"\"a:b\"", "\"http://a.de/\""}, {"\"http://a.com/b\""}},
+      {R"({"type":"string","enum":["a","bb"],"maxLength":1})", {"\"a\""}, {"\"bb\""}},
+      {R"({"type":"string","enum":["2024-01-01","x"],"format":"date"})", {"\"2024-01-01\""}, {"\"x\""}},
+      {R"({"oneOf":[{"format":"ipv4"},{"format":"ipv6"}],"type":"string"})", {"\"127.0.0.1\"", "\"::1\""}, {"\"x\""}},
+      {R"({"type":"string","format":"uri"})",
+       {"\"http://localhost:11434/api\"", "\"https://a.org/a%20b\"", "\"mailto:a@b\"", "\"urn:isbn:0451450523\"",
+        "\"http://[::1]:80/?q=(a)#f\""},
+       {"\"localhost\"", "\"http://a b/\"", "\"http://a/%2\"", "\"//a/b\"", "\"\"", "\"http://\u00fc/\""}},
+      {R"({"type":"string","format":"uri-reference"})", {"\"../a\"", "\"#f\"", "\"\"", "\"//a/b\""}, {"\"a b\"", "\"\\\\a\""}},
+      {R"({"type":"string","format":"iri"})", {"\"http://\u00fc/\u4e2d\""}, {"\"\u00fc\""}},
+      {R"({"type":"string","format":"email"})",
+       {"\"anna.maria.smith@mail.co.uk\"", "\"o'brien@x.org\"", "\"a+b@localhost\""},
+       {"\"a@b@c\"", "\".a@b\"", "\"a..b@c\"", "\"a@\"", "\"a b@c\""}},
+      {R"({"type":"string","format":"ipv6"})",
+       {"\"2001:db8::1\"", "\"::\"", "\"::ffff:1.2.3.4\"", "\"1:2:3:4:5:6:7:8\""},
+       {"\"1:2:3\"", "\"1::2::3\"", "\":1:2:3:4:5:6:7:8\"", "\"12345::\""}},
+      {R"({"type":"string","format":"duration"})",
+       {"\"P1Y2M3DT4H5M6S\"", "\"PT36H\"", "\"P4W\""},
+       {"\"P\"", "\"PT\"", "\"P1Y1W\"", "\"1D\""}},
+      {R"({"type":"string","format":"json-pointer"})", {"\"\"", "\"/a~0/b~1\""}, {"\"a\"", "\"/~2\"", "\"/~\""}},
+      {R"({"type":"string","format":"regex"})", {"\"^a(b|c)*\\\\d{2}$\"", "\"[^x]+\""}, {"\"(\"", "\"a**\"", "\"[\""}},
+      {R"({"type":"string","format":"hostname"})", {"\"a-b.s3.eu-west-1.amazonaws.com\""}, {"\"-a\"", "\"a-\"", "\"a..b\"", "\"a_b\""}},
+  };
+  check(facts);
+}
+
+TEST(Schema, NumbersArraysConstants) {
+  const Fact facts[] = {
+      {R"({"type":"integer","multipleOf":7})", {"0", "7", "-14", "700000000000000000"}, {"1", "8", "-15"}},
+      {R"({"type":"number","multipleOf":0.01})", {"19.99", "0.1", "3", "-2.5"}, {"0.001", "1.005"}},
+      {R"({"type":"number","multipleOf":0.5,"exclusiveMinimum":1,"maximum":3})", {"1.5", "2", "3.0"}, {"1", "1.0", "3.5", "1.25"}},
+      {R"({"allOf":[{"multipleOf":4},{"multipleOf":6}],"type":"integer","minimum":1,"maximum":30})", {"12", "24"}, {"4", "6", "18"}},
+      {R"({"type":"number","minimum":0})", {"1.5e-07", "2e10", "0"}, {"-1e5", "-0.1"}},
+      {R"({"type":"number","minimum":-1,"maximum":1})", {"9.9e-1", "-1e-9", "1"}, {"1e1", "1.1"}},
+      {R"({"type":"number","minimum":2})", {"2", "2.5"}, {"1e0", "1.5"}, {"3e4"}},
+      {R"({"$schema":"http://json-schema.org/draft-04/schema#","type":"integer","minimum":3,"exclusiveMinimum":true})", {"4"}, {"3"}},
+      {R"({"type":"array","items":[{"type":"integer"},{"type":"string"}],"additionalItems":false})",
+       {"[]", "[1]", R"([1,"a"])"},
+       {R"(["a"])", R"([1,"a",2])"}},
+      {R"({"type":"array","contains":{"const":5},"items":{"type":"integer"}})", {"[5]", "[1,5,2]"}, {"[]", "[1]"}},
+      {R"({"type":"array","items":{"type":"integer"},"not":{"items":{"minimum":3}}})", {"[1]", "[5,2]"}, {"[]", "[3,4]"}},
+      {R"({"type":"array","items":{"enum":["a","b","c"]},"uniqueItems":true,"minItems":1})",
+       {R"(["a"])", R"(["c","a","b"])"},
+       {"[]", R"(["a","a"])", R"(["a","b","a"])"}},
+      {R"({"type":"array","items":{"enum":[1,2,3,4,5,6,7,8,9]},"uniqueItems":true,"maxItems":2})",
+       {"[]", "[1,9]"},
+       {"[1,1]", "[1,2,3]"},
+       {"[9,1]"}},
+      {R"({"type":"array","prefixItems":[{"type":"null"}],"unevaluatedItems":false})", {"[]", "[null]"}, {"[null,1]"}},
+      {R"({"const":{"a":1,"b":[{"c":2,"d":3}]}})",
+       {R"({"a":1,"b":[{"d":3,"c":2}]})", R"({"b":[{"c":2,"d":3}],"a":1})"},
+       {"{}", R"({"a":1})", R"({"a":1,"a":1,"b":[]})"}},
+      {R"({"enum":[[],{},1,"a"],"not":{"type":"string"}})", {"[]", "{}", "1"}, {"\"a\""}},
+      {R"({"$id":"http://x.org/a","$defs":{"n":{"$id":"n","type":"null"},"s":{"$anchor":"s","type":"string"}},"anyOf":[{"$ref":"n"},{"$ref":"#s"}]})",
+       {"null", "\"a\""},
+       {"1"}},
+      {R"({"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a":{"type":"integer"}},"properties":{"x":{"$ref":"#/definitions/a","minimum":5}}})",
+       {R"({"x":1})"},
+       {R"({"x":"a"})"}},
+  };
+  check(facts);
+}
+
+// What would take for ever ends with LIMIT, or is taken, within a second of the processor.
+TEST(Schema, HostileSchemasEnd) {
+  auto repeated = [](const std::string& one, int n) {
+    std::string out;
+    for (int i = 0; i < n; ++i) {
+      out += i ? "," : "";
+      for (char c : one) out += c == '@' ? std::to_string(i) : std::string(1, c);
+    }
+    return out;
+  };
+  const std::string sources[] = {
+      R"({"type":"object","oneOf":[)" + repeated(R"({"properties":{"a@":{"const":@},"b":{"minLength":@}}})", 100) + "]}",
+      R"({"type":"object","allOf":[)" + repeated(R"({"if":{"properties":{"k":{"const":@}}},"then":{"required":["x@"]}})", 120) + "]}",
+      R"({"type":"object","dependentRequired":{)" + repeated(R"("a@":["b@"])", 40) + "}}",
+      R"({"type":"object","patternProperties":{)" + repeated(R"("^(a|b)*a(a|b){1@}$":{"type":"null"})", 6) + "}}",
+      R"({"type":"string","allOf":[)" + repeated(R"({"pattern":"(a|b)*a(a|b){@}"})", 20) + "]}",
+      R"({"type":"string","pattern":"^([^:]{1,90}:){1,90}$","minLength":2000,"maxLength":4000})",
+      R"({"type":"integer","allOf":[)" + repeated(R"({"multipleOf":9@})", 10) + "]}",
+      R"({"not":{"allOf":[)" + repeated(R"({"not":{"anyOf":[{"required":["a@"]},{"required":["b@"]}]}})", 60) + "]}}",
+      R"({"type":"array","items":{"enum":[)" + repeated("@", 2'000) + R"(]},"uniqueItems":true,"maxItems":1500})",
+      R"({"enum":[)" + repeated("\"a@\"", 30'000) + R"(],"allOf":[)" + repeated(R"({"pattern":"^a.*@"})", 30) + "]}",
+      R"({"anyOf":[)" + repeated(R"({"anyOf":[{"$ref":"#/anyOf/@"},{"type":"null"}]})", 200) + "]}",
+  };
+  for (const std::string& source : sources) {
+    rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    const clock_t begin = clock();
+    const auto made = Grammar::from_json_schema(source);
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    EXPECT_LT(static_cast<double>(clock() - begin) / CLOCKS_PER_SEC, 1.0) << source.substr(0, 100);
+    getrusage(RUSAGE_SELF, &after);
+    EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 64 << 10) << source.substr(0, 100);
+#endif
+    EXPECT_TRUE(made.is_ok() || made.status().code() == Code::kLimit || made.status().code() == Code::kUnsupported ||
+                made.status().code() == Code::kInvalid)
+        << made.status().message();
+    if (made.status().code() == Code::kLimit) {
+      EXPECT_EQ(made.status().detail(), Detail::kGrammarLimit);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvrt
