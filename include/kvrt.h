@@ -1474,6 +1474,20 @@ enum {
   KVRT_GRAMMAR_JSON_SCHEMA_OPEN = 4
 };
 
+/** kvrt_generate_options.tool_choice: which calls of the session's tools an answer has. Calls are bound: in the way that
+ * the model's family writes them, by names that there are, with arguments that fit the tool's `parameters`, as
+ * JSON_SCHEMA says. Reasoning stays free, and comes first. It works with every `reply`; where that names a family, the
+ * calls are that family's. A session without tools, or a model whose template does not show its calls: AUTO, REQUIRED
+ * and NAMED are INVALID, UNSUPPORTED. A schema that JSON_SCHEMA would not take has the same status with these, and with
+ * DEFAULT binds its tool's arguments to an object. */
+enum {
+  KVRT_TOOL_CHOICE_DEFAULT = 0,  /**< AUTO where there are tools and the template shows calls; else calls are not bound. */
+  KVRT_TOOL_CHOICE_NONE = 1,     /**< No calls: the marks by which they begin cannot come. */
+  KVRT_TOOL_CHOICE_AUTO = 2,     /**< Text; from a call's first mark on, calls. A call ends the text, another may follow. */
+  KVRT_TOOL_CHOICE_REQUIRED = 3, /**< One call or more, and nothing else. */
+  KVRT_TOOL_CHOICE_NAMED = 4     /**< As REQUIRED, of the tool tool_name. Another name is INVALID. */
+};
+
 /** kvrt_generate_options.reply: how an answer is split into content, reasoning and tool calls. A tool call that is
  * malformed or cut short is content. A session without tools has no tool calls, whatever its text. An argument that a
  * model writes as bare text has a type that the tool's schema allows, if it reads so, and else is a string. With a reply,
@@ -1531,6 +1545,14 @@ typedef struct kvrt_generate_options {
   const char* grammar; /**< The GBNF or JSON schema, UTF-8; NULL with the other kinds. */
   size_t grammar_size; /**< Bytes of it. */
   kvrt_cancel* cancel; /**< Ends the generation when it is fired, or was; kept until DONE. NULL: none. */
+  /** KVRT_TOOL_CHOICE_... Not AUTO, REQUIRED or NAMED with a grammar_kind; none of these four fields with CONTINUE (the
+   * answer goes on with those that it began with), ignore_eos or prefill. */
+  uint32_t tool_choice;
+  uint32_t parallel_calls_max; /**< Calls of one answer at most; 0: no limit. A family that numbers them writes 16 at most. */
+  /** Tokens of reasoning at most; then its end is the only text that may come, and content or calls follow. 0: no limit. */
+  uint32_t reasoning_tokens_max;
+  const char* tool_name; /**< With NAMED: the tool's name, UTF-8. Else NULL. */
+  size_t tool_name_size; /**< Bytes of it. */
 } kvrt_generate_options;
 
 /** Computes the appended tokens: begin with `prefill` set, and next until DONE. Call it after an append, to have the

@@ -29,7 +29,7 @@ static int detect() {
   std::string text;
   for (int c; (c = getchar()) != EOF;) text.push_back(static_cast<char>(c));
   const ReplyStyle style = detect_reply_style(text);
-  nlohmann::json json = {static_cast<int>(style.format), style.reasoning_begin, style.reasoning_end, style.reasoning_open,
+  nlohmann::json json = {static_cast<int>(style.format), style.reasoning_begin, style.reasoning_end, style.begin == AnswerPlace::kReasoning,
                          style.family != nullptr ? style.family->name : ""};
   printf("%s\n", json.dump().c_str());
   return 0;

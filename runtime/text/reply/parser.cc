@@ -45,7 +45,7 @@ ReplyParser::Impl::Impl(ReplyStyle style) : style_(std::move(style)) {
 }
 
 void ReplyParser::Impl::start() {
-  bool reasoning = style_.reasoning_open && !style_.reasoning_end.empty();
+  bool reasoning = style_.begin == AnswerPlace::kReasoning && !style_.reasoning_end.empty();
   mode_ = style_.format == ReplyFormat::kHarmony ? Mode::kHeader : reasoning ? Mode::kReasoning : Mode::kContent;
   trim_ = mode_ == Mode::kReasoning;
   last_ = Mode::kCall;
@@ -53,6 +53,7 @@ void ReplyParser::Impl::start() {
   more_ = bare_;
   ended_ = nullptr;
   marked_ = hidden_ = false;
+  given_ = 0;
   header_.clear();
   hold_tail(prompted_, true);
 }
@@ -72,6 +73,23 @@ void ReplyParser::Impl::finish(std::vector<ReplyPart>* out) {
   settle(true);  // what was no call may end with what was no marker
   put_space();
   start();
+}
+
+void ReplyParser::Impl::go_on() {
+  std::vector<ReplyPart> parts;
+  Impl(*this).finish(&parts);
+  for (const ReplyPart& part : parts) given_ += part.text.size();
+  if (mode_ != Mode::kCall && (mode_ != Mode::kHeader || hidden_)) return;
+  push("", false, &parts);
+  settle(true);
+  give_up();
+  settle(true);
+  put_space();
+}
+
+AnswerPlace ReplyParser::Impl::place() const {
+  const Mode mode = mode_ == Mode::kCall ? before_ : mode_;
+  return mode == Mode::kReasoning ? AnswerPlace::kReasoning : mode == Mode::kHeader ? AnswerPlace::kBegin : AnswerPlace::kContent;
 }
 
 bool ReplyParser::Impl::is_active(const Marker& marker) const {
@@ -107,6 +125,7 @@ bool ReplyParser::Impl::begins_active(std::string_view text) const {
 
 // `shown`: the bytes of it that are no control tokens.
 void ReplyParser::Impl::act(const Marker& marker, std::string shown) {
+  given_ = 0;
   switch (marker.role) {
     case Role::kReasoningBegin:
       mode_ = Mode::kReasoning;
@@ -240,6 +259,9 @@ void ReplyParser::Impl::put_space() {
 }
 
 void ReplyParser::Impl::emit(std::string_view text) {
+  const size_t given = std::min(given_, text.size());
+  given_ -= given;
+  text.remove_prefix(given);
   if (text.empty()) return;
   const bool reasoning = mode_ == Mode::kReasoning;
   auto kind = reasoning ? ReplyPart::Kind::kReasoning : ReplyPart::Kind::kContent;
@@ -384,5 +406,7 @@ ReplyParser& ReplyParser::operator=(ReplyParser&&) noexcept = default;
 
 void ReplyParser::push(std::string_view text, bool control, std::vector<ReplyPart>* out) { impl_->push(text, control, out); }
 void ReplyParser::finish(std::vector<ReplyPart>* out) { impl_->finish(out); }
+void ReplyParser::go_on() { impl_->go_on(); }
+AnswerPlace ReplyParser::place() const { return impl_->place(); }
 
 }  // namespace kvrt
