@@ -12,7 +12,8 @@ import re
 import subprocess
 import sys
 
-TEXT = {"runtime/text", "runtime/text/unicode", "runtime/text/tokenizer", "runtime/text/template", "runtime/text/grammar", "runtime/text/reply"}
+TEXT = {"runtime/text", "runtime/text/unicode", "runtime/text/tokenizer", "runtime/text/template", "runtime/text/grammar", "runtime/text/reply",
+        "runtime/text/answer"}
 STORAGE = {"storage", "storage/segment", "storage/catalog", "storage/store", "storage/repair"}
 BELOW_ENGINE = {"runtime/base", "runtime/compute", "runtime/model", "runtime/kv"} | TEXT | STORAGE
 # A part and the parts that its files may include (architecture: includes go one way). "abi" is include/kvrt.h.
@@ -26,6 +27,7 @@ LAYERS = {
     "runtime/text/template": {"runtime/base", "runtime/text", "runtime/text/unicode"},
     "runtime/text/grammar": {"runtime/base", "runtime/text", "runtime/text/unicode", "runtime/text/tokenizer"},
     "runtime/text/reply": {"runtime/base", "runtime/text", "runtime/text/template"},
+    "runtime/text/answer": {"runtime/base", "runtime/text", "runtime/text/grammar", "runtime/text/reply"},
     "runtime/kv": {"runtime/base"},
     "storage": {"runtime/base"},
     "storage/segment": {"runtime/base", "storage"},

@@ -220,7 +220,9 @@ void GrammarBuilder::define_classes() {
 Result<std::unique_ptr<const Automaton>> GrammarBuilder::build() {
   define_classes();
   KVRT_TRY(status());
-  return GrammarLinker(this).link();
+  auto built = GrammarLinker(this).link();
+  if (built.status().code() == Code::kInvalid && !left_out_.is_ok()) return std::move(left_out_);
+  return built;
 }
 
 }  // namespace kvrt

@@ -1,4 +1,6 @@
 // GBNF, the notation of llama.cpp's grammars -> GrammarBuilder.
+#include "runtime/text/grammar/gbnf.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cstdarg>
@@ -8,8 +10,6 @@
 #include <vector>
 
 #include "runtime/base/utf8.h"
-#include "runtime/text/grammar/automaton.h"
-#include "runtime/text/grammar/grammar.h"
 
 namespace kvrt {
 
@@ -22,8 +22,9 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 class GbnfParser {
  public:
-  GbnfParser(std::string_view source, const GrammarVocab* vocab) : source_(source), vocab_(vocab) {}
-  Result<std::unique_ptr<const Automaton>> parse();
+  GbnfParser(std::string_view source, const GrammarVocab* vocab, GrammarBuilder* builder)
+      : source_(source), vocab_(vocab), builder_(*builder) {}
+  Result<uint32_t> parse();  // the rule of `root`
 
  private:
   struct Name {
@@ -53,7 +54,7 @@ class GbnfParser {
   const GrammarVocab* const vocab_;
   size_t at_ = 0;
   uint32_t depth_ = 0;
-  GrammarBuilder builder_{"grammar"};
+  GrammarBuilder& builder_;
   std::unordered_map<std::string_view, Name> names_;
 };
 
@@ -297,27 +298,33 @@ Status GbnfParser::rule() {
   return builder_.status();
 }
 
-Result<std::unique_ptr<const Automaton>> GbnfParser::parse() {
+Result<uint32_t> GbnfParser::parse() {
   if (source_.size() > kGrammarBytesMax) {
     return error(Code::kLimit, Detail::kGrammarLimit, "grammar: %zu bytes, the limit is %zu", source_.size(), kGrammarBytesMax);
   }
   const size_t bad = find_invalid_utf8(source_);
   if (bad != std::string_view::npos) return wrong(bad, "not valid UTF-8");
-  rule_of("root", 0);
+  const uint32_t root = rule_of("root", 0);
   for (skip_space(true); !at_end(); skip_space(true)) KVRT_TRY(rule());
-  if (!builder_.defined(0)) return wrong(0, "there is no rule root");
+  if (!builder_.defined(root)) return wrong(0, "there is no rule root");
   for (const auto& [name, entry] : names_) {
     if (!builder_.defined(entry.rule)) {
       return wrong(entry.first_use, "there is no rule %.*s", static_cast<int>(std::min<size_t>(name.size(), 64)), name.data());
     }
   }
-  return builder_.build();
+  return root;
 }
 
 }  // namespace
 
+Result<uint32_t> add_gbnf(std::string_view source, const GrammarVocab* vocab, GrammarBuilder* builder) {
+  return GbnfParser(source, vocab, builder).parse();
+}
+
 Result<std::shared_ptr<const Grammar>> Grammar::from_gbnf(std::string_view source, const GrammarVocab* vocab) {
-  KVRT_ASSIGN(auto automaton, GbnfParser(source, vocab).parse());
+  GrammarBuilder builder("grammar");
+  KVRT_TRY(add_gbnf(source, vocab, &builder).take_status());
+  KVRT_ASSIGN(auto automaton, builder.build());
   return std::make_shared<const Grammar>(std::move(automaton));
 }
 

@@ -27,7 +27,8 @@ Status SchemaCompiler::limit(const Node& at, const std::string& what) const {
   return error(Code::kLimit, Detail::kGrammarLimit, "schema: %.200s: %.200s", document_.pointer(at).c_str(), what.c_str());
 }
 
-SchemaCompiler::SchemaCompiler(JsonDocument document, SchemaMembers members) : document_(std::move(document)), others_(members) {
+SchemaCompiler::SchemaCompiler(JsonDocument document, SchemaMembers members, GrammarBuilder* builder)
+    : document_(std::move(document)), others_(members), builder_(*builder) {
   const Node& root = document_.root();
   const Node* draft = root.kind == Kind::kObject ? document_.member(root, "$schema") : nullptr;
   if (draft && draft->kind == Kind::kString) {
@@ -52,8 +53,11 @@ uint32_t SchemaCompiler::rule_for(All all) {
   return at->second;
 }
 
-Result<std::unique_ptr<const Automaton>> SchemaCompiler::compile() {
-  rule_for({{&document_.root()}});  // the root is rule 0
+Result<uint32_t> SchemaCompiler::compile() { return compile(All{{&document_.root()}}); }
+Result<uint32_t> SchemaCompiler::compile_objects() { return compile(All{{&document_.root()}, {&document_.root(), What::kIsObject}}); }
+
+Result<uint32_t> SchemaCompiler::compile(All whole) {
+  const uint32_t root = rule_for(std::move(whole));
   character_rule();
   space_rule();
   while (!pending_.empty()) {
@@ -67,10 +71,8 @@ Result<std::unique_ptr<const Automaton>> SchemaCompiler::compile() {
     KVRT_TRY(builder_.status());
     builder_.define(rule, part);
   }
-  auto built = builder_.build();
-  // Nothing fits, but what was left out might have.
-  if (built.status().code() == Code::kInvalid && !left_out_.is_ok()) return std::move(left_out_);
-  return built;
+  if (!left_out_.is_ok()) builder_.left_out(std::move(left_out_));
+  return root;
 }
 
 // Items that were followed before stay as they are: the schemas that they lead to are among them.
@@ -223,13 +225,20 @@ Result<SchemaCompiler::Part> SchemaCompiler::typed_value(const Flat& flat, uint8
   return builder_.choice(parts);
 }
 
-Result<std::unique_ptr<const Automaton>> compile_json_schema(std::string_view schema, SchemaMembers members) {
+Result<uint32_t> add_json_schema(std::string_view schema, SchemaMembers members, GrammarBuilder* builder) {
   KVRT_ASSIGN(JsonDocument document, JsonDocument::parse(schema, "schema"));
-  return SchemaCompiler(std::move(document), members).compile();
+  return SchemaCompiler(std::move(document), members, builder).compile();
+}
+
+Result<uint32_t> add_arguments_schema(std::string_view schema, GrammarBuilder* builder) {
+  KVRT_ASSIGN(JsonDocument document, JsonDocument::parse(schema, "schema"));
+  return SchemaCompiler(std::move(document), SchemaMembers::kClosed, builder).compile_objects();
 }
 
 Result<std::shared_ptr<const Grammar>> Grammar::from_json_schema(std::string_view schema, SchemaMembers members) {
-  KVRT_ASSIGN(auto automaton, compile_json_schema(schema, members));
+  GrammarBuilder builder("schema");
+  KVRT_TRY(add_json_schema(schema, members, &builder).take_status());
+  KVRT_ASSIGN(auto automaton, builder.build());
   return std::make_shared<const Grammar>(std::move(automaton));
 }
 

@@ -19,7 +19,6 @@
 // UNSUPPORTED by name: everything else that constrains.
 #pragma once
 
-#include <memory>
 #include <string_view>
 
 #include "runtime/base/status.h"
@@ -28,6 +27,9 @@
 
 namespace kvrt {
 
-Result<std::unique_ptr<const Automaton>> compile_json_schema(std::string_view schema, SchemaMembers members);
+// The rule of what fits the schema. What it fails with: Grammar::from_json_schema.
+Result<uint32_t> add_json_schema(std::string_view schema, SchemaMembers members, GrammarBuilder* builder);
+// The same of the objects that fit it: a call's arguments.
+Result<uint32_t> add_arguments_schema(std::string_view schema, GrammarBuilder* builder);
 
 }  // namespace kvrt

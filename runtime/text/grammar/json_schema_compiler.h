@@ -21,8 +21,9 @@ namespace kvrt {
 
 class SchemaCompiler {
  public:
-  SchemaCompiler(JsonDocument document, SchemaMembers members);
-  Result<std::unique_ptr<const Automaton>> compile();
+  SchemaCompiler(JsonDocument document, SchemaMembers members, GrammarBuilder* builder);
+  Result<uint32_t> compile();          // the rule of what fits the schema
+  Result<uint32_t> compile_objects();  // of the objects among that
 
  private:
   using Node = JsonDocument::Node;
@@ -63,6 +64,7 @@ class SchemaCompiler {
   Status limit(const Node& at, const std::string& what) const;
 
   // json_schema.cc: from schemas to types
+  Result<uint32_t> compile(All whole);
   uint32_t rule_for(All all);
   Result<Part> value(Flat flat);
   Result<Part> typed_value(const Flat& flat, uint8_t types);
@@ -197,7 +199,7 @@ class SchemaCompiler {
   SchemaMembers others_;
   bool old_refs_ = false;  // a draft before 2019-09
   std::string_view id_keyword_ = "$id";
-  GrammarBuilder builder_{"schema"};
+  GrammarBuilder& builder_;
   std::map<All, uint32_t> rules_;
   std::deque<std::pair<uint32_t, const All*>> pending_;
   std::optional<uint32_t> character_, space_;
