@@ -131,8 +131,8 @@ Status read_choice(const kvrt_generate_options& o, kvrt::GenerateOptions* out) {
   KVRT_TRY(check_text(o.tool_name, o.tool_name_size, "tool_name"));
   const bool calls = o.tool_choice > KVRT_TOOL_CHOICE_NONE, named = o.tool_choice == KVRT_TOOL_CHOICE_NAMED;
   if (named != (o.tool_name_size > 0)) {
-    return error(Code::kInvalid, Detail::kNone, "tool_name has %zu bytes with tool_choice %u: NAMED needs one, others none", o.tool_name_size,
-                 o.tool_choice);
+    return error(Code::kInvalid, Detail::kNone, "tool_name has %zu bytes with tool_choice %u: NAMED needs one, others none",
+                 o.tool_name_size, o.tool_choice);
   }
   if (calls && o.grammar_kind) {
     return error(Code::kInvalid, Detail::kNone, "tool_choice is %u with grammar_kind %u, which only NONE goes with", o.tool_choice,
@@ -140,10 +140,11 @@ Status read_choice(const kvrt_generate_options& o, kvrt::GenerateOptions* out) {
   }
   const bool limits = o.parallel_calls_max || o.reasoning_tokens_max;
   if (o.grammar_kind == KVRT_GRAMMAR_CONTINUE && (o.tool_choice || limits)) {
-    return error(Code::kInvalid, Detail::kNone,
-                 "grammar_kind is CONTINUE with tool_choice %u, parallel_calls_max %u, reasoning_tokens_max %u: the answer goes on with those "
-                 "that it began with",
-                 o.tool_choice, o.parallel_calls_max, o.reasoning_tokens_max);
+    return error(
+        Code::kInvalid, Detail::kNone,
+        "grammar_kind is CONTINUE with tool_choice %u, parallel_calls_max %u, reasoning_tokens_max %u: the answer goes on with those "
+        "that it began with",
+        o.tool_choice, o.parallel_calls_max, o.reasoning_tokens_max);
   }
   if ((o.tool_choice || limits) && (o.ignore_eos || o.prefill)) {
     return error(Code::kInvalid, Detail::kNone, "tool_choice, parallel_calls_max or reasoning_tokens_max with %s, which it excludes",

@@ -30,7 +30,8 @@ ReplyStyle answer_style(const LoadedModel& model, const Conversation& said, cons
 }
 
 // Where the answer goes on, and its parser there: it has the tokens from `begin` on.
-std::pair<AnswerPlace, ReplyParser> find_place(const LoadedModel& model, const Conversation& said, const ReplyStyle& style, uint64_t begin) {
+std::pair<AnswerPlace, ReplyParser> find_place(const LoadedModel& model, const Conversation& said, const ReplyStyle& style,
+                                               uint64_t begin) {
   ReplyParser parser(style);
   if (begin == said.tokens.size()) return {style.begin, std::move(parser)};
   const Tokenizer& tokenizer = model.tokenizer();
@@ -59,8 +60,16 @@ Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, co
   auto [place, parser] = find_place(model, *said, style, begin);
   if (options->reply != ReplyKind::kNone) answer.parser.emplace(std::move(parser));
   if (!continues) {
-    said->grammar = {options->grammar_kind, std::move(options->grammar), said->tokens.size(), false, place, options->reply,
-                     options->tool_choice, std::move(options->tool_name), options->calls_max, options->reasoning_tokens_max};
+    said->grammar = {options->grammar_kind,
+                     std::move(options->grammar),
+                     said->tokens.size(),
+                     false,
+                     place,
+                     options->reply,
+                     options->tool_choice,
+                     std::move(options->tool_name),
+                     options->calls_max,
+                     options->reasoning_tokens_max};
   } else {
     style = answer_style(model, *said, tools, said->grammar.reply, begin);
   }

@@ -15,8 +15,8 @@ enum class ReplyKind : uint32_t { kNone, kAuto, kPlain, kHermes, kLlama3, kMistr
 struct AnswerGrammar {
   GrammarKind kind = GrammarKind::kNone;  // not kContinue
   std::string source;
-  uint64_t begin = 0;  // the answer's first token
-  bool bound = false;  // false: nothing has to match
+  uint64_t begin = 0;                       // the answer's first token
+  bool bound = false;                       // false: nothing has to match
   AnswerPlace place = AnswerPlace::kBegin;  // at `begin`
   ReplyKind reply = ReplyKind::kNone;       // by which the model's marks are known; kNone: as its template shows
   ToolChoice choice = ToolChoice::kDefault;

@@ -11,7 +11,8 @@ namespace {
 
 bool same(const AnswerRules& a, const AnswerRules& b) {
   auto fields = [](const AnswerRules& r) {
-    return std::tie(r.style.format, r.style.family, r.place, r.kind, r.source, r.choice, r.tool_name, r.tools, r.calls_max, r.reasoning_over);
+    return std::tie(r.style.format, r.style.family, r.place, r.kind, r.source, r.choice, r.tool_name, r.tools, r.calls_max,
+                    r.reasoning_over);
   };
   return fields(a) == fields(b);
 }

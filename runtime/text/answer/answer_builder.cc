@@ -13,7 +13,9 @@ using reply::CallSyntax;
 AnswerBuilder::AnswerBuilder(const AnswerRules& rules, const GrammarVocab& vocab)
     : rules_(rules),
       vocab_(vocab),
-      builder_(rules.kind == GrammarKind::kNone ? "tools" : rules.kind == GrammarKind::kGbnf ? "grammar" : "schema"),
+      builder_(rules.kind == GrammarKind::kNone   ? "tools"
+               : rules.kind == GrammarKind::kGbnf ? "grammar"
+                                                  : "schema"),
       text_(vocab, &builder_) {
   builder_.add_rule("an answer");  // the root is rule 0
   end_ = builder_.join();
@@ -68,9 +70,9 @@ AnswerBuilder::Node AnswerBuilder::reasoning(Node after) {
 }
 
 AnswerBuilder::Node AnswerBuilder::free_content() {
-  const bool begins = rules_.place != AnswerPlace::kContent, bare = std::ranges::any_of(reply::syntaxes(), [&](const CallSyntax& syntax) {
-    return syntax.format == rules_.style.format && syntax.begin.empty();
-  });
+  const bool begins = rules_.place != AnswerPlace::kContent, bare = std::ranges::any_of(reply::syntaxes(), [&](const CallSyntax&syntax) {
+                                                               return syntax.format == rules_.style.format && syntax.begin.empty();
+                                                             });
   const Node strict = bare ? builder_.join() : kNone;
   const FreeText::Text text = text_.text(exits(strict), end_);
   const Node bare_begin = bare ? bare_text(text) : kNone;
@@ -95,7 +97,7 @@ AnswerBuilder::Node AnswerBuilder::framed(Node node) {
 Result<AnswerBuilder::Node> AnswerBuilder::bound_content() {
   const SchemaMembers members = rules_.kind == GrammarKind::kJsonSchemaOpen ? SchemaMembers::kOpen : SchemaMembers::kClosed;
   KVRT_ASSIGN(const uint32_t rule, rules_.kind == GrammarKind::kGbnf ? add_gbnf(rules_.source, &vocab_, &builder_)
-                                                                       : add_json_schema(rules_.source, members, &builder_));
+                                                                     : add_json_schema(rules_.source, members, &builder_));
   const bool begins = rules_.place != AnswerPlace::kContent;
   if (!begins) return then(builder_.call(rule), end_);
   const Node content = framed(then(builder_.call(rule), framed(end_)));
@@ -116,7 +118,8 @@ Result<AnswerBuilder::Node> AnswerBuilder::answer() {
     const Node call = unmarked ? calls_ : then(mark_, calls_);
     content = either({content, call});
   }
-  const bool may_reason = !rules_.style.reasoning_end.empty() && (rules_.place == AnswerPlace::kBegin || rules_.place == AnswerPlace::kReasoning);
+  const bool may_reason =
+      !rules_.style.reasoning_end.empty() && (rules_.place == AnswerPlace::kBegin || rules_.place == AnswerPlace::kReasoning);
   const Node after = with_breaks(content);
   if (!may_reason) return rules_.place == AnswerPlace::kClosed ? after : content;
   const Node reasons = reasoning(after);

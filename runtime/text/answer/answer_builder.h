@@ -64,7 +64,7 @@ class AnswerBuilder {
   const GrammarVocab& vocab_;
   GrammarBuilder builder_;
   FreeText text_;
-  bool calls_matter_ = false;                      // their marks do not come unbound
+  bool calls_matter_ = false;                     // their marks do not come unbound
   const reply::WrittenCalls* written_ = nullptr;  // of the calls that are bound; null: none are
   std::string_view mark_;                         // the first of them
   std::string_view prompted_;                     // a mark that the prompt ends with
@@ -73,8 +73,8 @@ class AnswerBuilder {
     uint32_t arguments;  // the rule
   };
   std::vector<Tool> tools_;
-  Node end_ = kNone;                      // of the answer
-  Node calls_ = kNone;                    // behind the calls' first mark
+  Node end_ = kNone;    // of the answer
+  Node calls_ = kNone;  // behind the calls' first mark
 };
 
 }  // namespace kvrt

@@ -81,8 +81,8 @@ Status AnswerBuilder::add_tools() {
   written_ = written;
   const std::string first = std::string(written->begin) + std::string(written->call);
   for (const reply::CallSyntax& syntax : reply::syntaxes()) {
-    const bool longer = syntax.format == rules_.style.format && !(syntax.flags & reply::CallSyntax::kFrame) && first.starts_with(syntax.begin) &&
-                        syntax.begin.size() > mark_.size();
+    const bool longer = syntax.format == rules_.style.format && !(syntax.flags & reply::CallSyntax::kFrame) &&
+                        first.starts_with(syntax.begin) && syntax.begin.size() > mark_.size();
     if (longer) mark_ = syntax.begin;
   }
   return {};
@@ -104,7 +104,9 @@ AnswerBuilder::Part AnswerBuilder::pattern(std::string_view pattern, uint32_t nu
   Part part = builder_.empty();
   while (!pattern.empty()) {
     size_t at = pattern.find('%');
-    while (at + 1 < pattern.size() && std::string_view("dDi").find(pattern[at + 1]) == std::string_view::npos) at = pattern.find('%', at + 1);
+    while (at != std::string_view::npos &&
+           (at + 1 == pattern.size() || std::string_view("dDi").find(pattern[at + 1]) == std::string_view::npos))
+      at = pattern.find('%', at + 1);
     part = builder_.sequence(part, text_.mark(pattern.substr(0, at)));
     if (at == std::string_view::npos) break;
     const char what = pattern[at + 1];
@@ -134,7 +136,9 @@ uint32_t AnswerBuilder::call_rule(uint32_t number) {
 
 // Where the first call goes on behind its mark.
 AnswerBuilder::Node AnswerBuilder::first_call() {
-  const auto numbered = [&](std::string_view part) { return part.find("%d") != std::string_view::npos || part.find("%D") != std::string_view::npos; };
+  const auto numbered = [&](std::string_view part) {
+    return part.find("%d") != std::string_view::npos || part.find("%D") != std::string_view::npos;
+  };
   const reply::WrittenCalls& w = *written_;
   const bool any_number = numbered(w.call) || numbered(w.named) || numbered(w.end) || numbered(w.between);
   const std::string first = std::string(w.begin) + std::string(w.call), next = std::string(w.between) + std::string(w.call);

@@ -21,9 +21,9 @@ Result<AnswerBuilder::Node> AnswerBuilder::harmony() {
   for (FreeText::Exit& exit : marks) exit.to = exit.mark == "<|end|>" ? next : kNone;
   const Node thought = text_.until(marks);  // any message that another follows
   if (rules_.kind == GrammarKind::kNone && content != kNone) preamble = then("<|channel|>commentary<|message|>", thought);
-  const Node final = content == kNone ? kNone
-                                      : then("<|channel|>final", either({then("<|message|>", content),
-                                                                         then(" <|constrain|>json<|message|>", content)}));
+  const Node final = content == kNone
+                         ? kNone
+                         : then("<|channel|>final", either({then("<|message|>", content), then(" <|constrain|>json<|message|>", content)}));
   const Node analysis = rules_.reasoning_over ? kNone : then("<|channel|>analysis<|message|>", thought);
   Node call = kNone;
   if (written_ != nullptr) {

@@ -51,9 +51,9 @@ enum class AnswerPlace : uint32_t { kBegin, kClosed, kReasoning, kContent };
 struct ReplyStyle {
   ReplyFormat format = ReplyFormat::kPlain;
   std::string reasoning_begin, reasoning_end;  // "": no reasoning between markers
-  AnswerPlace begin = AnswerPlace::kBegin;  // kReasoning: the generation prompt opens it (DeepSeek R1, QwQ), the answer has only its end
-  bool calls = true;                        // false: nothing is a call but kHarmony's; what stands around content is still dropped
-  const reply::Family* family = nullptr;              // that the template shows: how its calls are written
+  AnswerPlace begin = AnswerPlace::kBegin;     // kReasoning: the generation prompt opens it (DeepSeek R1, QwQ), the answer has only its end
+  bool calls = true;                           // false: nothing is a call but kHarmony's; what stands around content is still dropped
+  const reply::Family* family = nullptr;       // that the template shows: how its calls are written
   std::shared_ptr<const ReplyTools> tools = nullptr;  // they say what type an argument has; null: not known
 };
 
