@@ -218,7 +218,7 @@ kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, Op
   if (file.empty()) return KVRT_OK;
   if (kvrt_status s = read_file(file, buffers.grammar)) return s;
   const uint32_t schema = flags.schema_open ? KVRT_GRAMMAR_JSON_SCHEMA_OPEN : KVRT_GRAMMAR_JSON_SCHEMA;
-  options.grammar_kind = flags.grammar_file.empty() ? schema : KVRT_GRAMMAR_GBNF;
+  options.grammar_kind = flags.grammar_file.empty() ? schema : uint32_t{KVRT_GRAMMAR_GBNF};
   kvrt::assign(options.grammar, options.grammar_size, buffers.grammar);
   return KVRT_OK;
 }

@@ -159,8 +159,6 @@ void add_room(CLI::App* command, ModelFlags& flags) {
                     "memory for the KV of one conversation of N tokens, in whole blocks, two at least: it gets no longer than these "
                     "(default 0: as --kv-bytes says)");
   group->require_option(0, 1);
-  command->add_flag("--json-schema-open", flags.schema_open,
-                    "with --json-schema: members that it does not name, unless it says additionalProperties");
 }
 
 void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& temperature, const std::string& min_p,
