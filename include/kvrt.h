@@ -924,7 +924,7 @@ typedef struct kvrt_plan {
   uint64_t scratch_bytes;      /**< A step's activations and logits, as in kvrt_model_props. */
   uint64_t session_blocks;     /**< Blocks of one session alone, at most: with windows it has fewer between its steps. */
   uint64_t session_bytes;      /**< Bytes of these. */
-  double used;                 /**< Share of their slots that hold tokens, 0 to 1. */
+  double used;                 /**< Share of these bytes that hold tokens' KV and states, 0 to 1. */
   double waste;                /**< 1 - used. */
   uint64_t blocks;             /**< Blocks of all sessions, shared ones once. */
   uint64_t kv_bytes;           /**< Bytes of the pool with these: where there are windows, it has one block more, of zeros. */
@@ -939,6 +939,7 @@ typedef struct kvrt_plan {
   uint32_t kv_group_window[KVRT_KV_GROUPS_MAX];          /**< Tokens that a token sees in them; 0: all; 1: recurrent layers. */
   uint32_t kv_group_bytes_per_token[KVRT_KV_GROUPS_MAX]; /**< Bytes of the group's blocks, for each token in them. */
   uint32_t kv_group_tokens_max[KVRT_KV_GROUPS_MAX];      /**< Tokens of which a session has KV at most; 0: all. */
+  uint64_t state_bytes; /**< A state of all recurrent layers, without what its blocks have beyond it; 0: there are none. */
 } kvrt_plan;
 
 /** Computes the memory that a model and its sessions will take, from the file's header alone: it reads no weights.

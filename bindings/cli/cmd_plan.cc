@@ -42,7 +42,7 @@ void print_json(const kvrt_plan& p, const ModelFlags& flags) {
   json.add("stored_tokens", p.stored_tokens).add("unshared_tokens", p.unshared_tokens);
   json.add("total_bytes", p.total_bytes).add("memory_bytes", p.memory_bytes);
   json.add("sessions_max", p.sessions_max).add("context_max", p.context_max);
-  json.add("kv_groups", groups);
+  json.add("kv_groups", groups).add("state_bytes", p.state_bytes);
   json.print();
 }
 
@@ -55,7 +55,9 @@ void print_groups(const kvrt_plan& p) {
     const std::string layers = many(p.kv_group_layers[g], "layer"), bytes = human_bytes(p.kv_group_bytes_per_token[g]);
     std::string words = fmt::format("{}: {} for every token", layers, bytes);
     if (recurrent(p, g)) {
-      words = fmt::format("{}, recurrent: two states of {}", layers, human_bytes(uint64_t{p.kv_group_bytes_per_token[g]} * p.block_tokens));
+      const uint64_t room = uint64_t{p.kv_group_bytes_per_token[g]} * p.block_tokens;
+      words = fmt::format("{}, recurrent: two states of {}, each in {}, {}", layers, human_bytes(p.state_bytes),
+                          many(room / p.block_bytes, "block"), human_bytes(room));
     } else if (p.kv_group_window[g] > 0) {
       words = fmt::format("{}, window {}: {} for each of the last {} tokens", layers, grouped(p.kv_group_window[g]), bytes,
                           grouped(p.kv_group_tokens_max[g]));

@@ -44,4 +44,11 @@ exits 0 plan -m "$model" --memory 1000K
 grep -q '^at most  *no session of 1,024 tokens, but one of [1-9]' out || fail "plan, a shorter session: $(cat out)"
 exits 8 plan -m "$model" --context 99999999
 grep -q -- '--context is 99999999' err || fail "plan, no option named: $(cat err)"
+# What a session's bytes hold: the last block is not full, and blocks have more than their layers and states need.
+exits 0 plan -m "$tiny/row_granitehybrid.gguf" --block-tokens 16
+for line in '^  *2 layers, recurrent: two states of 15.8 KiB, each in 11 blocks, 16.5 KiB$' '^session .* 129.0 KiB; 74.0 % used, 26.0 % waste$'; do
+  grep -q "$line" out || fail "plan of recurrent layers, no line like $line: $(cat out)"
+done
+exits 0 plan -m "$tiny/row_granitehybrid.gguf" --block-tokens 16 --json
+is "16128 0.74" "$(json out 'str(j["state_bytes"]) + " " + str(round(j["used"], 2))')" "plan of recurrent layers"
 echo "plan: ok"
