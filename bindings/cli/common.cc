@@ -214,11 +214,6 @@ kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, Op
   for (const std::string& stop : flags.stop) buffers.stop.append(stop).push_back('\0');
   kvrt::assign(options.stop_strings, options.stop_strings_size, buffers.stop);
   options.reasoning_tokens_max = flags.reasoning_max;
-  options.parallel_calls_max = flags.calls_max;
-  constexpr std::string_view kChoices[] = {"default", "none", "auto", "required"};
-  const auto* choice = std::find(std::begin(kChoices), std::end(kChoices), flags.tool_choice);
-  options.tool_choice = choice == std::end(kChoices) ? KVRT_TOOL_CHOICE_NAMED : static_cast<uint32_t>(choice - kChoices);
-  if (choice == std::end(kChoices)) kvrt::assign(options.tool_name, options.tool_name_size, flags.tool_choice);
   if (flags.continue_grammar) options.grammar_kind = KVRT_GRAMMAR_CONTINUE;
   const std::string& file = flags.grammar_file.empty() ? flags.schema_file : flags.grammar_file;
   if (file.empty()) return KVRT_OK;

@@ -88,10 +88,6 @@ void define_template(CLI::App& app, int& code) {
   c->add_option("--template", flags->source_file, "Jinja file in place of the model's template");
   c->add_option("--messages", flags->messages_file, "file with a JSON array of messages")->required();
   c->add_option("--tools", flags->tools_file, "file with a JSON array of tools for the template");
-  c->add_option("--tool-choice", flags->sampling.tool_choice,
-                "calls of the tools: none, auto, required, or the name of the one to call (default: auto where the model is known to call tools)")
-      ->type_name("CHOICE");
-  c->add_option("--calls-max", flags->sampling.calls_max, "calls of one answer at most (default 0: no limit)");
   c->add_option("--documents", flags->documents_file, "file with a JSON array of documents for the template");
   c->add_option("--var", flags->variables, "another variable of the template, such as enable_thinking=false; may be repeated");
   c->add_flag("--no-generation-prompt", flags->no_generation_prompt, "do not open the assistant's turn");

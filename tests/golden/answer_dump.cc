@@ -33,7 +33,7 @@ std::vector<std::pair<std::string, int64_t>> controls() {
   all += "<|\"|>\n<|start|>\n<|channel|>\n<|constrain|>\n<|end|>\n<|message|>\n";
   for (std::sregex_iterator at(all.begin(), all.end(), kControl), end; at != end; ++at)
     if (at->str().find('%') == std::string::npos) found.insert(at->str());
-  for (const char* part : {"<|open|>", "<|close|>", "<|sep|>", "<｜DSML｜"}) found.insert(part);
+  for (const char* part : {"<|return|>", "<|call|>", "<|open|>", "<|close|>", "<|sep|>", "<｜DSML｜"}) found.insert(part);
   std::vector<std::pair<std::string, int64_t>> out;
   for (const std::string& text : found) out.emplace_back(text, 3);
   return out;
@@ -158,7 +158,8 @@ AnswerRules rules_of(const json& request, const std::string& tools) {
   rules.calls_max = request.value("calls_max", 0U);
   rules.reasoning_over = request.value("over", 0) != 0;
   rules.tools = request.value("tools", 1) ? tools : "";
-  rules.style.calls = !rules.tools.empty();
+  rules.style.bound = rules.kind != GrammarKind::kNone;
+  rules.style.calls = !rules.tools.empty() && !rules.style.bound;
   if (rules.style.calls) rules.style.tools = read_reply_tools(rules.tools);
   return rules;
 }

@@ -65,7 +65,8 @@ int main(int argc, char** argv) {
   if (argc == 2 && strcmp(argv[1], "detect") == 0) return detect();
   if (argc == 2 && strcmp(argv[1], "families") == 0) return list_families();
   if (argc < 5 || argc > 6) return fprintf(stderr, "usage: %s detect | families | FORMAT BEGIN END OPEN [TOOLS]\n", argv[0]), 2;
-  ReplyStyle style = {static_cast<ReplyFormat>(atoi(argv[1])), argv[2], argv[3], argv[4][0] == '1'};
+  ReplyStyle style = {static_cast<ReplyFormat>(atoi(argv[1])), argv[2], argv[3],
+                      argv[4][0] == '1' ? AnswerPlace::kReasoning : AnswerPlace::kBegin};
   if (argc == 6) style.tools = read_reply_tools(argv[5]);
   ReplyParser parser(style);
   uint32_t pieces, control, bytes;

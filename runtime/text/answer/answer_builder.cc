@@ -81,13 +81,13 @@ AnswerBuilder::Node AnswerBuilder::free_content() {
   return begins && bare && calls_matter_ ? bare_begin : text.begin();
 }
 
-// With the marks that a family may have around content.
+// With the marks that a family may have around content. Behind it only control tokens are marks.
 AnswerBuilder::Node AnswerBuilder::framed(Node node) {
   const Node join = builder_.join();
   std::vector<Node> ways{node};
   for (const CallSyntax& syntax : reply::syntaxes()) {
     const bool frame = syntax.format == rules_.style.format && syntax.flags & CallSyntax::kFrame && prompted_.empty();
-    if (frame) ways.push_back(then(syntax.begin, node));
+    if (frame && (node != end_ || text_.begins_with_token(syntax.begin))) ways.push_back(then(syntax.begin, node));
   }
   builder_.link(join, ways);
   return join;

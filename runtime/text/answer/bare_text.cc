@@ -25,7 +25,7 @@ AnswerBuilder::Node AnswerBuilder::bytes_to(std::string_view bytes, Node to) {
 AnswerBuilder::Node AnswerBuilder::bare_text(const FreeText::Text& text) {
   const Node begin = builder_.join(), object = builder_.join(), list = builder_.join(), word = builder_.join();
   const std::string space = kSpace;
-  builder_.link(begin, either({bytes_to(space, begin), bytes_to("{", object), bytes_to("[", list), text.begin_but(space + "{[")}));
+  builder_.link(begin, either({bytes_to(space, begin), bytes_to("{", object), bytes_to("[", list), text.begin_but(space + "{[", begin)}));
   builder_.link(object, either({bytes_to(space, object), bytes_to("\"", bare_key(text, "")), text.begin_but(space + "\"")}));
   builder_.link(list, either({bytes_to(space, list), bytes_to("{", object), bytes_to(kWord, word), text.begin_but(space + "{" + kWord)}));
   builder_.link(word, either({bytes_to(kInWord, word), text.begin_but(std::string(kInWord) + "(")}));

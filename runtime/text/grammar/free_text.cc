@@ -109,7 +109,7 @@ FreeText::Text::Text(const FreeText& free, std::span<const Exit> exits, uint32_t
   marks_ = std::move(marks);
   for (const Marks::Node& node : marks_->nodes) nodes_.push_back(node.whole ? kNone : builder_->join());
   for (uint32_t i = 0; i < nodes_.size() && builder_->status().is_ok(); ++i) {
-    if (!marks_->nodes[i].whole) builder_->link(nodes_[i], ways(i, {}));
+    if (!marks_->nodes[i].whole) builder_->link(nodes_[i], ways(i, {}, nodes_[0]));
   }
 }
 
@@ -117,7 +117,7 @@ uint32_t FreeText::Text::after(uint32_t mark_node) const {
   return marks_->nodes[mark_node].whole ? marks_->nodes[mark_node].to : nodes_[mark_node];
 }
 
-std::vector<uint32_t> FreeText::Text::ways(uint32_t mark_node, std::string_view but) const {
+std::vector<uint32_t> FreeText::Text::ways(uint32_t mark_node, std::string_view but, uint32_t others) const {
   std::vector<uint32_t> out;
   auto way = [&](GrammarBuilder::Part part, uint32_t to) {
     builder_->link(part.out, to);
@@ -137,14 +137,14 @@ std::vector<uint32_t> FreeText::Text::ways(uint32_t mark_node, std::string_view 
     if (after(node) != kNone && !(ends && node == 0)) way(builder_->token({{token}, false}), after(node));
   }
   const TokenSet& rest = marks_->rest;
-  if ((rest.others && but.empty()) || (!rest.others && !rest.ids.empty())) way(builder_->token(rest), nodes_[0]);
+  if ((rest.others && but.empty()) || (!rest.others && !rest.ids.empty())) way(builder_->token(rest), others);
   if (end_ != kNone) out.push_back(end_);
   return out;
 }
 
-uint32_t FreeText::Text::begin_but(std::string_view bytes) const {
+uint32_t FreeText::Text::begin_but(std::string_view bytes, uint32_t others) const {
   const uint32_t node = builder_->join();
-  builder_->link(node, ways(0, bytes));
+  builder_->link(node, ways(0, bytes, others));
   return node;
 }
 

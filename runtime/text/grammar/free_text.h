@@ -26,6 +26,7 @@ class FreeText {
   // Both outlive it.
   FreeText(const GrammarVocab& vocab, GrammarBuilder* builder) : vocab_(vocab), builder_(*builder) {}
 
+  bool begins_with_token(std::string_view mark) const { return !mark.empty() && symbols(mark).front() >= kToken; }
   // The mark, as a part of a rule.
   GrammarBuilder::Part mark(std::string_view text) const;
   // Free text: any bytes and control tokens, but for those that end the answer, until the first mark that is whole. `end`: the node where it
@@ -48,15 +49,17 @@ class FreeText {
 class FreeText::Text {
  public:
   uint32_t begin() const { return nodes_[0]; }
-  // The node of a text that begins with none of these bytes.
-  uint32_t begin_but(std::string_view bytes) const;
+  // The node of a text that begins with none of these bytes. `others`: where the text goes on after a control token of no mark, as it would
+  // at its begin.
+  uint32_t begin_but(std::string_view bytes, uint32_t others) const;
+  uint32_t begin_but(std::string_view bytes) const { return begin_but(bytes, begin()); }
 
  private:
   friend class FreeText;
   struct Marks;
   Text(const FreeText& free, std::span<const Exit> exits, uint32_t end);
   uint32_t after(uint32_t mark_node) const;
-  std::vector<uint32_t> ways(uint32_t mark_node, std::string_view but) const;
+  std::vector<uint32_t> ways(uint32_t mark_node, std::string_view but, uint32_t others) const;
 
   GrammarBuilder* builder_;
   std::shared_ptr<const Marks> marks_;

@@ -53,7 +53,7 @@ TEST(ReplyStream, AParserIsAsNewAfterFinish) {
   ReplyParser parser(thinking(ReplyFormat::kHermes, true));
   for (const char* tail : {"", "x", "</think>", "</think>y <tool_call>{", "</think>y <tool", "</think> ; "}) {
     parse(&parser, {{std::string("a ") + tail, false}}, [](size_t) { return false; });
-    EXPECT_EQ(parse(&parser, {{"b</think>c"}}, [](size_t) { return false; }), "R<b>C<c>") << tail;
+    EXPECT_EQ(parse(&parser, {{"b</think>c", false}}, [](size_t) { return false; }), "R<b>C<c>") << tail;
   }
 }
 
