@@ -27,7 +27,7 @@ is "7 True" "$(json out 'str(j["session_blocks"]) + " " + str(j["fits"])')" "pla
 exits 0 plan -m "$model"
 exits 1 plan
 exits 1 plan -m "$model" --layers 3
-exits 1 plan -m "$tiny/vocab_only.gguf"
+exits 14 plan -m "$tiny/vocab_only.gguf"
 exits 2 plan -m none.gguf
 exits 0 plan -m "$tiny/row_gemma2.gguf" --context 1024
 for line in '^KV .* a token; a block: 32 tokens of 1 layer, 32.0 KiB$' '^ *1 layer, window 16: ' '^sessions  *1 in 50 blocks, and one of zeros: 1.59 MiB$'; do
