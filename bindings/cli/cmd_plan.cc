@@ -51,9 +51,12 @@ void line(std::string_view what, const std::string& text) { put("{:<10} {}\n", w
 // What a session keeps in each group of layers. One group without a window needs no word.
 void print_groups(const kvrt_plan& p) {
   if (p.kv_groups < 2 && !has_windows(p)) return;
+  const bool one = p.kv_groups - has_states(p) == 1;  // group with KV: all bytes of a token are its
   for (uint32_t g = 0; g < p.kv_groups; ++g) {
     const std::string layers = many(p.kv_group_layers[g], "layer"), bytes = human_bytes(p.kv_group_bytes_per_token[g]);
-    std::string words = fmt::format("{}: {} for every token", layers, bytes);
+    const uint64_t over = one && !recurrent(p, g) ? p.kv_group_bytes_per_token[g] - p.kv_bytes_per_token : 0;
+    const std::string unused = over ? fmt::format(", {} of them unused", human_bytes(over)) : "";
+    std::string words = fmt::format("{}: {} for every token{}", layers, bytes, unused);
     if (recurrent(p, g)) {
       const uint64_t room = uint64_t{p.kv_group_bytes_per_token[g]} * p.block_tokens;
       words = fmt::format("{}, recurrent: two states of {}, each in {}, {}", layers, human_bytes(p.state_bytes),
