@@ -305,8 +305,7 @@ TEST(ReplyStyle, IsDetectedByTheTemplate) {
       // Llama 3.0, 3.1, 3.2, 4
       {"<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}<|eot_id|>", {F::kPlain, "", ""}},
       {"<|start_header_id|>assistant<|end_header_id|>{{ '<|python_tag|>' + t.name + '.call(' }}", {F::kLlama3, "", ""}},
-      {"<|start_header_id|>{{ 'Respond in the format {\"name\": function name, \"parameters\": dictionary}' }}",
-       {F::kLlama3, "", ""}},
+      {"<|start_header_id|>{{ 'Respond in the format {\"name\": function name, \"parameters\": dictionary}' }}", {F::kLlama3, "", ""}},
       {"<|header_start|>assistant<|header_end|>{{ '<|python_start|>' }}", {F::kLlama3, "", ""}},
       // Mistral, Magistral
       {"{{ bos_token }}[INST]{{ m.content }}[/INST]", {F::kPlain, "", ""}},
@@ -348,7 +347,8 @@ TEST(ReplyStyle, OfNewerFamilies) {
       {"{% set ns = ']<]minimax[>[' %}{{ ns + '<tool_call>' }}<mm:think>", {F::kMiniMax3, "<mm:think>", "</mm:think>"}},
       {"{% set dsml = '｜DSML｜' %}{{ '<' + dsml + 'tool_calls>' }}</think>", {F::kDsml, "<think>", "</think>"}},
       {"<seed:tool_call>\n<function=f>\n<parameter=p>v</parameter><seed:think>", {F::kSeed, "<seed:think>", "</seed:think>"}},
-      {"<TOOLCALL>[{{ c }}]</TOOLCALL>{% if add_generation_prompt %}<think>\n{% endif %}", {F::kNemotron, "<think>", "</think>", AnswerPlace::kReasoning}},
+      {"<TOOLCALL>[{{ c }}]</TOOLCALL>{% if add_generation_prompt %}<think>\n{% endif %}",
+       {F::kNemotron, "<think>", "</think>", AnswerPlace::kReasoning}},
       {"<tool_calls>[{% if add_generation_prompt %}{{ 'Here are my reasoning steps:\n' }}{% endif %}",
        {F::kToolCalls, "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"}},
       {"{{ '<tool_call{}>'.format(T) }}{{ '<arg_key{}>'.format(T) }}{{ '<think{}>'.format(T) }}",
@@ -358,6 +358,63 @@ TEST(ReplyStyle, OfNewerFamilies) {
       {"<|start_header_id|>assistant<|end_header_id|>\n\n>>>all\n", {F::kRecipient, "", ""}},
   };
   expect_detected(cases);
+}
+
+// An answer that is cut and goes on is as one that is not, but that what finish() gave at the cut stays given.
+TEST(ReplyStream, GoesOnWhereItWasCut) {
+  std::mt19937_64 random(7);
+  const std::string_view marks[] = {"<think>", "</think>", "<tool_call>", "</tool_call>"};
+  for (int round = 0; round < 3000; ++round) {
+    std::string text;
+    for (uint64_t n = random() % 8; n > 0; --n) text += random() % 3 ? kPieces[random() % std::size(kPieces)] : marks[random() % 4];
+    const size_t cut = text.empty() ? 0 : random() % text.size();
+    ReplyParser whole(thinking(ReplyFormat::kHermes)), parser(thinking(ReplyFormat::kHermes));
+    Parts in_one, before, after, given;
+    whole.push(std::string_view(text).substr(0, cut), false, &in_one);
+    parser.push(std::string_view(text).substr(0, cut), false, &before);
+    ReplyParser(parser).finish(&given);
+    parser.go_on();
+    const AnswerPlace place = parser.place();
+    whole.push(std::string_view(text).substr(cut), false, &in_one);
+    whole.finish(&in_one);
+    parser.push(std::string_view(text).substr(cut), false, &after);
+    parser.finish(&after);
+    Parts joined, expected;
+    reply_rig::add(in_one, &expected);
+    reply_rig::add(before, &joined);
+    if (given.empty()) {  // nothing was held back
+      reply_rig::add(after, &joined);
+      EXPECT_EQ(show(joined), show(expected)) << text << " cut at " << cut;
+    } else {
+      reply_rig::add(given, &joined);
+      reply_rig::add(after, &joined);
+      size_t bytes = 0, expected_bytes = 0;  // nothing is lost, or comes twice
+      for (const ReplyPart& part : joined) bytes += part.kind == Kind::kToolCall ? 0 : part.text.size();
+      for (const ReplyPart& part : expected) expected_bytes += part.kind == Kind::kToolCall ? 0 : part.text.size();
+      EXPECT_GE(bytes, expected_bytes) << text << " cut at " << cut << ": " << show(joined) << " and " << show(expected);
+      EXPECT_LE(bytes, text.size() + 2) << text << " cut at " << cut << ": " << show(joined);
+    }
+    EXPECT_NE(place, AnswerPlace::kClosed);
+  }
+  ReplyParser parser(thinking(ReplyFormat::kHermes, true));
+  Parts parts;
+  parser.push("so </thi", false, &parts);
+  parser.go_on();
+  EXPECT_EQ(parser.place(), AnswerPlace::kReasoning);
+  parts.clear();
+  parser.push("nk>\n\nIt is.", false, &parts);
+  parser.finish(&parts);
+  EXPECT_EQ(show(parts), "C<It is.>");
+}
+
+// What a grammar binds has no marks in it, whatever it spells.
+TEST(ReplyStream, BoundContentHasNoMarks) {
+  ReplyStyle style = thinking(ReplyFormat::kLlama3, true);
+  style.bound = true;
+  style.calls = false;
+  ReplyParser parser(style);
+  EXPECT_EQ(parse(&parser, {{"a</think>{\"name\": \"<think>\", \"parameters\": {}}</think>", false}}, [](size_t) { return true; }),
+            "R<a>C<{\"name\": \"<think>\", \"parameters\": {}}</think>>");
 }
 
 TEST(ReplyStyle, ThePromptsEndSaysWhereTheAnswerBegins) {
