@@ -9,15 +9,22 @@ namespace kvrt {
 
 namespace {
 
-constexpr uint32_t kWindowsPart = 4;  // beside KV that is kept for ever, windows at boundaries may take a quarter of the pool
+// Beside KV that is kept for ever, windows at boundaries may take a quarter of the pool; and those of one boundary, so that a mark is of use.
+constexpr uint64_t kWindowsPart = 4;
+
+uint64_t window_units(uint64_t units, const KvShape& shape) {
+  return shape.first_window() > 0 ? std::max(units / kWindowsPart, shape.boundary_units()) : units;
+}
+
+void insert(uint64_t end, std::vector<uint64_t>* ascending) {
+  const auto at = std::ranges::lower_bound(*ascending, end);
+  if (at == ascending->end() || *at != end) ascending->insert(at, end);
+}
+
 }  // namespace
 
 KvCache::KvCache(uint32_t units, const KvShape& shape)
-    : shape_(shape),
-      first_window_(shape.first_window()),
-      window_units_max_(first_window_ > 0 ? units / kWindowsPart : units),
-      pool_(units),
-      domains_(units) {}
+    : shape_(shape), first_window_(shape.first_window()), window_units_max_(window_units(units, shape)), pool_(units), domains_(units) {}
 
 std::vector<BlockId> KvCache::units_of(BlockId block) const {
   std::vector<BlockId> units;
@@ -134,9 +141,15 @@ void KvCache::seal(KvSequence* sequence, std::span<const int32_t> tokens, uint32
 void KvCache::mark(KvSequence* sequence, uint64_t tokens) {
   const uint64_t end = tokens / block_tokens() * block_tokens();
   if (first_window_ == shape_.n_groups || !sequence->share || end == 0) return;
-  const auto at = std::ranges::lower_bound(sequence->marks, end);
-  if (at == sequence->marks.end() || *at != end) sequence->marks.insert(at, end);
+  insert(end, &sequence->marks);
   keep_windows(sequence, end);
+}
+
+void KvCache::mark_asked(KvSequence* sequence, uint64_t tokens) {
+  const uint64_t end = tokens / block_tokens() * block_tokens();
+  if (!shape_.has_windows() || !sequence->share || end == 0) return;
+  insert(end, &sequence->asked);
+  mark(sequence, end);
 }
 
 // Calls fn(link, group) for each link of the windows that end with this one.
@@ -299,10 +312,10 @@ void KvCache::release(KvSequence* sequence, uint32_t from_block) {
 void KvCache::cut(KvSequence* sequence, uint64_t tokens) {
   const uint64_t T = block_tokens(), within = tokens % T;
   const auto blocks = static_cast<uint32_t>((tokens + T - 1) / T);
-  const uint64_t known = shape_.has_windows() ? sequence->ready(uint64_t{sequence->blocks()} * T) : 0;
+  const uint64_t known = shape_.has_windows() ? sequence->computed(uint64_t{sequence->blocks()} * T) : 0;
   sequence->cut_known = std::min(tokens, std::max(known, sequence->cut_known));
   sequence->chain.resize(std::min<size_t>(sequence->chain.size(), tokens / T));
-  std::erase_if(sequence->marks, [&](uint64_t end) { return end > tokens; });
+  for (auto* ends : {&sequence->marks, &sequence->asked}) std::erase_if(*ends, [&](uint64_t end) { return end > tokens; });
   release(sequence, blocks);
   if (within == 0) return;
   for (uint32_t g = 0; g < shape_.n_groups; ++g) {
