@@ -1623,9 +1623,10 @@ KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_gen
 KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err);
 
 /** Makes a copy that shares all KV blocks with the session; a block is copied when one of them first writes to it. The
- * copy is not saved, has a new id, and is SUSPENDED where the session is. It takes over the options of the session, but
- * not autosave_name. Tokens that the session loaded from the store before the fork count as reused_disk in the next
- * report of both.
+ * copy is not saved, has a new id, and is SUSPENDED where the session is. It takes over the options of the session,
+ * but not autosave_name. Where layers are recurrent, the state here stays in the pool's cache, as at a boundary, also
+ * within a block: either of the two may come back to this place, and the first to write copies it. Tokens that the
+ * session loaded from the store before the fork count as reused_disk in the next report of both.
  * - `options`: only wake, wake_user and wake_user_free are read; may be NULL.
  * - `*out`: the new session. The caller owns it, and closes it with kvrt_session_close.
  * - Statuses: INVALID: the session is FAILED. BUSY: it generates, or another call is inside. LIMIT: 65536 sessions of
@@ -1651,7 +1652,8 @@ KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count
  * A state may be larger than the KV of all tokens since the last one. So a save stores those of the boundaries that this
  * call made and that the pool still has; of others the first one, and as many as leave 1024 tokens between; and the one
  * at its end. What is stored stays as long as the tokens before it are those of some saved session, and the disk has
- * room. A state is there for new tokens after it: asked for its last token's logits alone, a session goes on from the
+ * room. At a fork the state itself is kept, in memory alone; at a save it is on disk until the next save of the name.
+ * A state is there for new tokens after it: asked for its last token's logits alone, a session goes on from the
  * boundary before. So where `tokens` is a multiple of the block's, this call makes one at the end of the block before,
  * too.
  *

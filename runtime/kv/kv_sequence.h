@@ -85,13 +85,19 @@ struct KvSequence {
   uint64_t units_held() const;
 
   const KvShape shape;
-  BlockKey root;                   // before the first link: model, format, numerics, domain
-  bool share = true;               // takes part in the prefix cache
-  bool own_only = false;           // for this generation: KV that it reused made logits that are not finite
-  std::vector<ChainRef> chain;     // links of the full blocks so far known; a prefix of the tokens' own chain
-  std::vector<uint64_t> marks;     // ascending block ends whose windows are to be kept
-  std::vector<uint64_t> asked;     // of these, in the same order, those that the application named: a save stores their states
-  uint64_t cut_known = 0;          // leading tokens that had their KV when the sequence was cut
+  BlockKey root;                // before the first link: model, format, numerics, domain
+  bool share = true;            // takes part in the prefix cache
+  bool own_only = false;        // for this generation: KV that it reused made logits that are not finite
+  std::vector<ChainRef> chain;  // links of the full blocks so far known; a prefix of the tokens' own chain
+  std::vector<uint64_t> marks;  // ascending block ends whose windows are to be kept
+  std::vector<uint64_t> asked;  // of these, in the same order, those that the application named: a save stores their states
+  uint64_t cut_known = 0;       // leading tokens that had their KV when the sequence was cut
+  // Ascending ends within a block whose state is to be kept; each with a link of the tokens of that block so far.
+  struct End {
+    uint64_t at = 0;
+    ChainRef link;
+  };
+  std::vector<End> ends;
   std::vector<BlockTable> tables;  // by group; a reference per block
 };
 

@@ -163,7 +163,7 @@ static void small_pool(struct stage* t) {
 // Each fork goes on with its own state, whoever goes first.
 static void forks(struct stage* t) {
   enum { kForks = 3, kAt = 100 };
-  kvrt_model* model = open_model(t->rt, t->path, 0, kBlock, 0);
+  kvrt_model* model = open_model(t->rt, t->path, 0, kBlock, 20000);  // with room for boundaries
   kvrt_session* s[kForks];
   s[0] = open_session(model, NULL, 0);
   MUST(kvrt_session_append(s[0], t->tokens, kAt, NULL));
@@ -178,7 +178,17 @@ static void forks(struct stage* t) {
       EXPECT(r.recomputed == 0, "fork %d at %zu computes %" PRIu64 " again", i, n + 25, r.recomputed);
     }
   }
-  for (int i = 0; i < kForks; ++i) kvrt_session_close(s[i]);
+  // Each comes back to the place where they parted: the state there is as it was, whoever wrote on, and whoever is gone.
+  for (int i = 0; i < kForks; ++i) {
+    for (int again = 0; again < 2; ++again) {
+      MUST(kvrt_session_truncate(s[i], kAt, NULL));
+      MUST(kvrt_session_append(s[i], t->tokens + kAt, 5, NULL));
+      kvrt_report r = {.struct_size = sizeof r};
+      EXPECT(next_digest(s[i], &r) == t->want[kAt + 4], "fork %d, cut to %d, differs", i, kAt);
+      EXPECT(r.prefilled == 6, "fork %d, cut to %d, computes %" PRIu64, i, kAt, r.prefilled);
+    }
+    kvrt_session_close(s[i]);
+  }
   expect_no_leaks(model);
   kvrt_model_release(model);
 }

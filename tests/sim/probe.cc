@@ -84,7 +84,10 @@ std::string Probe::check_index(bool deep) const {
   for (const auto& [block, entry] : index.entries_) {
     const ChainRef& link = entry.link;
     if (link->blocks[entry.group] != block) return say("block %d is not under its link", block);
-    if (link->tokens.size() != cache().block_tokens()) return say("block %d is indexed with %zu tokens", block, link->tokens.size());
+    const bool within = cache().shape().groups[entry.group].state && link->tokens.size() < cache().block_tokens();
+    if (within && link->boundary != (link->kept[entry.group] == 1)) return say("a state within block %d is no boundary", block);
+    if (!within && link->tokens.size() != cache().block_tokens())
+      return say("block %d is indexed with %zu tokens", block, link->tokens.size());
     if (deep && chain_key(link->parent, link->tokens) != link->key) return say("block %d is indexed under another key", block);
   }
   return "";

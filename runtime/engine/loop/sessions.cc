@@ -61,6 +61,7 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   Lock lock(mu_);  // held until the copy is destroyed, on failure: keys are shared
   KVRT_TRY(enter(session, "fork"));
   cache_->mark(&session->kv, session->tokens.size());
+  cache_->mark_end(&session->kv, session->tokens);
   auto copy = std::make_unique<Session>(kv_.shape);
   static_cast<SessionValue&>(*copy) = *session;
   runtime_->env()->random(copy->saved.id.bytes);
@@ -73,6 +74,7 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   copy->kv.chain = session->kv.chain;
   copy->kv.marks = session->kv.marks;
   copy->kv.asked = session->kv.asked;
+  copy->kv.ends = session->kv.ends;
   copy->kv.cut_known = session->kv.cut_known;
   for (size_t g = 0; g < session->kv.tables.size(); ++g) copy->kv.tables[g].grow(session->kv.tables[g].size());
   KVRT_TRY(enlist(copy.get()));  // nothing fails from here on
