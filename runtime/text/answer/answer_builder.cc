@@ -137,8 +137,14 @@ Result<std::unique_ptr<const Automaton>> AnswerBuilder::build() {
 }
 
 Result<std::shared_ptr<const Grammar>> answer_grammar(const AnswerRules& rules, const GrammarVocab& vocab) {
-  KVRT_ASSIGN(auto automaton, AnswerBuilder(rules, vocab).build());
-  return automaton == nullptr ? std::shared_ptr<const Grammar>() : std::make_shared<const Grammar>(std::move(automaton));
+  auto automaton = AnswerBuilder(rules, vocab).build();
+  if (!automaton.is_ok() && rules.kind == GrammarKind::kNone && rules.choice == ToolChoice::kDefault) {  // then nothing is asked for
+    AnswerRules without = rules;
+    without.tools.clear();
+    automaton = AnswerBuilder(without, vocab).build();
+  }
+  if (!automaton.is_ok()) return automaton.take_status();
+  return automaton.value() == nullptr ? std::shared_ptr<const Grammar>() : std::make_shared<const Grammar>(std::move(automaton).value());
 }
 
 }  // namespace kvrt
