@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,41 @@ TEST(FreeText, EndsAtTheFirstMark) {
     }
   }
   EXPECT_GT(made, 300);
+}
+
+// Masks take whole parts of a vocabulary at once: each bit is what accept says of its token.
+TEST(FreeText, EachBitOfAMaskIsTrue) {
+  std::mt19937_64 random(5);
+  std::set<std::string> texts;
+  while (texts.size() < 1200) {
+    std::string text;
+    for (uint64_t size = 2 + random() % 5; size > 0; --size) text.push_back("abcdef<>/ |A0"[random() % 13]);
+    texts.insert(text);
+  }
+  std::vector<std::pair<std::string, int64_t>> more{{"<|img|>", 3}, {"<|im_end|>", 3}};
+  for (const std::string& text : texts) more.emplace_back(text, 4);
+  const auto tokenizer = byte_tokenizer(more);
+  const auto vocab = GrammarVocab::make(*tokenizer);
+  for (const std::vector<std::string>& marks : std::vector<std::vector<std::string>>{{"</a>"}, {"<a", "<b"}, {"abc", "A|"}, {"<|img|>"}}) {
+    for (bool end : {false, true}) {
+      const auto grammar = free_text(*vocab, marks, 1, end);
+      ASSERT_NE(grammar, nullptr);
+      for (const char* before : {"", "x<", "</", "ab", "A"}) {
+        const auto ids = tokens_of(*tokenizer, before);
+        GrammarMatcher matcher(grammar, vocab);
+        bool took = true;
+        for (int32_t id : ids) took = took && matcher.accept(id);
+        if (!took) continue;
+        const std::vector<uint64_t> mask(matcher.mask().begin(), matcher.mask().end());
+        const auto masks = GrammarMasks::make(grammar, vocab);
+        for (int32_t id = 0; id < static_cast<int32_t>(tokenizer->vocab_size()); ++id) {
+          GrammarMatcher again(masks);
+          for (int32_t first : ids) (void)again.accept(first);
+          EXPECT_EQ(has(mask, id), again.accept(id)) << tokenizer->piece(id, true) << " after " << before;
+        }
+      }
+    }
+  }
 }
 
 TEST(FreeText, MarksAreTokensWhereThereAreSome) {
