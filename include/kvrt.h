@@ -395,8 +395,8 @@ enum {
 /** The usage of one prefill or generation. prompt_tokens == reused_memory + reused_disk + prefilled, exactly. Times
  * are in milliseconds. */
 typedef struct kvrt_report {
-  uint32_t struct_size;   /**< sizeof this struct. */
-  uint32_t reason;        /**< KVRT_REASON_... */
+  uint32_t struct_size; /**< sizeof this struct. */
+  uint32_t reason;      /**< KVRT_REASON_... */
   /** Tokens in the session when it began; 0 when the context was full. Of a prefill without logits of a model with recurrent
    * layers one less: it leaves the last token to what comes after it. */
   uint64_t prompt_tokens;
