@@ -1483,11 +1483,11 @@ enum {
 /** kvrt_generate_options.tool_choice: which calls of the session's tools an answer has. Calls are bound: in the way that
  * the model's family writes them, by names that there are, with arguments that fit the tool's `parameters`, as
  * JSON_SCHEMA says. Reasoning stays free, and comes first. It works with every `reply`; where that names a family, the
- * calls are that family's. A session without tools, or a model whose template does not show its calls: AUTO, REQUIRED
- * and NAMED are INVALID, UNSUPPORTED. A schema that JSON_SCHEMA would not take has the same status with these, and with
- * DEFAULT binds its tool's arguments to an object. */
+ * calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session without tools, and UNSUPPORTED where the
+ * template does not show calls, or shows arguments in another form than JSON. A schema that JSON_SCHEMA would not take has
+ * the same status with these, and with DEFAULT binds its tool's arguments to an object. */
 enum {
-  KVRT_TOOL_CHOICE_DEFAULT = 0,  /**< AUTO where there are tools and the template shows calls; else calls are not bound. */
+  KVRT_TOOL_CHOICE_DEFAULT = 0,  /**< AUTO where that is possible; else calls are not bound. */
   KVRT_TOOL_CHOICE_NONE = 1,     /**< No calls: the marks by which they begin cannot come. */
   KVRT_TOOL_CHOICE_AUTO = 2,     /**< Text; from a call's first mark on, calls. A call ends the text, another may follow. */
   KVRT_TOOL_CHOICE_REQUIRED = 3, /**< One call or more, and nothing else. */
