@@ -1438,7 +1438,8 @@ enum {
 /** kvrt_generate_options.grammar_kind: constrained output. A token is chosen only if the answer can still become what
  * the grammar says, and the end of the turn only where the answer is whole. Reasoning is no part of that answer: where the
  * prompt has opened it, or the model opens it with the marks of its template, it is free, and the answer comes behind its
- * end and up to two line breaks; where the prompt has closed it, there is none. */
+ * end and up to two line breaks; where the prompt has closed it, there is none. A GBNF that itself begins with the mark by
+ * which reasoning opens binds reasoning, too. */
 enum {
   KVRT_GRAMMAR_DEFAULT = 0, /**< None. */
   /** Rules `name ::= ...` as in llama.cpp, beginning with `root`. Text never matches control tokens; the rules `<[1000]>`

@@ -123,8 +123,7 @@ std::string boundary_words(const kvrt_plan& p) {
     bytes += (uint64_t{p.kv_group_window[g]} + p.block_tokens - 1) / p.block_tokens * p.block_tokens * p.kv_group_bytes_per_token[g];
   }
   const uint64_t room = p.kv_group_window[0] > 0 ? p.kv_bytes : std::max(p.kv_bytes / 4, bytes);
-  return fmt::format("{} at each place to go back to (kvrt_session_mark); the pool keeps {} that no session holds, as far as it has room",
-                     human_bytes(bytes), grouped(room / bytes));
+  return fmt::format("{} at each place to go back to; the pool keeps {} unused ones", human_bytes(bytes), grouped(room / bytes));
 }
 
 void print_table(const kvrt_plan& p, const PlanFlags& flags) {

@@ -223,7 +223,7 @@ static void files(struct stage* t) {
   write_file(path, "this is not a model, it is a line of text\n", 42);
   REFUSED("a text", path, KVRT_CORRUPT, "GGUF", 0);
   snprintf(vocabulary, sizeof vocabulary, "%s/vocab_only.gguf", tiny_dir());
-  REFUSED("a vocabulary", vocabulary, KVRT_INVALID, "vocabulary", 0);
+  REFUSED("a vocabulary", vocabulary, KVRT_UNSUPPORTED, "vocabulary", 0);
   write_file(path, bytes, split_file(bytes));
   const char* split = "one of 3 files of a split model";
   REFUSED("part of a split model", path, KVRT_INVALID, split, 0);

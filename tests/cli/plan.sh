@@ -34,7 +34,7 @@ for line in '^KV .* a token; a block: 32 tokens of 1 layer, 32.0 KiB$' '^ *1 lay
   grep -q "$line" out || fail "plan of a model with windows, no line like $line: $(cat out)"
 done
 exits 0 plan -m "$tiny/row_granitehybrid.gguf"
-grep -q '^boundary  *20.0 KiB at each place to go back to (kvrt_session_mark); the pool keeps 1 ' out || fail "plan of states: $(cat out)"
+grep -q '^boundary  *20.0 KiB at each place to go back to; the pool keeps 1 ' out || fail "plan of states: $(cat out)"
 exits 0 plan -m "$tiny/row_gemma2.gguf" --context 1
 grep -q '^sessions  *1 in 4 blocks, the fewest that a pool has, and one of zeros: ' out || fail "plan of one token: $(cat out)"
 exits 0 plan -m "$model"

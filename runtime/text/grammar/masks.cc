@@ -203,7 +203,7 @@ GrammarMasks::~GrammarMasks() = default;
 
 std::shared_ptr<GrammarBook> GrammarMasks::Impl::current(const GrammarBook* spent) {
   Lock lock(mu);
-  if (!book || book.get() == spent) book = std::make_shared<GrammarBook>(*grammar, *vocab);
+  if (!book || book.get() == spent || book->spent()) book = std::make_shared<GrammarBook>(*grammar, *vocab);
   return book;
 }
 
