@@ -941,7 +941,9 @@ typedef struct kvrt_plan {
   uint32_t kv_group_window[KVRT_KV_GROUPS_MAX];          /**< Tokens that a token sees in them; 0: all; 1: recurrent layers. */
   uint32_t kv_group_bytes_per_token[KVRT_KV_GROUPS_MAX]; /**< Bytes of the group's blocks, for each token in them. */
   uint32_t kv_group_tokens_max[KVRT_KV_GROUPS_MAX];      /**< Tokens of which a session has KV at most; 0: all. */
-  uint64_t state_bytes; /**< A state of all recurrent layers, without what its blocks have beyond it; 0: there are none. */
+  uint64_t state_bytes;    /**< A state of all recurrent layers, without what its blocks have beyond it; 0: there are none. */
+  uint64_t boundary_bytes; /**< What the pool keeps for one boundary at most (kvrt_session_mark); 0: no layer has a window. */
+  uint64_t boundaries;     /**< Boundaries of this size that the planned pool keeps beside what sessions hold, at most. */
 } kvrt_plan;
 
 /** Computes the memory that a model and its sessions will take, from the file's header alone: it reads no weights.

@@ -42,7 +42,7 @@ void print_json(const kvrt_plan& p, const ModelFlags& flags) {
   json.add("stored_tokens", p.stored_tokens).add("unshared_tokens", p.unshared_tokens);
   json.add("total_bytes", p.total_bytes).add("memory_bytes", p.memory_bytes);
   json.add("sessions_max", p.sessions_max).add("context_max", p.context_max);
-  json.add("kv_groups", groups).add("state_bytes", p.state_bytes);
+  json.add("kv_groups", groups).add("state_bytes", p.state_bytes).add("boundary_bytes", p.boundary_bytes).add("boundaries", p.boundaries);
   json.print();
 }
 
@@ -116,16 +116,6 @@ void print_chart(const kvrt_plan& p, uint64_t tokens) {
   if (has_windows(p) && !has_states(p)) put("{:>10}  {:>10}  without windows\n", grouped(tokens), human_bytes(without));
 }
 
-// What a boundary keeps, at most, and how many the pool has room for: a quarter of it, or one, and all of it where no layer sees everything.
-std::string boundary_words(const kvrt_plan& p) {
-  uint64_t bytes = 0;
-  for (uint32_t g = 0; g < p.kv_groups; ++g) {
-    bytes += (uint64_t{p.kv_group_window[g]} + p.block_tokens - 1) / p.block_tokens * p.block_tokens * p.kv_group_bytes_per_token[g];
-  }
-  const uint64_t room = p.kv_group_window[0] > 0 ? p.kv_bytes : std::max(p.kv_bytes / 4, bytes);
-  return fmt::format("{} at each place to go back to; the pool keeps {} unused ones", human_bytes(bytes), grouped(room / bytes));
-}
-
 void print_table(const kvrt_plan& p, const PlanFlags& flags) {
   const uint64_t sessions = flags.sessions ? flags.sessions : 1, tokens = p.unshared_tokens / sessions;
   std::string shape = fmt::format("{}, {} of {}", many(p.layers, "layer"), many(p.kv_heads, "KV head"), many(p.head_dim, "dimension"));
@@ -146,7 +136,9 @@ void print_table(const kvrt_plan& p, const PlanFlags& flags) {
     all += fmt::format("; {} stored instead of {}", many(p.stored_tokens, "token"), grouped(p.unshared_tokens));
   }
   line("sessions", all);
-  if (has_windows(p)) line("boundary", boundary_words(p));
+  if (has_windows(p))
+    line("boundary",
+         fmt::format("{} at each place to go back to; the pool has room for {}", human_bytes(p.boundary_bytes), grouped(p.boundaries)));
   line("total", fmt::format("{}: {} {}{}", human_bytes(p.total_bytes), p.fits ? "fits into" : "does not fit into",
                             human_bytes(p.memory_bytes), flags.memory ? "" : " that are free now"));
   line("at most", most_words(p, tokens));

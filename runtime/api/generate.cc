@@ -118,8 +118,8 @@ Status read_grammar(const kvrt_generate_options& o, kvrt::GenerateOptions* out) 
     return error(Code::kInvalid, Detail::kNone, "grammar_kind is %u with %s, which it excludes", o.grammar_kind,
                  o.prefill ? "prefill" : "ignore_eos");
   }
-  out->grammar_kind = static_cast<kvrt::GrammarKind>(o.grammar_kind);
-  if (has_source) out->grammar.assign(o.grammar, o.grammar_size);
+  out->ask.kind = static_cast<kvrt::GrammarKind>(o.grammar_kind);
+  if (has_source) out->ask.source.assign(o.grammar, o.grammar_size);
   return {};
 }
 
@@ -150,10 +150,10 @@ Status read_choice(const kvrt_generate_options& o, kvrt::GenerateOptions* out) {
     return error(Code::kInvalid, Detail::kNone, "tool_choice, parallel_calls_max or reasoning_tokens_max with %s, which it excludes",
                  o.prefill ? "prefill" : "ignore_eos");
   }
-  out->tool_choice = static_cast<kvrt::ToolChoice>(o.tool_choice);
-  out->tool_name.assign(named ? o.tool_name : "", o.tool_name_size);
-  out->calls_max = o.parallel_calls_max;
-  out->reasoning_tokens_max = o.reasoning_tokens_max;
+  out->ask.choice = static_cast<kvrt::ToolChoice>(o.tool_choice);
+  out->ask.tool_name.assign(named ? o.tool_name : "", o.tool_name_size);
+  out->ask.calls_max = o.parallel_calls_max;
+  out->ask.reasoning_tokens_max = o.reasoning_tokens_max;
   return {};
 }
 

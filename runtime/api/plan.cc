@@ -66,6 +66,9 @@ kvrt_plan to_plan(const kvrt::ModelCost& cost, const kvrt::ModelKv& kv, const kv
   p.sessions_max = s.sessions_max;
   p.context_max = s.context_max;
   p.state_bytes = kv.state_bytes();
+  const uint64_t boundary = kv.shape.boundary_units();
+  p.boundary_bytes = boundary * kv.unit_bytes();
+  if (boundary > 0) p.boundaries = kv.shape.boundaries_units(s.kv_bytes / kv.unit_bytes()) / boundary;
   return p;
 }
 

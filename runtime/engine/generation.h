@@ -68,12 +68,8 @@ struct GenerateOptions {
   bool generation_prompt = true;
   bool host_samples = false;    // accept() gives the tokens
   bool all_or_nothing = false;  // a generation that is cancelled or fails leaves no trace
-  GrammarKind grammar_kind = GrammarKind::kNone;
-  std::string grammar;
+  AnswerAsk ask;
   ReplyKind reply = ReplyKind::kNone;
-  ToolChoice tool_choice = ToolChoice::kDefault;
-  std::string tool_name;
-  uint32_t calls_max = 0, reasoning_tokens_max = 0;  // 0: no limit
   std::shared_ptr<Cancel> cancel{};  // null: none
 };
 
@@ -82,9 +78,9 @@ struct Generation {
   explicit Generation(GenerateOptions o) : options(std::move(o)), text(options.stop_strings) {}
   GenerateOptions options;
   OutputText text;
-  std::unique_ptr<AnswerGuide> guide;       // null: any token may come
-  std::optional<ReplyParser> parser;        // splits the answer into parts; none: they are not wanted
-  std::vector<ReplyPart> parts;             // so far
+  std::unique_ptr<AnswerGuide> guide;  // null: any token may come
+  std::optional<ReplyParser> parser;   // splits the answer into parts; none: they are not wanted
+  std::vector<ReplyPart> parts;        // so far
   Report report;
   std::optional<Conversation> before;  // all_or_nothing: the conversation to go back to
   uint64_t order = 0;                  // the count of begins: when blocks run short, the first to begin keeps its own

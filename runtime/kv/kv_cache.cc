@@ -5,19 +5,8 @@
 
 namespace kvrt {
 
-namespace {
-
-// Beside KV that is kept for ever, windows at boundaries may take a quarter of the pool; and those of one boundary, so that a mark is of use.
-constexpr uint64_t kWindowsPart = 4;
-
-uint64_t window_units(uint64_t units, const KvShape& shape) {
-  return shape.first_window() > 0 ? std::max(units / kWindowsPart, shape.boundary_units()) : units;
-}
-
-}  // namespace
-
 KvCache::KvCache(uint32_t units, const KvShape& shape)
-    : shape_(shape), first_window_(shape.first_window()), window_units_max_(window_units(units, shape)), pool_(units), domains_(units) {}
+    : shape_(shape), first_window_(shape.first_window()), window_units_max_(shape.boundaries_units(units)), pool_(units), domains_(units) {}
 
 std::vector<BlockId> KvCache::units_of(BlockId block) const {
   std::vector<BlockId> units;

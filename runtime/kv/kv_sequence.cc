@@ -119,6 +119,11 @@ uint64_t KvShape::boundary_units() const {
   return units;
 }
 
+uint64_t KvShape::boundaries_units(uint64_t pool_units) const {
+  constexpr uint64_t kPart = 4;
+  return first_window() > 0 ? std::max(pool_units / kPart, boundary_units()) : pool_units;
+}
+
 uint64_t KvShape::tokens_in(uint64_t units) const {
   uint64_t blocks = 0;
   for (uint64_t step = uint64_t{1} << 32; step > 0; step /= 2) {

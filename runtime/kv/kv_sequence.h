@@ -38,7 +38,9 @@ struct KvShape {
   uint64_t blocks_for(uint32_t group, uint64_t tokens) const;
   uint64_t units_for(uint64_t tokens) const;  // of all groups
   uint64_t boundary_units() const;            // of the windows that one boundary keeps, at most
-  uint64_t tokens_in(uint64_t units) const;   // the most tokens whose units these are; whole blocks
+  // What boundaries may take of a pool beside the sessions: all, if no group keeps everything, else a quarter, and one boundary at least.
+  uint64_t boundaries_units(uint64_t pool_units) const;
+  uint64_t tokens_in(uint64_t units) const;  // the most tokens whose units these are; whole blocks
   // Groups that keep block i where computing goes on after `end` blocks, as bits: a window is kept twice. Where there are windows, nothing
   // past `end` is of use.
   uint32_t keeping(uint64_t i, uint64_t end) const;

@@ -236,6 +236,10 @@ static void refused(kvrt_model* model, kvrt_model* plain) {
   BAD("begin", "a name without NAMED", kvrt_session_begin(s, &o, NULL));
   o = by_choice(1, KVRT_TOOL_CHOICE_NAMED, "sub");
   BAD("begin", "no such tool", kvrt_session_begin(s, &o, NULL));
+  o = by_schema(1), o.tool_choice = KVRT_TOOL_CHOICE_NONE;
+  struct parts none = {0};
+  generate(s, o, &none);
+  EXPECT(is_content(none.content), "a schema without calls: %s", none.content);
   o = by_choice(1, 5, NULL);
   BAD("begin", "tool_choice 5", kvrt_session_begin(s, &o, NULL));
   o = by_choice(1, KVRT_TOOL_CHOICE_NONE, NULL), o.ignore_eos = 1;
@@ -266,9 +270,7 @@ int main(void) {
   struct stage t;
   stage_open(&t);
   char path[kPathMax + 32];
-  snprintf(path, sizeof path, "%s/thinks.gguf", t.dir);
-  with_template(t.tiny, path, kTemplate);
-  kvrt_model* model = open_model(t.runtime, path, 0, 0, 0);
+  kvrt_model* model = open_with_template(t.runtime, t.tiny, t.dir, "thinks", kTemplate, path);
   content_is_bound(model);
   calls_are_bound(model);
   for (uint32_t piece = 1; piece <= 5; ++piece) {

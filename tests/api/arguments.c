@@ -71,9 +71,7 @@ static kvrt_session_options session_options(kvrt_store* store, const char* docum
 
 static void sessions(struct stage* t) {
   char path[kPathMax + 32];
-  snprintf(path, sizeof path, "%s/arguments.gguf", t->dir);
-  with_template(t->tiny, path, kSource);
-  kvrt_model* model = open_model(t->runtime, path, 0, 0, 0);
+  kvrt_model* model = open_with_template(t->runtime, t->tiny, t->dir, "arguments", kSource, path);
   kvrt_session_options o = session_options(t->store, kSea, kCalm);
   kvrt_session *s = NULL, *fork = NULL;
   MUST(kvrt_session_open(model, &o, &s, NULL));

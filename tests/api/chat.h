@@ -82,3 +82,11 @@ static inline void with_template(const char* from, const char* to, const char* s
   fclose(in);
   fclose(out);
 }
+
+// The same as DIR/NAME.gguf, opened; `path` gets where it is.
+static inline kvrt_model* open_with_template(kvrt_runtime* runtime, const char* from, const char* dir, const char* name, const char* source,
+                                             char path[kPathMax + 32]) {
+  snprintf(path, kPathMax + 32, "%s/%s.gguf", dir, name);
+  with_template(from, path, source);
+  return open_model(runtime, path, 0, 0, 0);
+}

@@ -126,9 +126,7 @@ static void changing_template(struct stage* t) {
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if messages|length > 5 and loop.index0 == 3 %}(old) {% endif %}{{ m.content }}"
       "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
   char path[kPathMax + 32], json[2048];
-  snprintf(path, sizeof path, "%s/changing.gguf", t->dir);
-  with_template(t->tiny, path, source);
-  kvrt_model* model = open_model(t->runtime, path, 0, 0, 0);
+  kvrt_model* model = open_with_template(t->runtime, t->tiny, t->dir, "changing", source, path);
   kvrt_session* s = open_session(model, NULL, 0);
   say(s, "system", "Be brief.", NULL);
   int32_t old[1024], wanted[1024];
@@ -174,9 +172,7 @@ static void tools(struct stage* t) {
       "\"arguments\":{\"place\":\"Brest\",\"hour\":7}}}]}",
       "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"6.9 m\"}", "{\"role\":\"user\",\"content\":\"Thanks\"}"};
   char path[kPathMax + 32], json[2048] = "";
-  snprintf(path, sizeof path, "%s/tools.gguf", t->dir);
-  with_template(t->tiny, path, source);
-  kvrt_model* model = open_model(t->runtime, path, 0, 0, 0);
+  kvrt_model* model = open_with_template(t->runtime, t->tiny, t->dir, "tools", source, path);
   const kvrt_session_options o = {.struct_size = sizeof o, .store = t->store, .tools = sea, .tools_size = strlen(sea)};
   kvrt_session* s = NULL;
   kvrt_append_info info;

@@ -125,9 +125,7 @@ int main(void) {
   struct stage t;
   stage_open(&t);
   char path[kPathMax + 32];
-  snprintf(path, sizeof path, "%s/hermes.gguf", t.dir);
-  with_template(t.tiny, path, kTemplate);
-  kvrt_model* model = open_model(t.runtime, path, 0, 0, 0);
+  kvrt_model* model = open_with_template(t.runtime, t.tiny, t.dir, "hermes", kTemplate, path);
   taken_apart(model);
   by_option(model);
   one_message(model);

@@ -34,7 +34,7 @@ for line in '^KV .* a token; a block: 32 tokens of 1 layer, 32.0 KiB$' '^ *1 lay
   grep -q "$line" out || fail "plan of a model with windows, no line like $line: $(cat out)"
 done
 exits 0 plan -m "$tiny/row_granitehybrid.gguf"
-grep -q '^boundary  *20.0 KiB at each place to go back to; the pool keeps 1 ' out || fail "plan of states: $(cat out)"
+grep -q '^boundary  *20.0 KiB at each place to go back to; the pool has room for 1$' out || fail "plan of states: $(cat out)"
 exits 0 plan -m "$tiny/row_gemma2.gguf" --context 1
 grep -q '^sessions  *1 in 4 blocks, the fewest that a pool has, and one of zeros: ' out || fail "plan of one token: $(cat out)"
 exits 0 plan -m "$model"
@@ -52,5 +52,6 @@ for line in '^groups  *1 layer: 96 B for every token, 32 B of them unused$' '^  
   grep -q "$line" out || fail "plan of recurrent layers, no line like $line: $(cat out)"
 done
 exits 0 plan -m "$tiny/row_granitehybrid.gguf" --block-tokens 16 --json
+is "16896 1" "$(json out 'str(j["boundary_bytes"]) + " " + str(j["boundaries"])')" "plan of boundaries: a state in 11 blocks of 1,536 bytes"
 is "16128 0.74" "$(json out 'str(j["state_bytes"]) + " " + str(round(j["used"], 2))')" "plan of recurrent layers"
 echo "plan: ok"

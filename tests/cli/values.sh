@@ -61,6 +61,8 @@ for list in 0 4000000000 99999999999 -1 "1," ",1" x "1,x"; do
 done
 refused 8 context bench -m "$model" --prompt 5000000 --depth none --batch none --state none
 refused 8 context bench -m "$model" --prompt none --depth 8 --append 5000000 --batch none --state none
+exits 0 run -m "$model" -p a -n 4 --reasoning-max 4294967295 --json
+exits 1 run -m "$model" -p a --ignore-eos --reasoning-max 3
 exits 0 run -m "$model" -p a -n 4294967295 --ignore-eos --json
 grep -q '"finish_reason": *"context_full"' out || fail "-n 4294967295: $(tail -c 300 out)"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/text/grammar/grammar.h"
+#include "runtime/text/grammar/states.h"
 #include "runtime/text/tokenizer/byte_alphabet.h"
 #include "runtime/text/tokenizer/tokenizer.h"
 #include "runtime/text/unicode/code_points.h"
@@ -41,6 +42,17 @@ inline std::shared_ptr<const Grammar> gbnf(std::string_view source, const Gramma
   auto grammar = Grammar::from_gbnf(source, vocab);
   EXPECT_TRUE(grammar.is_ok()) << grammar.status().message();
   return grammar.is_ok() ? grammar.value() : nullptr;
+}
+
+// Whether the text is an answer, by its bytes.
+inline bool fits(const Grammar& grammar, std::string_view text) {
+  GrammarStates states(grammar.automaton());
+  auto at = states.begin();
+  for (char c : text) {
+    at = states.step(at, static_cast<uint8_t>(c));
+    if (at == GrammarStates::kDead) return false;
+  }
+  return states.may_end(at);
 }
 
 inline bool has(std::span<const uint64_t> mask, int32_t token) { return (mask[static_cast<size_t>(token) / 64] >> (token % 64)) & 1; }

@@ -41,7 +41,9 @@ inline std::vector<Piece> pieces_of(std::string_view answer) {
 }
 
 inline ReplyStyle style_of(ReplyFormat format) { return {format, "", ""}; }
-inline ReplyStyle thinking(ReplyFormat format, bool open = false) { return {format, "<think>", "</think>", open ? AnswerPlace::kReasoning : AnswerPlace::kBegin}; }
+inline ReplyStyle thinking(ReplyFormat format, bool open = false) {
+  return {format, "<think>", "</think>", open ? AnswerPlace::kReasoning : AnswerPlace::kBegin};
+}
 
 inline std::string show(const Parts& parts) {
   std::string text;

@@ -92,7 +92,7 @@ Plan = _struct("kvrt_plan", """
     u32 struct_size block_tokens layers heads kv_heads head_dim context_length fits; u64 kv_bytes_per_token block_bytes weight_bytes
     scratch_bytes session_blocks session_bytes; f64 used waste; u64 blocks kv_bytes stored_tokens unshared_tokens total_bytes memory_bytes
     sessions_max context_max; u32 kv_groups; u32[8] kv_group_layers kv_group_window kv_group_bytes_per_token kv_group_tokens_max;
-    u64 state_bytes""")
+    u64 state_bytes boundary_bytes boundaries""")
 CacheProps = _struct("kvrt_cache_props", "u32 struct_size files; u64 bytes bytes_max bytes_free; char[4096] directory")
 StoreOptions = _struct("kvrt_store_options", "u32 struct_size read_only must_exist reserved; u64 disk_bytes_max free_bytes_min")
 StoreProps = _struct("kvrt_store_props", """

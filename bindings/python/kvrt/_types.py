@@ -211,6 +211,8 @@ class Plan:
     kv_group_bytes_per_token: Tuple[int, ...]
     kv_group_tokens_max: Tuple[int, ...]
     state_bytes: int
+    boundary_bytes: int
+    boundaries: int
 
 
 @dataclasses.dataclass(frozen=True)

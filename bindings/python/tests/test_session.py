@@ -353,6 +353,19 @@ class Conversation(Case):
         self.assertGreater(changed.rewritten, 0)
         self.assertEqual([m.content["content"] for m in session.messages()], ["Be brief.", "Goodbye"])
 
+    def test_tool_choice(self):
+        tools = [{"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}}} for name in ("f", "g")]
+        for options, names in (({"tool_name": "g"}, {"g"}), ({"tool_choice": kvrt.ToolChoice.REQUIRED}, {"f", "g"}),
+                               ({"tool_choice": kvrt.ToolChoice.NAMED, "tool_name": "f", "parallel_calls_max": 1}, {"f"})):
+            session = self.open([], tools=tools)
+            session.append_message("Hello")
+            events = session.generate(reply=kvrt.Reply.HERMES, temperature=1.0, seed=7, **options)
+            calls = [json.loads(event.text) for event in events if event.type is EventType.TOOL_CALL]
+            self.assertTrue(calls and {call["name"] for call in calls} <= names, calls)
+            self.assertTrue(all(call["arguments"]["n"] in (1, 2) for call in calls), calls)
+        with self.assertRaises(kvrt.Invalid):
+            session.generate(tool_name="h", reply=kvrt.Reply.HERMES)
+
 
 class Log(unittest.TestCase):
     def test_lines_go_to_logging(self):

@@ -13,14 +13,20 @@ constexpr std::pair<ReplyKind, ReplyFormat> kNamedFormats[] = {
     {ReplyKind::kGemma, ReplyFormat::kGemma},   {ReplyKind::kDeepSeek, ReplyFormat::kDeepSeek},
 };
 
-// The style of an answer that begins at token `begin`: as `kind` says, else as the model's template shows.
-ReplyStyle answer_style(const LoadedModel& model, const Conversation& said, const std::string& tools, ReplyKind kind, uint64_t begin) {
+// As `kind` says, else as the model's template shows.
+ReplyStyle named_style(const LoadedModel& model, ReplyKind kind) {
   ReplyStyle style = model.reply_style();
   for (auto [named, format] : kNamedFormats) {
     if (kind != named || style.format == format) continue;
     style.format = format;
     style.family = nullptr;
   }
+  return style;
+}
+
+// The style of an answer that begins at token `begin`.
+ReplyStyle answer_style(const LoadedModel& model, const Conversation& said, const std::string& tools, ReplyKind kind, uint64_t begin) {
+  ReplyStyle style = named_style(model, kind);
   // Without tools, JSON that the model writes is its answer, not a call.
   style.calls = !tools.empty() || (kind != ReplyKind::kAuto && kind != ReplyKind::kNone);
   if (!tools.empty()) style.tools = read_reply_tools(tools);
@@ -52,38 +58,39 @@ Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, co
                             GenerateOptions* options) {
   Answer answer;
   if (options->prefill_only) return answer;
-  const bool continues = options->grammar_kind == GrammarKind::kContinue;
+  const bool continues = options->ask.kind == GrammarKind::kContinue;
   const auto& messages = said->messages;
   const bool same_turn = !messages.empty() && messages.back().generated && messages.back().end == said->tokens.size();
   const uint64_t begin = continues ? said->grammar.begin : same_turn ? messages.back().begin : said->tokens.size();
-  ReplyStyle style = answer_style(model, *said, tools, options->reply, begin);
-  const GrammarKind kind = continues ? said->grammar.kind : options->grammar_kind;
-  const bool json = kind == GrammarKind::kJsonSchema || kind == GrammarKind::kJsonSchemaOpen;  // a GBNF may write marks itself
-  if (json) style.bound = true, style.calls = false;
-  auto [place, parser] = find_place(model, *said, style, begin);
-  if (options->reply != ReplyKind::kNone) answer.parser.emplace(std::move(parser));
+  AnswerGrammar& grammar = said->grammar;
   if (!continues) {
-    said->grammar = {options->grammar_kind,
-                     std::move(options->grammar),
-                     said->tokens.size(),
-                     false,
-                     place,
-                     options->reply,
-                     options->tool_choice,
-                     std::move(options->tool_name),
-                     options->calls_max,
-                     options->reasoning_tokens_max};
-  } else {
-    style = answer_style(model, *said, tools, said->grammar.reply, begin);
+    grammar = {std::move(options->ask)};
+    grammar.begin = said->tokens.size();
+    grammar.reply = options->reply;
   }
-  if (!options->ignore_eos) {  // which says that the answer has no end
-    KVRT_ASSIGN(answer.guide, grammars->guide(said->grammar, style, tools));
+  AnswerRules rules{grammar};
+  rules.style = named_style(model, grammar.reply);
+  rules.tools = tools;
+  const bool binds = !options->ignore_eos && may_bind(rules);  // most answers do not
+  if (options->reply != ReplyKind::kNone || binds) {
+    ReplyStyle style = answer_style(model, *said, tools, options->reply, begin);
+    // A GBNF may write marks itself.
+    const bool json = grammar.kind == GrammarKind::kJsonSchema || grammar.kind == GrammarKind::kJsonSchemaOpen;
+    if (json) style.bound = true, style.calls = false;
+    auto [place, parser] = find_place(model, *said, style, begin);
+    if (!continues) grammar.place = place;
+    if (options->reply != ReplyKind::kNone) answer.parser.emplace(std::move(parser));
   }
-  if (!continues) {
-    said->grammar.bound = answer.guide != nullptr;
-    if (!said->grammar.bound) said->grammar = {};
-  } else if (answer.guide != nullptr) {
+  rules.place = grammar.place;
+  if (binds) {
+    KVRT_ASSIGN(answer.guide, grammars->guide(rules));
+  }
+  if (continues) {
     KVRT_TRY(grammars->replay(*said, answer.guide.get()));
+  } else if (answer.guide) {
+    grammar.bound = true;
+  } else {
+    grammar = {};
   }
   return answer;
 }

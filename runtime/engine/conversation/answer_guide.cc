@@ -23,9 +23,6 @@ void ReasoningCount::add(std::string_view spelled) {
   tokens_ += was_inside && inside_;
 }
 
-AnswerGuide::AnswerGuide(const Tokenizer& tokenizer, std::unique_ptr<GrammarMatcher> matcher)
-    : AnswerGuide(tokenizer, std::move(matcher), {{}, AnswerPlace::kContent}, 0, nullptr) {}
-
 AnswerGuide::AnswerGuide(const Tokenizer& tokenizer, std::unique_ptr<GrammarMatcher> matcher, ReasoningCount count, uint64_t reasoning_max,
                          std::unique_ptr<GrammarMatcher> over)
     : tokenizer_(tokenizer),

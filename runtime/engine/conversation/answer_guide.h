@@ -29,8 +29,7 @@ class ReasoningCount {
 // Not thread-safe. The tokenizer outlives it.
 class AnswerGuide {
  public:
-  // `matcher`: null binds nothing. After `reasoning_max` tokens of reasoning, not 0, `over` goes on in its place.
-  AnswerGuide(const Tokenizer& tokenizer, std::unique_ptr<GrammarMatcher> matcher);
+  // `matcher`: null binds nothing. After `reasoning_max` tokens of reasoning `over`, if it is not null, goes on in its place.
   AnswerGuide(const Tokenizer& tokenizer, std::unique_ptr<GrammarMatcher> matcher, ReasoningCount count, uint64_t reasoning_max,
               std::unique_ptr<GrammarMatcher> over);
 
@@ -43,7 +42,7 @@ class AnswerGuide {
   std::unique_ptr<GrammarMatcher> matcher_;
   ReasoningCount count_;
   uint64_t reasoning_max_ = 0;
-  std::unique_ptr<GrammarMatcher> over_;  // null: not needed any more
+  std::unique_ptr<GrammarMatcher> over_;  // null: it has, or never will
 };
 
 }  // namespace kvrt

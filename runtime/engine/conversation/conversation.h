@@ -12,16 +12,11 @@ namespace kvrt {
 enum class ReplyKind : uint32_t { kNone, kAuto, kPlain, kHermes, kLlama3, kMistral, kGemma, kDeepSeek };
 
 // What an answer must match, and where it began: so its tokens can be taken again.
-struct AnswerGrammar {
-  GrammarKind kind = GrammarKind::kNone;  // not kContinue
-  std::string source{};
+struct AnswerGrammar : AnswerAsk {          // its kind is not kContinue
   uint64_t begin = 0;                       // the answer's first token
   bool bound = false;                       // false: nothing has to match
   AnswerPlace place = AnswerPlace::kBegin;  // at `begin`
   ReplyKind reply = ReplyKind::kNone;       // by which the model's marks are known; kNone: as its template shows
-  ToolChoice choice = ToolChoice::kDefault;
-  std::string tool_name{};
-  uint32_t calls_max = 0, reasoning_tokens_max = 0;  // 0: no limit
 };
 
 // A message and its tokens [begin, end). A generated one keeps its sampled tokens.

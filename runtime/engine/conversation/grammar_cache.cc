@@ -39,27 +39,19 @@ Result<std::unique_ptr<GrammarMatcher>> GrammarCache::matcher(const AnswerRules&
   return kept_.back().masks ? std::make_unique<GrammarMatcher>(kept_.back().masks) : std::unique_ptr<GrammarMatcher>();
 }
 
-Result<std::unique_ptr<AnswerGuide>> GrammarCache::guide(const AnswerGrammar& wanted, const ReplyStyle& style, const std::string& tools) {
-  AnswerRules rules;
-  rules.style = style;
-  rules.style.tools = nullptr;
-  rules.place = wanted.place;
-  rules.kind = wanted.kind;
-  rules.source = wanted.source;
-  rules.choice = wanted.choice;
-  rules.tool_name = wanted.tool_name;
-  rules.tools = tools;
-  rules.calls_max = wanted.calls_max;
+Result<std::unique_ptr<AnswerGuide>> GrammarCache::guide(const AnswerRules& rules) {
   Lock lock(mu_);
-  KVRT_ASSIGN(auto matcher, this->matcher(rules));
-  const bool reasons = style.format == ReplyFormat::kHarmony || !style.reasoning_end.empty();
-  if (wanted.reasoning_tokens_max == 0 || !reasons || wanted.place == AnswerPlace::kClosed) {
-    return matcher ? std::make_unique<AnswerGuide>(tokenizer_, std::move(matcher)) : std::unique_ptr<AnswerGuide>();
+  KVRT_ASSIGN(auto now, matcher(rules));
+  std::unique_ptr<GrammarMatcher> over;
+  const bool reasons = rules.style.format == ReplyFormat::kHarmony || !rules.style.reasoning_end.empty();
+  if (rules.reasoning_tokens_max > 0 && reasons && rules.place != AnswerPlace::kClosed) {
+    AnswerRules rest = rules;
+    rest.reasoning_over = true;
+    rest.place = AnswerPlace::kReasoning;
+    KVRT_ASSIGN(over, matcher(rest));
   }
-  rules.reasoning_over = true;
-  rules.place = AnswerPlace::kReasoning;
-  KVRT_ASSIGN(auto over, this->matcher(rules));
-  return std::make_unique<AnswerGuide>(tokenizer_, std::move(matcher), ReasoningCount(style, wanted.place), wanted.reasoning_tokens_max,
+  if (!now && !over) return std::unique_ptr<AnswerGuide>();
+  return std::make_unique<AnswerGuide>(tokenizer_, std::move(now), ReasoningCount(rules.style, rules.place), rules.reasoning_tokens_max,
                                        std::move(over));
 }
 
@@ -69,7 +61,7 @@ Status GrammarCache::replay(const Conversation& said, AnswerGuide* guide) const 
       return error(Code::kInvalid, Detail::kState, "grammar_kind is CONTINUE, the answer came to its end at token %llu",
                    static_cast<unsigned long long>(i));
     }
-    if (!guide->accept(said.tokens[i])) {
+    if (guide && !guide->accept(said.tokens[i])) {
       return error(Code::kInvalid, Detail::kState,
                    "grammar_kind is CONTINUE, token %llu does not fit the grammar of the answer from token %llu on",
                    static_cast<unsigned long long>(i), static_cast<unsigned long long>(said.grammar.begin));

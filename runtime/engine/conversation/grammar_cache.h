@@ -16,9 +16,9 @@ class GrammarCache {
  public:
   // The tokenizer outlives it.
   explicit GrammarCache(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-  // The guide of an answer that begins as `wanted` says; null: nothing binds it. `style`: the model's, by wanted.reply.
-  Result<std::unique_ptr<AnswerGuide>> guide(const AnswerGrammar& wanted, const ReplyStyle& style, const std::string& tools);
-  // Takes the answer's tokens again. INVALID: one does not fit, or ends it.
+  // The guide of an answer from its begin on; null: nothing binds it.
+  Result<std::unique_ptr<AnswerGuide>> guide(const AnswerRules& rules);
+  // Takes the answer's tokens again; `guide` may be null. INVALID: one does not fit, or ends it.
   Status replay(const Conversation& said, AnswerGuide* guide) const;
 
  private:

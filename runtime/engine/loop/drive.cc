@@ -21,7 +21,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
     KVRT_TRY(enter(session, options.prefill_only ? "prefill" : "begin"));
     said = *session;
   }
-  const bool continues = options.grammar_kind == GrammarKind::kContinue;
+  const bool continues = options.ask.kind == GrammarKind::kContinue;
   if (continues && !said.grammar.bound) {
     return error(Code::kInvalid, Detail::kState,
                  "grammar_kind is CONTINUE, the session's last generation had no grammar or was truncated away");

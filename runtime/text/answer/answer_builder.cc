@@ -36,9 +36,14 @@ AnswerBuilder::AnswerBuilder(const AnswerRules& rules, const GrammarVocab& vocab
       text_(vocab, &builder_) {
   builder_.add_rule("an answer");  // the root is rule 0
   end_ = builder_.join();
-  for (const CallSyntax& syntax : reply::syntaxes()) {
-    if (syntax.format == rules_.style.format && syntax.flags & CallSyntax::kPrompted) prompted_ = syntax.begin;
-  }
+  auto of_format = [&](int flag) {
+    return [this, flag](const CallSyntax& s) { return s.format == rules_.style.format && s.flags & flag; };
+  };
+  const auto all = reply::syntaxes();
+  const auto prompted = std::ranges::find_if(all, of_format(CallSyntax::kPrompted));
+  if (prompted == all.end()) return;
+  prompted_ = prompted->begin;
+  opening_ = std::ranges::find_if(all, of_format(CallSyntax::kFrame))->begin.substr(prompted_.size());
 }
 
 AnswerBuilder::Node AnswerBuilder::then(Part part, Node to) {
@@ -87,15 +92,14 @@ AnswerBuilder::Node AnswerBuilder::reasoning(Node after) {
 }
 
 AnswerBuilder::Node AnswerBuilder::free_content() {
-  const bool begins = rules_.place != AnswerPlace::kContent, bare = std::ranges::any_of(reply::syntaxes(), [&](const CallSyntax&syntax) {
-                                                               return syntax.format == rules_.style.format && syntax.begin.empty();
-                                                             });
+  const bool begins = rules_.place != AnswerPlace::kContent;
+  auto is_bare = [&](const CallSyntax& syntax) { return syntax.format == rules_.style.format && syntax.begin.empty(); };
+  const bool bare = calls_matter_ && std::ranges::any_of(reply::syntaxes(), is_bare);
   const Node strict = bare ? builder_.join() : kNone;
   const FreeText::Text text = text_.text(exits(strict), end_);
   const Node bare_begin = bare ? bare_text(text) : kNone;
   if (bare) builder_.link(strict, bare_begin);
-  if (begins && !prompted_.empty()) return then("all\n", text.begin());
-  return begins && bare && calls_matter_ ? bare_begin : text.begin();
+  return !begins ? text.begin() : bare ? bare_begin : then(opening_, text.begin());
 }
 
 // With the marks that a family may have around content. Behind it only control tokens are marks.
@@ -115,10 +119,8 @@ Result<AnswerBuilder::Node> AnswerBuilder::bound_content() {
   const SchemaMembers members = rules_.kind == GrammarKind::kJsonSchemaOpen ? SchemaMembers::kOpen : SchemaMembers::kClosed;
   KVRT_ASSIGN(const uint32_t rule, rules_.kind == GrammarKind::kGbnf ? add_gbnf(rules_.source, &vocab_, &builder_)
                                                                      : add_json_schema(rules_.source, members, &builder_));
-  const bool begins = rules_.place != AnswerPlace::kContent;
-  if (!begins) return then(builder_.call(rule), end_);
-  const Node content = framed(then(builder_.call(rule), framed(end_)));
-  return prompted_.empty() ? content : then("all\n", content);
+  if (rules_.place == AnswerPlace::kContent) return then(builder_.call(rule), end_);
+  return then(opening_, framed(then(builder_.call(rule), framed(end_))));
 }
 
 Result<AnswerBuilder::Node> AnswerBuilder::answer() {
@@ -135,16 +137,12 @@ Result<AnswerBuilder::Node> AnswerBuilder::answer() {
     const Node call = unmarked ? calls_ : then(mark_, calls_);
     content = either({content, call});
   }
-  bool may_reason = !rules_.style.reasoning_end.empty() && (rules_.place == AnswerPlace::kBegin || rules_.place == AnswerPlace::kReasoning);
-  if (may_reason && rules_.place == AnswerPlace::kBegin) {
-    KVRT_ASSIGN(const bool itself, begins_with(rules_, rules_.style.reasoning_begin, vocab_));
-    may_reason = !itself;
-  }
+  if (rules_.style.reasoning_end.empty() || rules_.place == AnswerPlace::kContent) return content;
   const Node after = with_breaks(content);
-  if (!may_reason) return rules_.place == AnswerPlace::kClosed ? after : content;
-  const Node reasons = reasoning(after);
-  if (rules_.place == AnswerPlace::kReasoning) return reasons;
-  return either({content, then(rules_.style.reasoning_begin, reasons)});
+  if (rules_.place == AnswerPlace::kClosed) return after;
+  if (rules_.place == AnswerPlace::kReasoning) return reasoning(after);
+  KVRT_ASSIGN(const bool itself, begins_with(rules_, rules_.style.reasoning_begin, vocab_));
+  return itself ? content : either({content, then(rules_.style.reasoning_begin, reasoning(after))});
 }
 
 Result<std::unique_ptr<const Automaton>> AnswerBuilder::build() {

@@ -67,7 +67,7 @@ class AnswerBuilder {
   bool calls_matter_ = false;                     // their marks do not come unbound
   const reply::WrittenCalls* written_ = nullptr;  // of the calls that are bound; null: none are
   std::string_view mark_;                         // the first of them
-  std::string_view prompted_;                     // a mark that the prompt ends with
+  std::string_view prompted_, opening_;           // a mark that the prompt ends with; what follows it where content begins
   struct Tool {
     std::string name;
     uint32_t arguments;  // the rule

@@ -7,6 +7,7 @@
 #include "runtime/text/grammar/vocab.h"
 #include "runtime/text/reply/pattern.h"
 #include "runtime/text/reply/syntax.h"
+#include "runtime/text/reply/tools.h"
 #include "runtime/text/template/json.h"
 #include "runtime/text/template/print.h"
 
@@ -19,8 +20,6 @@ using jinja::Value;
 
 Status not_tools(const std::string& what) { return error(Code::kInvalid, Detail::kNone, "tools: %.200s", what.c_str()); }
 
-const Value* member(const Value& of, std::string_view name) { return of.is(Kind::kDict) ? of.dict->find(name) : nullptr; }
-
 const reply::WrittenCalls* written_calls(const ReplyStyle& style) {
   if (style.family != nullptr) return &style.family->written;
   const reply::WrittenCalls* found = nullptr;  // the last of a format is the common one
@@ -32,17 +31,19 @@ const reply::WrittenCalls* written_calls(const ReplyStyle& style) {
 
 }  // namespace
 
+bool may_bind(const AnswerRules& rules) {
+  if (rules.kind != GrammarKind::kNone || rules.choice != ToolChoice::kDefault || rules.reasoning_tokens_max > 0) return true;
+  return !rules.tools.empty() && written_calls(rules.style) != nullptr;
+}
+
 Result<std::vector<BoundTool>> bound_tools(std::string_view json) {
   jinja::Arena arena(kTemplateHeapBytesMax);
   KVRT_ASSIGN(const Value tools, jinja::parse_json(json, "tools", &arena));
   if (!tools.is(Kind::kList)) return not_tools("not a list");
   std::vector<BoundTool> out;
   for (uint32_t i = 0; i < tools.list->size; ++i) {
-    const Value& tool = tools.list->data[i];
-    const Value* inside = member(tool, "function");
-    const Value& function = inside != nullptr ? *inside : tool;
-    const Value *name = member(function, "name"), *parameters = member(function, "parameters");
-    if (name == nullptr || !name->is(Kind::kString)) return not_tools("number " + std::to_string(i) + " has no name");
+    const auto [name, parameters] = reply::function_of(tools.list->data[i]);
+    if (name == nullptr) return not_tools("number " + std::to_string(i) + " has no name");
     if (name->str().empty() || !std::all_of(name->str().begin(), name->str().end(), reply::is_name)) {
       return error(Code::kUnsupported, Detail::kNone, "tools: the name \"%.200s\" has other characters than letters, digits and _-./",
                    std::string(name->str()).c_str());

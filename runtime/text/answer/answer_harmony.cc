@@ -25,29 +25,26 @@ Result<AnswerBuilder::Node> AnswerBuilder::harmony() {
                          ? kNone
                          : then("<|channel|>final", either({then("<|message|>", content), then(" <|constrain|>json<|message|>", content)}));
   const Node analysis = rules_.reasoning_over ? kNone : then("<|channel|>analysis<|message|>", thought);
-  Node call = kNone;
-  if (written_ != nullptr) {
-    call = harmony_call();
-  }
+  const Node call = written_ != nullptr ? harmony_call() : kNone;
   builder_.link(start, either({analysis, preamble, final, call}));
   if (rules_.reasoning_over) return then("<|end|>", next);
   if (rules_.place == AnswerPlace::kReasoning) return thought;
-  return rules_.place == AnswerPlace::kContent && content != kNone ? content : start;
+  if (rules_.place != AnswerPlace::kContent) return start;
+  return content != kNone ? content : then("<|end|>", next);  // a call is asked for within content
 }
 
 // A recipient stands before the channel, as the template writes it, or behind it, as models do.
 AnswerBuilder::Node AnswerBuilder::harmony_call() {
-  std::vector<Node> before, behind;
+  std::vector<Node> calls;
   for (const Tool& tool : tools_) {
     const Node arguments = then(builder_.call(tool.arguments), then("<|call|>", end_));
     const Node message = then("<|message|>", arguments);
-    before.push_back(then(" to=functions." + tool.name + "<|channel|>commentary json", message));
+    calls.push_back(then(" to=functions." + tool.name + "<|channel|>commentary json", message));
     const Node json = either({then(" <|constrain|>json", message), then(" json", message), message});
-    behind.push_back(then("<|channel|>commentary to=functions." + tool.name, json));
+    calls.push_back(then("<|channel|>commentary to=functions." + tool.name, json));
   }
-  before.insert(before.end(), behind.begin(), behind.end());
   const Node join = builder_.join();
-  builder_.link(join, before);
+  builder_.link(join, calls);
   return join;
 }
 

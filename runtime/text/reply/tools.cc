@@ -64,6 +64,13 @@ const Value* resolve(const Value* root, std::string_view reference) {
 
 namespace reply {
 
+ToolFunction function_of(const Value& tool) {
+  const Value* inside = member(&tool, "function");
+  const Value* function = inside != nullptr ? inside : &tool;
+  const Value* name = member(function, "name");
+  return {name != nullptr && name->is(Kind::kString) ? name : nullptr, member(function, "parameters")};
+}
+
 const Value* ArgumentSchema::find(std::string_view keyword) const {
   const Value* at = at_;
   for (int hops = 0; hops < kDepthMax; ++hops) {
@@ -139,11 +146,8 @@ ReplyTools::ReplyTools(std::string_view json) : arena_(kTemplateHeapBytesMax) {
 
 reply::ArgumentSchema ReplyTools::arguments(std::string_view name) const {
   for (uint32_t i = 0; tools_.is(Kind::kList) && i < tools_.list->size; ++i) {
-    const Value* tool = tools_.list->data + i;
-    const Value* function = member(tool, "function");
-    if (function != nullptr) tool = function;
-    const Value* named = member(tool, "name");
-    if (named != nullptr && named->is(Kind::kString) && named->str() == name) return reply::ArgumentSchema(member(tool, "parameters"));
+    const reply::ToolFunction function = reply::function_of(tools_.list->data[i]);
+    if (function.name != nullptr && function.name->str() == name) return reply::ArgumentSchema(function.parameters);
   }
   return {};
 }

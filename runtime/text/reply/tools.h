@@ -35,6 +35,12 @@ class ArgumentSchema {
   const jinja::Value* at_ = nullptr;
 };
 
+// A tool's name and parameters, in OpenAI's form or bare; null where it has none. Of the name: a string.
+struct ToolFunction {
+  const jinja::Value *name = nullptr, *parameters = nullptr;
+};
+ToolFunction function_of(const jinja::Value& tool);
+
 }  // namespace reply
 
 class ReplyTools {

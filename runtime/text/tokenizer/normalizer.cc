@@ -9,7 +9,7 @@ namespace kvrt {
 namespace {
 
 constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581
-constexpr std::string_view kForInvalid = "\xEF\xBF\xBD";   // U+FFFD
+constexpr std::string_view kForInvalid = "\xEF\xBF\xBD";    // U+FFFD
 
 // A unit of the trie, a double array of 32-bit words: bit 8 says that a key ends here, bits 10 to 30 where its children are (times 256
 // with bit 9 set), the low byte and bit 31 which byte led here. A unit with bit 31 alone is a value: an offset into the strings.

@@ -9,7 +9,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/text/grammar/grammar.h"
-#include "runtime/text/grammar/states.h"
+#include "tests/support/byte_vocabulary.h"
 
 namespace kvrt {
 namespace {
@@ -18,16 +18,6 @@ struct Fact {
   const char* schema;
   std::vector<const char*> valid, invalid, unwritten{};
 };
-
-bool fits(const Grammar& grammar, std::string_view text) {
-  GrammarStates states(grammar.automaton());
-  auto at = states.begin();
-  for (char c : text) {
-    at = states.step(at, static_cast<uint8_t>(c));
-    if (at == GrammarStates::kDead) return false;
-  }
-  return states.may_end(at);
-}
 
 void check(std::span<const Fact> facts, SchemaMembers members = SchemaMembers::kClosed) {
   for (const Fact& fact : facts) {

@@ -1,0 +1,92 @@
+// Answers at places that a draw of answers (tests/golden/answers.py) does not begin at, and the limits of their calls.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/limits.h"
+#include "runtime/text/answer/answer_grammar.h"
+#include "runtime/text/reply/family.h"
+#include "tests/support/byte_vocabulary.h"
+
+namespace kvrt {
+namespace {
+
+constexpr char kTools[] = R"([{"name":"f","parameters":{"type":"object","properties":{}}}])";
+
+AnswerRules rules_of(std::string_view family, ToolChoice choice, AnswerPlace place) {
+  AnswerRules rules;
+  for (const reply::Family& one : reply::families()) {
+    if (one.name != family) continue;
+    rules.style.family = &one;
+    rules.style.format = one.format;
+  }
+  rules.choice = choice;
+  rules.place = place;
+  rules.tools = kTools;
+  return rules;
+}
+
+std::shared_ptr<const Grammar> grammar_of(const AnswerRules& rules) {
+  static const auto tokenizer = byte_tokenizer({{"<|im_end|>", 3}});
+  static const auto vocab = GrammarVocab::make(*tokenizer);
+  auto made = answer_grammar(rules, *vocab);
+  EXPECT_TRUE(made.is_ok()) << made.status().message();
+  return made.is_ok() ? made.value() : nullptr;
+}
+
+TEST(Answer, ACallIsAskedForWithinContent) {
+  const auto hermes = grammar_of(rules_of("Hermes", ToolChoice::kRequired, AnswerPlace::kContent));
+  EXPECT_TRUE(fits(*hermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>"));
+  EXPECT_FALSE(fits(*hermes, "more text"));
+  const auto oss = grammar_of(rules_of("gpt-oss", ToolChoice::kRequired, AnswerPlace::kContent));
+  EXPECT_TRUE(fits(*oss, "<|end|><|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>"));
+  EXPECT_FALSE(fits(*oss, " to=functions.f<|channel|>commentary json<|message|>{}<|call|>")) << "the message has not ended";
+}
+
+TEST(Answer, FreeContentGoesOnAsItIs) {
+  for (const char* family : {"Llama 3", "Functionary 3.2", "Hermes", "gpt-oss"}) {
+    const auto grammar = grammar_of(rules_of(family, ToolChoice::kAuto, AnswerPlace::kContent));
+    EXPECT_TRUE(fits(*grammar, "{\"name\": the rest of a text")) << family;
+  }
+  const auto begun = grammar_of(rules_of("Functionary 3.2", ToolChoice::kAuto, AnswerPlace::kBegin));
+  EXPECT_TRUE(fits(*begun, "all\ntext") && fits(*begun, "f\n{}"));
+  EXPECT_FALSE(fits(*begun, "text"));
+}
+
+std::string calls_of_kimi(uint32_t count) {
+  std::string text = "<|tool_calls_section_begin|>";
+  for (uint32_t i = 0; i < count; ++i)
+    text += "<|tool_call_begin|>functions.f:" + std::to_string(i) + "<|tool_call_argument_begin|>{}<|tool_call_end|>";
+  return text + "<|tool_calls_section_end|>";
+}
+
+TEST(Answer, CallsThatAreNumberedCountFrom0To15) {
+  AnswerRules rules = rules_of("Kimi K2", ToolChoice::kRequired, AnswerPlace::kBegin);
+  const auto grammar = grammar_of(rules);
+  EXPECT_TRUE(fits(*grammar, calls_of_kimi(1)) && fits(*grammar, calls_of_kimi(kNumberedCallsMax)));
+  EXPECT_FALSE(fits(*grammar, calls_of_kimi(kNumberedCallsMax + 1)) || fits(*grammar, calls_of_kimi(0)));
+  std::string other = calls_of_kimi(1);
+  other[other.find(":0") + 1] = '1';
+  EXPECT_FALSE(fits(*grammar, other));
+  rules.calls_max = 2;
+  EXPECT_TRUE(fits(*grammar_of(rules), calls_of_kimi(2)));
+  EXPECT_FALSE(fits(*grammar_of(rules), calls_of_kimi(3)));
+}
+
+// A host that asks for nothing pays for nothing: no vocabulary is made for such an answer.
+TEST(Answer, MostAnswersAskForNothing) {
+  AnswerRules rules;
+  EXPECT_FALSE(may_bind(rules));
+  rules.tools = kTools;
+  EXPECT_FALSE(may_bind(rules)) << "a template that shows no calls";
+  EXPECT_EQ(grammar_of(rules), nullptr);
+  EXPECT_TRUE(may_bind(rules_of("Hermes", ToolChoice::kDefault, AnswerPlace::kBegin)));
+  rules.reasoning_tokens_max = 1;
+  EXPECT_TRUE(may_bind(rules));
+  for (ToolChoice choice : {ToolChoice::kNone, ToolChoice::kAuto, ToolChoice::kRequired, ToolChoice::kNamed})
+    EXPECT_TRUE(may_bind(rules_of("", choice, AnswerPlace::kBegin)));
+}
+
+}  // namespace
+}  // namespace kvrt
