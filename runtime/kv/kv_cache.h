@@ -27,8 +27,7 @@ class KvCache {
   uint32_t free_count() const { return pool_.free_count(); }      // nobody's
   uint32_t cached_count() const { return pool_.cached_count(); }  // in no sequence, kept for the next one that begins so
   uint32_t used_count() const { return size() - free_count() - cached_count(); }
-  uint64_t window_units_max() const { return window_units_max_; }  // of windows that boundaries alone keep
-  uint64_t evictions() const { return evictions_; }                // cached blocks that were given up, ever
+  uint64_t evictions() const { return evictions_; }  // cached blocks that were given up, ever
   BlockId next_unit(BlockId unit) const { return pool_.next_unit(unit); }
   std::vector<BlockId> units_of(BlockId block) const;
   // The block that a boundary keeps of a group's window there; kNoBlock: there is none.

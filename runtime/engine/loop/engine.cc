@@ -76,12 +76,12 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
   limits.rows_max = kStepRowsMax;
   limits.logits_max = kLogitsRowsMax;
   cache_ = std::make_unique<KvCache>(static_cast<uint32_t>(units), kv_.shape);
-  const uint64_t each = kv_.shape.boundary_units();
-  if (each > 0 && each > cache_->window_units_max() / kBoundariesTold) {
+  const uint64_t each = kv_.shape.boundary_units(), room = kv_.shape.boundaries_units(units);
+  if (each > 0 && each > room / kBoundariesTold) {
     logf(runtime_->log(), LogLevel::kInfo,
          "boundaries (kvrt_session_mark) may take %llu of the pool's %llu bytes, one takes up to %llu: it keeps %llu that no session holds",
-         static_cast<unsigned long long>(cache_->window_units_max() * unit_bytes), static_cast<unsigned long long>(units * unit_bytes),
-         static_cast<unsigned long long>(each * unit_bytes), static_cast<unsigned long long>(cache_->window_units_max() / each));
+         static_cast<unsigned long long>(room * unit_bytes), static_cast<unsigned long long>(units * unit_bytes),
+         static_cast<unsigned long long>(each * unit_bytes), static_cast<unsigned long long>(room / each));
   }
   auto scheduler = std::make_unique<Scheduler>(cache_.get(), limits);
   scheduler->unit_bytes = unit_bytes;
