@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Tool calls as every family writes them: whatever arguments the grammar of a tool's schema lets a walk make, the reply parser reads as one
-call, and PyPI jsonschema takes the arguments.
+call, and PyPI jsonschema takes the arguments. And instances of the schema, written as the family's template does: what a grammar takes of them is read as
+valid, and it takes those that the grammar of JSON arguments takes, but where the reader would read another value.
 
-  arguments_valid.py DUMP_PROGRAM WALKS [SEED]     exit 77: skipped, no jsonschema
+  arguments_valid.py DUMP_PROGRAM REPLY_DUMP WALKS INSTANCES [SEED]     exit 77: skipped, no jsonschema
 """
 import collections
 import json
+import random
 import subprocess
 import sys
 
@@ -14,6 +16,8 @@ try:
 except ImportError as e:
     print("skipped:", e)
     sys.exit(77)
+from call_texts import arguments_text
+from schema_instances import Maker, mutated
 
 STR, INT, NUM, BOOL, NULL = ({"type": t} for t in ("string", "integer", "number", "boolean", "null"))
 
@@ -64,35 +68,73 @@ SCHEMAS = [
 ]
 
 
+def rows_of(program):
+    rows = {}
+    for line in subprocess.run([program, "families"], capture_output=True, check=True).stdout.decode().splitlines():
+        row = json.loads(line)
+        rows.setdefault(row["name"], row["written"])
+    return rows
+
+
+def same(a, b):
+    """Equal, with the types of numbers."""
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+
+
+def instances(schema, count, rng):
+    out = []
+    for i in range(count):
+        value = Maker(schema, rng).make(schema)
+        value = mutated(value, rng) if i % 3 == 2 else value
+        if isinstance(value, dict):
+            out.append(value)
+    return out
+
+
 def main():
-    program, walks, seed = sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else "1"
-    lines = "".join(json.dumps(s, ensure_ascii=False) + "\n" for s in SCHEMAS)
-    out = subprocess.run([program, walks, seed], input=lines, capture_output=True, text=True, check=True).stdout
+    program, reply, walks, count = sys.argv[1:5]
+    seed = sys.argv[5] if len(sys.argv) > 5 else "1"
+    rows, rng = rows_of(reply), random.Random(int(seed))
     judges = [jsonschema.Draft202012Validator(s, format_checker=jsonschema.FormatChecker()) for s in SCHEMAS]
-    counts, bad, refused = collections.Counter(), [], collections.defaultdict(set)
-    per = collections.defaultdict(collections.Counter)
-    for line in out.split("\n")[:-1]:
+    made = [instances(s, int(count), rng) for s in SCHEMAS]
+    requests = [{"schema": s, "texts": {family: [arguments_text(row, value) for value in values] for family, row in rows.items()}} for s, values in zip(SCHEMAS, made)]
+    lines = "".join(json.dumps(r) + "\n" for r in requests)
+    out = subprocess.run([program, walks, seed], input=lines, capture_output=True, text=True, check=True).stdout
+    counts, bad, refused, missed = collections.Counter(), [], collections.defaultdict(set), set()
+    lines = out.split("\n")[:-1]
+    as_json = {tuple(line.split("\t")[2:5:2]) for line in lines if line.startswith("Hermes\t0\t") and line.split("\t")[3] == "T" and line.split("\t")[5] == "1"}
+    for line in lines:
         family, controls, number, kind, *rest = line.split("\t")
         counts[kind] += 1
-        per[family][kind] += 1
+        where = f"{family} {controls} schema {number}"
         if kind == "U":
-            refused[rest[0]].add(f"{family} {number}")
+            refused[json.loads(rest[0])].add(f"{family} {number}")
         if kind == "B":
-            bad.append(f"{family} {controls} schema {number}: no call: {rest[0][:400]}")
-        if kind != "C":
-            continue
-        call = json.loads(rest[0])
-        errors = list(judges[int(number)].iter_errors(call["arguments"]))
-        if call["name"] != "f" or errors:
-            counts["invalid"] += 1
-            bad.append(f"{family} {controls} schema {number}: {json.dumps(call)[:300]}: {errors[:1]}"[:600])
+            bad.append(f"{where}: no call: {rest[0][:400]}")
+        if kind == "C":
+            call = json.loads(rest[0])
+            errors = list(judges[int(number)].iter_errors(call["arguments"]))
+            counts["invalid"] += call["name"] != "f" or bool(errors)
+            if call["name"] != "f" or errors:
+                bad.append(f"{where}: {json.dumps(call)[:300]}: {errors[:1]}"[:600])
+        if kind == "T":
+            value = made[int(number)][int(rest[0])]
+            taken, call = rest[1] == "1", json.loads(rest[2])["arguments"] if rest[2] else None
+            counts["taken"] += taken
+            if taken and (call is None or list(judges[int(number)].iter_errors(call))):
+                bad.append(f"{where}: takes {value} which is read as {call}")
+            if not taken and (number, rest[0]) in as_json and call is not None and same(call, value):
+                missed.add(f"{family} schema {number}: {requests[int(number)]['texts'][family][int(rest[0])]}"[:300])
     for message, where in sorted(refused.items()):
         print("refused:", message, sorted(where)[:6], len(where))
     for line in bad[:40]:
         print(line)
-    print({family: dict(c) for family, c in per.items() if c["L"] > c["C"]})
-    print(f"{len(SCHEMAS)} schemas, {len(per)} families: {counts['C']} calls, {counts['B']} texts that are none, {counts['invalid']} invalid, {counts['L']} unfinished, {counts['U']} refused")
-    return 1 if bad or not counts["C"] or counts["L"] > counts["C"] / 5 else 0
+    missed = [text for text in missed if not text.startswith("MiniMax M3")]  # it has no names that no schema lists, and arrays of no known type as JSON
+    for text in sorted(missed)[:60]:
+        print("not taken:", text)
+    print(f"{len(SCHEMAS)} schemas, {len(rows)} families: {counts['C']} calls, {counts['B']} texts that are none, {counts['invalid']} invalid, {counts['L']} unfinished, "
+          f"{counts['U']} refused; of {counts['T']} texts {counts['taken']} taken, {len(missed)} missed")
+    return 1 if bad or missed or not counts["C"] or counts["L"] > counts["C"] / 5 else 0
 
 
 if __name__ == "__main__":

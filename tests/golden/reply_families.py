@@ -14,6 +14,7 @@ try:
     import jinja2
 except ImportError:
     sys.exit(77)
+from call_texts import arguments_text
 from template_environment import environment
 
 NOW = 1753100000
@@ -68,38 +69,11 @@ def answer_of(prompt, whole, style):
     return (whole[len(bare):], False) if whole.startswith(bare) else None
 
 
-def spelled(value, form):
-    if form == "python" and not isinstance(value, (str, dict)): return repr(value)
-    if form != "quoted": return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, str): return f'<|"|>{value}<|"|>'
-    if isinstance(value, dict): return "{" + ",".join(f"{k}:{spelled(v, form)}" for k, v in value.items()) + "}"
-    if isinstance(value, list): return "[" + ",".join(spelled(v, form) for v in value) + "]"
-    return json.dumps(value)
-
-
-def tagged(arguments, tags):
-    def text(value):
-        if isinstance(value, str): return value
-        if "%k" not in tags["close"] or not isinstance(value, (dict, list)): return json.dumps(value, ensure_ascii=False)
-        return "".join(tag(k, v) for k, v in (value.items() if isinstance(value, dict) else (("item", v) for v in value)))
-
-    def tag(key, value):
-        kind = ("true" if isinstance(value, str) else "false") if "string=" in tags["open"] else "string" if isinstance(value, str) else "boolean" if isinstance(value, bool) else "number" if isinstance(value, int) else "object"
-        body = text(value)
-        if tags["quote"] and isinstance(value, str) and any(c in value for c in "<&\n"): body = tags["quote"] + body + tags["unquote"]
-        return tags["open"].replace("%k", key).replace("%t", kind).replace("%s", "") + tags["pad"] + body + tags["pad"] + tags["close"].replace("%k", key)
-
-    return "".join(tag(k, v) for k, v in arguments.items())
-
-
 def written(row, turn):
     calls = []
     for i, (name, arguments) in enumerate(turn):
-        if row["form"] == "tags": body = tagged(arguments, row["tags"])
-        elif row["form"] == "python": body = ", ".join(f"{k}={spelled(v, 'python')}" for k, v in arguments.items())
-        else: body = spelled(arguments, row["form"])
         number = lambda text: text.replace("%d", str(i)).replace("%D", str(i + 1)).replace("%i", f"abcdefgh{i}")
-        calls.append(number(row["call"]) + name + number(row["named"]) + body + number(row["end"]))
+        calls.append(number(row["call"]) + name + number(row["named"]) + arguments_text(row, arguments) + number(row["end"]))
     return row["begin"] + row["between"].join(calls) + row["close"]
 
 

@@ -61,7 +61,10 @@ std::string written(std::string_view pattern) {
 ValueSpelling python_values() {
   ValueSpelling s;
   s.null = "None", s.yes = "True", s.no = "False";
+  s.other_null = "null", s.other_yes = "true", s.other_no = "false";  // templates write objects as JSON
+  s.other_name = "'", s.other_named = "':";
   s.text = ValueSpelling::Text::kPython;
+  s.quote = s.quote_end = "'";
   return s;
 }
 

@@ -220,9 +220,10 @@ Result<SchemaCompiler::Part> SchemaCompiler::typed_value(const Flat& flat, uint8
   auto excludes = [&](Kind kind, bool truth) {
     return std::any_of(out.begin(), out.end(), [&](const Node* v) { return v->kind == kind && v->truth == truth; });
   };
-  if ((types & kNull) && !excludes(Kind::kNull, false)) parts.push_back(typed(kNull, builder_.literal(s.null)));
+  if ((types & kNull) && !excludes(Kind::kNull, false)) parts.push_back(typed(kNull, word(s.null, s.other_null)));
   for (bool truth : {true, false}) {
-    if ((types & kBoolean) && !excludes(Kind::kBoolean, truth)) parts.push_back(typed(kBoolean, builder_.literal(truth ? s.yes : s.no)));
+    if ((types & kBoolean) && !excludes(Kind::kBoolean, truth))
+      parts.push_back(typed(kBoolean, truth ? word(s.yes, s.other_yes) : word(s.no, s.other_no)));
   }
   if (types & kNumber) {
     KVRT_ASSIGN(const Part part, number_value(flat, types));

@@ -164,7 +164,7 @@ class SchemaCompiler {
   Result<Part> number_value(const Flat& flat, uint8_t types);
   Result<NumberRules> number_rules(const Flat& flat, uint8_t types) const;
   std::vector<const Node*> excluded(const Flat& flat) const;
-  uint32_t character_rule();  // any one character of a string, in any spelling
+  uint32_t character_rule(char quote = '"');  // any one character of a string, in any spelling
   uint32_t escape_rule();
   void add_escapes(std::vector<Part>* ways);
   uint32_t space_rule();
@@ -179,8 +179,9 @@ class SchemaCompiler {
   Part quoted(Part inside);
   Part space();
   Part comma();
-  Part member_name(std::string_view name);
-  Part named();
+  Part word(const std::string& usual, const std::string& other);
+  Part member_name(std::string_view name);  // to the value
+  Part named(std::string_view close);
   Part ended(Part member, std::string_view name);
   Part item(const All& all);
   Part item_of(Part value);
@@ -193,7 +194,7 @@ class SchemaCompiler {
   Status check_name(std::string_view name, const Node& at) const;
   std::vector<std::string> names_read() const;
   bool reads_back(const Node& value);
-  std::optional<StringForm> string_form(std::string_view text) const;
+  std::vector<StringForm> string_forms(std::string_view text) const;
   Part string_in(Part inside, StringForm form);
   template <typename F>
   auto within(const Place& place, F f) {
@@ -231,12 +232,13 @@ class SchemaCompiler {
     Counts name_lengths, count;
   };
   Result<Members> members(const Flat& flat) const;
-  Members written_names(const Flat& flat, Members found) const;
+  Members written_names(Members found) const;
   Status check_members(const Flat& flat) const;
   Status find_others(const Flat& flat, Members* out) const;
   Result<Flat> name_rules(const Flat& flat) const;
   Result<bool> name_fits(const Flat& rules, std::string_view name) const;
   Result<Part> object_value(const Flat& flat);
+  Result<Part> object_of(const Flat& flat, const Members& m);
   Result<std::optional<uint32_t>> other_member(const Flat& flat, const Members& m);
   Result<std::vector<uint32_t>> listed_members(const Members& m, std::vector<uint32_t> at, bool bounded);
   Part member(std::string_view name, const All& all);
@@ -254,7 +256,8 @@ class SchemaCompiler {
   using RuleKey = std::pair<Place, All>;
   std::map<RuleKey, uint32_t> rules_;
   std::deque<std::pair<uint32_t, const RuleKey*>> pending_;
-  std::optional<uint32_t> character_, escape_, space_;
+  std::map<char, uint32_t> characters_;  // by the quote that ends the string
+  std::optional<uint32_t> escape_, space_;
   std::map<std::string, const Node*> names_;  // schemas by $id and $anchor
   std::map<std::string, uint32_t> dynamic_anchors_;
   uint32_t recursive_anchors_ = 0;

@@ -97,14 +97,16 @@ Result<SchemaCompiler::Part> SchemaCompiler::constant_text(const Node& value) {
   const std::string_view text = document_.text(value);
   switch (value.kind) {
     case Kind::kNull:
-      return typed(type, builder_.literal(s.null));
+      return typed(type, word(s.null, s.other_null));
     case Kind::kBoolean:
-      return typed(type, builder_.literal(value.truth ? s.yes : s.no));
+      return typed(type, value.truth ? word(s.yes, s.other_yes) : word(s.no, s.other_no));
     case Kind::kNumber:
       return typed(type, builder_.literal(text));
     case Kind::kString: {
-      const auto form = string_form(text).value_or(StringForm::kUsual);
-      return typed(type, string_in(s.text == ValueSpelling::Text::kRaw ? builder_.literal(text) : builder_.json_literal(text), form));
+      std::vector<Part> ways;
+      for (StringForm form : string_forms(text))
+        ways.push_back(string_in(s.text == ValueSpelling::Text::kRaw ? builder_.literal(text) : builder_.json_literal(text), form));
+      return typed(type, builder_.choice(ways));
     }
     case Kind::kArray:
     case Kind::kObject:
@@ -139,7 +141,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::object_text(const Node& value) {
     rules.push_back(builder_.add_rule("a constant's member"));
     const std::string_view name = document_.key(child);
     KVRT_TRY(check_name(name, child));
-    Part one = builder_.sequence(member_name(name), named());
+    Part one = member_name(name);
     KVRT_ASSIGN(const Part inside, within(member_place(name), [&] { return constant_text(child); }));
     one = ended(builder_.sequence(one, inside), name);
     KVRT_TRY(builder_.status());

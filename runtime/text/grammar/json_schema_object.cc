@@ -118,7 +118,7 @@ Result<SchemaCompiler::Members> SchemaCompiler::members(const Flat& flat) const 
   }
   KVRT_ASSIGN(const uint8_t name_types, types_of(rules, false));
   if (constant_names || rules.nothing_fits || !(name_types & kString)) out.others.assign(out.others.size(), std::nullopt);
-  return written_names(flat, std::move(out));
+  return written_names(std::move(out));
 }
 
 // Which other members may come, by the patterns that match their names.
@@ -164,8 +164,7 @@ Status SchemaCompiler::find_others(const Flat& flat, Members* out) const {
 }
 
 SchemaCompiler::Part SchemaCompiler::member(std::string_view name, const All& all) {
-  Part part = builder_.sequence(member_name(name), named());
-  part = builder_.sequence(part, builder_.call(rule_for(all, member_place(name))));
+  const Part part = builder_.sequence(member_name(name), builder_.call(rule_for(all, member_place(name))));
   return ended(part, name);
 }
 
@@ -177,7 +176,7 @@ Result<std::optional<uint32_t>> SchemaCompiler::other_member(const Flat& flat, c
   KVRT_TRY(builder_.status());
   if (m.patterns.empty() && free_names) {
     Part part = builder_.sequence(mark(spelling().name), other_name(m));
-    part = builder_.sequence(part, named());
+    part = builder_.sequence(part, named(spelling().named));
     part = builder_.sequence(part, builder_.call(rule_for(*m.others.front(), member_place(kOtherName))));
     builder_.define(rule, ended(part, kOtherName));
     return std::optional<uint32_t>(rule);
@@ -223,7 +222,18 @@ Result<std::vector<uint32_t>> SchemaCompiler::listed_members(const Members& m, s
 }
 
 Result<SchemaCompiler::Part> SchemaCompiler::object_value(const Flat& flat) {
-  KVRT_ASSIGN(const Members m, members(flat));
+  KVRT_ASSIGN(Members m, members(flat));
+  const bool others = std::any_of(m.others.begin(), m.others.end(), [](const auto& o) { return o.has_value(); });
+  if (!others || spelling().name_again.empty()) return object_of(flat, m);
+  m.others.assign(m.others.size(), std::nullopt);  // no grammar has any name twice
+  leave_out(about(flat), "members without known names in this model's calls");
+  KVRT_ASSIGN(const Part known, object_of(flat, m));
+  if (!spelling().structures) return known;
+  KVRT_ASSIGN(const Part all, within({spelling().structures}, [&] { return object_value(flat); }));
+  return builder_.choice(std::vector<Part>{known, all});
+}
+
+Result<SchemaCompiler::Part> SchemaCompiler::object_of(const Flat& flat, const Members& m) {
   const auto [min, max] = m.count;
   uint32_t listed = 0;
   bool may_be_empty = min == 0;

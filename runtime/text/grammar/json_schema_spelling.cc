@@ -73,16 +73,30 @@ SchemaCompiler::Part SchemaCompiler::comma() {
   return spelling().space ? builder_.sequence(comma, builder_.call(space_rule())) : comma;
 }
 
+SchemaCompiler::Part SchemaCompiler::word(const std::string& usual, const std::string& other) {
+  const Part part = builder_.literal(usual);
+  if (other.empty()) return part;
+  const Part ways[] = {part, builder_.literal(other)};
+  return builder_.choice(ways);
+}
+
 SchemaCompiler::Part SchemaCompiler::member_name(std::string_view name) {
   const ValueSpelling& s = spelling();
-  const Part open = mark(s.name);
-  if (!s.bare_names) return builder_.sequence(open, builder_.json_literal(name));
-  return builder_.sequence(open, builder_.literal(s.entities ? with_entities(name) : std::string(name)));
+  auto between = [&](const std::string& open, const std::string& close) {
+    const Part before = mark(open);
+    const std::string written = s.entities ? with_entities(name) : std::string(name);
+    const Part part = builder_.sequence(before, s.bare_names ? builder_.literal(written) : builder_.json_literal(name));
+    return builder_.sequence(part, named(close));
+  };
+  const Part usual = between(s.name, s.named);
+  if (s.other_name.empty() || name.find(s.other_name) != name.npos) return usual;
+  const Part ways[] = {usual, between(s.other_name, s.other_named)};
+  return builder_.choice(ways);
 }
 
 // From a member's name to its value.
-SchemaCompiler::Part SchemaCompiler::named() {
-  const Part part = mark(spelling().named);
+SchemaCompiler::Part SchemaCompiler::named(std::string_view close) {
+  const Part part = mark(close);
   return spelling().space ? builder_.sequence(part, builder_.optional(builder_.literal(" "))) : part;
 }
 
@@ -140,6 +154,7 @@ const Regex* SchemaCompiler::own_regex(const std::string& pattern) const {
 std::vector<SchemaCompiler::Demand> SchemaCompiler::written_demands(StringForm form, bool few_states) const {
   const ValueSpelling& s = spelling();
   std::vector<Demand> out;
+  if (form == StringForm::kQuoted && s.text == ValueSpelling::Text::kPython) out.push_back({own_regex(escaped(s.quote)), true});
   if (s.stop.empty()) return out;
   std::string stop = (form == StringForm::kQuoted ? s.quote_end : "") + s.stop;
   if (few_states) {
@@ -155,7 +170,11 @@ std::vector<SchemaCompiler::Demand> SchemaCompiler::written_demands(StringForm f
   std::string words;
   if (read & kNull) words += "|null";
   if (read & kBoolean) words += "|true|false";
-  if (read & (kInteger | kFraction)) words += R"(|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)";
+  if (read & kFraction) {
+    words += R"(|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)";
+  } else if (read & kInteger) {  // and what a double has no fraction of
+    words += R"(|-?(?:0|[1-9][0-9]*)(?:\.0+|(?:\.[0-9]+)?[eE][-+]?[0-9]+)?|-?[0-9.]{15,})";
+  }
   constexpr const char* kSpace = "[ \\t\\n\\r]*";
   if (!words.empty()) out.push_back({own_regex(std::string("^") + kSpace + "(?:" + words.substr(1) + ")" + kSpace + "$"), true});
   const std::string opens = std::string(read & kArray ? "\\[" : "") + (read & kObject ? "{" : "");
@@ -163,14 +182,16 @@ std::vector<SchemaCompiler::Demand> SchemaCompiler::written_demands(StringForm f
   return out;
 }
 
-std::optional<SchemaCompiler::StringForm> SchemaCompiler::string_form(std::string_view text) const {
+// How a known string may be written here.
+std::vector<SchemaCompiler::StringForm> SchemaCompiler::string_forms(std::string_view text) const {
+  std::vector<StringForm> forms;
   for (StringForm form : {StringForm::kUsual, StringForm::kQuoted}) {
     if (form == StringForm::kQuoted && spelling().quote.empty()) continue;
     const auto denied = written_demands(form);
     auto fits = [&](const Demand& demand) { return demand.regex->find_in(text) == Regex::Found::kNone; };
-    if (std::all_of(denied.begin(), denied.end(), fits)) return form;
+    if (std::all_of(denied.begin(), denied.end(), fits)) forms.push_back(form);
   }
-  return std::nullopt;
+  return forms;
 }
 
 // Whether a constant as it is written here is read as itself.
@@ -179,7 +200,7 @@ bool SchemaCompiler::reads_back(const Node& value) {
   const uint8_t type = type_of(value);
   const std::string_view text = document_.text(value);
   if (!(type & types_read())) return false;
-  if (value.kind == Kind::kString) return string_form(text).has_value();
+  if (value.kind == Kind::kString) return !string_forms(text).empty();
   if (value.kind == Kind::kNumber) {
     int64_t whole = 0;
     return text.find_first_of(".eE") != text.npos || std::from_chars(text.data(), text.data() + text.size(), whole).ec == std::errc();
@@ -221,15 +242,11 @@ std::vector<std::string> SchemaCompiler::names_read() const {
   return {names.begin(), names.end()};
 }
 
-// Members whose names can be written.
-SchemaCompiler::Members SchemaCompiler::written_names(const Flat& flat, Members found) const {
+// With what the names of other members must be to be written.
+SchemaCompiler::Members SchemaCompiler::written_names(Members found) const {
   const ValueSpelling& s = spelling();
   if (!s.name_pattern.empty()) found.names.push_back({own_regex(s.name_pattern)});
   if (!s.bare_names && !s.stop.empty()) found.names.push_back({own_regex(escaped(s.stop)), true});
-  const bool any = std::any_of(found.others.begin(), found.others.end(), [](const auto& other) { return other.has_value(); });
-  if (s.name_again.empty() || !any) return found;
-  found.others.assign(found.others.size(), std::nullopt);  // no grammar has any name twice
-  leave_out(about(flat), "members without known names in this model's calls");
   return found;
 }
 

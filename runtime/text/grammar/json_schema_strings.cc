@@ -199,8 +199,14 @@ Result<SchemaCompiler::Part> SchemaCompiler::string_value(const Flat& flat) {
     if (fresh) {
       known->second = builder_.add_rule("a string");
       KVRT_TRY(builder_.status());
-      const Part one = builder_.call(character_rule());
-      builder_.define(known->second, quoted(builder_.repeat(one, lengths.min, max)));
+      Part one = builder_.call(character_rule());
+      Part whole = quoted(builder_.repeat(one, lengths.min, max));
+      if (!spelling().quote.empty()) {
+        one = builder_.call(character_rule(spelling().quote[0]));
+        const Part ways[] = {whole, string_in(builder_.repeat(one, lengths.min, max), StringForm::kQuoted)};
+        whole = builder_.choice(ways);
+      }
+      builder_.define(known->second, whole);
     }
     return builder_.call(known->second);
   }
@@ -274,7 +280,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::names_by_pattern(const std::vector<
   std::vector<uint32_t> outs(values.size(), out);
   for (size_t set = 0; set < values.size(); ++set) {
     if (!values[set] || std::find(dfa->label.begin(), dfa->label.end(), static_cast<int>(set)) == dfa->label.end()) continue;
-    Part end = builder_.sequence(named(), builder_.call(rule_for(*values[set], member_place(kOtherName))));
+    Part end = builder_.sequence(named(spelling().named), builder_.call(rule_for(*values[set], member_place(kOtherName))));
     end = ended(end, kOtherName);
     builder_.link(end.out, out);
     outs[set] = end.in;

@@ -15,14 +15,16 @@ uint32_t SchemaCompiler::space_rule() {
   return *space_;
 }
 
-uint32_t SchemaCompiler::character_rule() {
-  if (character_) return *character_;
-  character_ = builder_.add_rule("character");
+uint32_t SchemaCompiler::character_rule(char quote) {
+  auto [known, fresh] = characters_.try_emplace(quote, 0);
+  if (!fresh) return known->second;
+  known->second = builder_.add_rule("character");
+  const auto end = static_cast<uint8_t>(quote);
   std::vector<Part> ways{
-      builder_.characters(CodePointSet{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}.complement(), GrammarBuilder::Spelling::kRaw)};
+      builder_.characters(CodePointSet{{0, 0x1F}, {end, end}, {'\\', '\\'}}.complement(), GrammarBuilder::Spelling::kRaw)};
   add_escapes(&ways);
-  builder_.define(*character_, builder_.choice(ways));
-  return *character_;
+  builder_.define(known->second, builder_.choice(ways));
+  return known->second;
 }
 
 uint32_t SchemaCompiler::escape_rule() {
@@ -46,7 +48,7 @@ void SchemaCompiler::add_escapes(std::vector<Part>* ways) {
   };
   auto sequence = [this](Part a, Part b) { return builder_.sequence(a, b); };
   Part escape = builder_.literal("\\");
-  ways->push_back(sequence(escape, hex(spelling().text == ValueSpelling::Text::kPython ? "\"\\bfnrt" : "\"\\/bfnrt")));
+  ways->push_back(sequence(escape, hex(spelling().text == ValueSpelling::Text::kPython ? "\"'\\bfnrt" : "\"\\/bfnrt")));
   escape = sequence(builder_.literal("\\u"), hex("0123456789abcefABCEF"));
   ways->push_back(sequence(escape, any_hex(3)));
   escape = sequence(builder_.literal("\\u"), hex("dD"));

@@ -12,19 +12,21 @@ class GrammarVocab;
 // Marks may be control tokens. The fields as they come are JSON's.
 struct ValueSpelling {
   std::string null = "null", yes = "true", no = "false";
+  std::string other_null, other_yes, other_no;  // or these
   std::string object = "{", object_end = "}", array = "[", array_end = "]", comma = ",";
   std::string item, item_end;  // around each item
   bool space = true;           // white space may stand within brackets and after a comma
 
   // A member: `name`, its name, `named`, the value, `member_end`; where `name_again` is given, then the name again, and that.
   std::string name = "\"", named = "\":", member_end, name_again;
-  bool bare_names = false;   // they have no escapes
-  bool entities = false;     // but for & and "
-  std::string name_pattern;  // what a name must be to be written at all; "": any will do
+  std::string other_name, other_named;  // or these around a name that is known
+  bool bare_names = false;              // they have no escapes
+  bool entities = false;                // but for & and "
+  std::string name_pattern;             // what a name must be to be written at all; "": any will do
 
-  enum class Text : uint8_t { kJson, kPython, kRaw };  // kPython: \/ is no escape; kRaw: nothing is
+  enum class Text : uint8_t { kJson, kPython, kRaw };  // kPython: \' is an escape, \/ is none; kRaw: nothing is
   std::string string = "\"", string_end = "\"";
-  std::string quote, quote_end;  // the other way to write a string, raw
+  std::string quote, quote_end;  // the other way to write one
   Text text = Text::kJson;
   std::string stop;  // what no string and no name may hold: the reader would end the value there
 
