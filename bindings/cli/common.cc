@@ -213,6 +213,7 @@ kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, Op
   buffers.stop.clear();
   for (const std::string& stop : flags.stop) buffers.stop.append(stop).push_back('\0');
   kvrt::assign(options.stop_strings, options.stop_strings_size, buffers.stop);
+  options.reasoning_tokens_max = flags.reasoning_max;
   if (flags.continue_grammar) options.grammar_kind = KVRT_GRAMMAR_CONTINUE;
   const std::string& file = flags.grammar_file.empty() ? flags.schema_file : flags.grammar_file;
   if (file.empty()) return KVRT_OK;

@@ -69,6 +69,7 @@ struct SamplingFlags {
   std::vector<std::string> stop;
   std::string grammar_file, schema_file;
   bool continue_grammar = false, schema_open = false;
+  uint32_t reasoning_max = 0;
 };
 
 // The buffers that the options of generate_options point into.

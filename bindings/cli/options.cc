@@ -190,6 +190,7 @@ void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& te
   group->require_option(0, 1);
   command->add_flag("--json-schema-open", flags.schema_open,
                     "with --json-schema: members that it does not name, unless it says additionalProperties");
+  command->add_option("--reasoning-max", flags.reasoning_max, "end the model's reasoning after N tokens (default 0: no limit)")->excludes(past_end);
 }
 
 void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens) {

@@ -123,6 +123,40 @@ Status read_grammar(const kvrt_generate_options& o, kvrt::GenerateOptions* out) 
   return {};
 }
 
+// What binds calls and reasoning.
+Status read_choice(const kvrt_generate_options& o, kvrt::GenerateOptions* out) {
+  if (o.tool_choice > KVRT_TOOL_CHOICE_NAMED) {
+    return error(Code::kInvalid, Detail::kNone, "tool_choice is %u, expected KVRT_TOOL_CHOICE_*", o.tool_choice);
+  }
+  KVRT_TRY(check_text(o.tool_name, o.tool_name_size, "tool_name"));
+  const bool calls = o.tool_choice > KVRT_TOOL_CHOICE_NONE, named = o.tool_choice == KVRT_TOOL_CHOICE_NAMED;
+  if (named != (o.tool_name_size > 0)) {
+    return error(Code::kInvalid, Detail::kNone, "tool_name has %zu bytes with tool_choice %u: NAMED needs one, others none",
+                 o.tool_name_size, o.tool_choice);
+  }
+  if (calls && o.grammar_kind) {
+    return error(Code::kInvalid, Detail::kNone, "tool_choice is %u with grammar_kind %u, which only NONE goes with", o.tool_choice,
+                 o.grammar_kind);
+  }
+  const bool limits = o.parallel_calls_max || o.reasoning_tokens_max;
+  if (o.grammar_kind == KVRT_GRAMMAR_CONTINUE && (o.tool_choice || limits)) {
+    return error(
+        Code::kInvalid, Detail::kNone,
+        "grammar_kind is CONTINUE with tool_choice %u, parallel_calls_max %u, reasoning_tokens_max %u: the answer goes on with those "
+        "that it began with",
+        o.tool_choice, o.parallel_calls_max, o.reasoning_tokens_max);
+  }
+  if ((o.tool_choice || limits) && (o.ignore_eos || o.prefill)) {
+    return error(Code::kInvalid, Detail::kNone, "tool_choice, parallel_calls_max or reasoning_tokens_max with %s, which it excludes",
+                 o.prefill ? "prefill" : "ignore_eos");
+  }
+  out->tool_choice = static_cast<kvrt::ToolChoice>(o.tool_choice);
+  out->tool_name.assign(named ? o.tool_name : "", o.tool_name_size);
+  out->calls_max = o.parallel_calls_max;
+  out->reasoning_tokens_max = o.reasoning_tokens_max;
+  return {};
+}
+
 Status read_generate_options(const kvrt_generate_options* options, const kvrt::Tokenizer& tokenizer, kvrt::GenerateOptions* out) {
   kvrt_generate_options o;
   KVRT_TRY(read_options(options, "kvrt_generate_options", &o));
@@ -139,6 +173,7 @@ Status read_generate_options(const kvrt_generate_options* options, const kvrt::T
   KVRT_TRY(check_logits(o.logits));
   if (o.logits && !o.prefill) return error(Code::kInvalid, Detail::kNone, "logits is %u without prefill; see emit_logits", o.logits);
   KVRT_TRY(read_grammar(o, out));
+  KVRT_TRY(read_choice(o, out));
   if (o.reply > KVRT_REPLY_DEEPSEEK) return error(Code::kInvalid, Detail::kNone, "reply is %u, expected KVRT_REPLY_*", o.reply);
   if (o.cancel) {
     KVRT_ASSIGN(out->cancel, hold(o.cancel, "cancel"));

@@ -65,6 +65,7 @@ kvrt_plan to_plan(const kvrt::ModelCost& cost, const kvrt::ModelKv& kv, const kv
   p.memory_bytes = s.memory_bytes;
   p.sessions_max = s.sessions_max;
   p.context_max = s.context_max;
+  p.state_bytes = kv.state_bytes();
   return p;
 }
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "runtime/engine/cancel.h"
+#include "runtime/engine/conversation/answer_guide.h"
 #include "runtime/engine/conversation/conversation.h"
 #include "runtime/engine/sampling/output_text.h"
 #include "runtime/engine/sampling/sampler.h"
-#include "runtime/text/grammar/grammar.h"
 #include "runtime/text/reply/parser.h"
 
 namespace kvrt {
@@ -56,8 +56,6 @@ struct Event {
   Report report;
 };
 
-enum class ReplyKind : uint32_t { kNone, kAuto, kPlain, kHermes, kLlama3, kMistral, kGemma, kDeepSeek };
-
 struct GenerateOptions {
   bool prefill_only = false;
   WantLogits logits = WantLogits::kNone;  // for a prefill
@@ -73,6 +71,9 @@ struct GenerateOptions {
   GrammarKind grammar_kind = GrammarKind::kNone;
   std::string grammar;
   ReplyKind reply = ReplyKind::kNone;
+  ToolChoice tool_choice = ToolChoice::kDefault;
+  std::string tool_name;
+  uint32_t calls_max = 0, reasoning_tokens_max = 0;  // 0: no limit
   std::shared_ptr<Cancel> cancel{};  // null: none
 };
 
@@ -81,7 +82,7 @@ struct Generation {
   explicit Generation(GenerateOptions o) : options(std::move(o)), text(options.stop_strings) {}
   GenerateOptions options;
   OutputText text;
-  std::unique_ptr<GrammarMatcher> matcher;  // null: no grammar
+  std::unique_ptr<AnswerGuide> guide;       // null: any token may come
   std::optional<ReplyParser> parser;        // splits the answer into parts; none: they are not wanted
   std::vector<ReplyPart> parts;             // so far
   Report report;

@@ -1,6 +1,6 @@
 // The cost of a grammar in a decode step: mask and accept, over a sampler's generations.
-// usage: schema_valid.py schemas | bench_grammar MODEL.gguf [GENERATIONS_PER_SCHEMA [FAMILY]]     a JSON schema a line; each generation
-// starts cold. FAMILY: the schemas are of tools, and the grammars of their arguments as its calls have them.
+// usage: schema_valid.py schemas | bench_grammar MODEL.gguf [GENERATIONS_PER_SCHEMA]     a JSON schema a line; each generation starts cold
+// With a third argument, "tools", a line is a list of tools, and answers are a model's of the Hermes family: text or calls.
 // A schema that is refused counts for the compile times alone, on a line of its own.
 #include <cstdio>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "runtime/text/answer/arguments.h"
+#include "runtime/text/answer/answer_grammar.h"
 #include "tests/support/grammar_rig.h"
 
 using namespace kvrt;
@@ -35,20 +35,16 @@ void report(const char* what, std::vector<double> us) {
          sum / static_cast<double>(us.size()));
 }
 
-Result<std::shared_ptr<const Grammar>> arguments(const reply::Family& family, const std::string& schema, const GrammarVocab& vocab) {
-  GrammarBuilder builder("arguments");
-  const uint32_t root = builder.add_rule("root");
-  KVRT_ASSIGN(const uint32_t rule, add_arguments(family.written, schema, vocab, &builder));
-  builder.define(root, builder.call(rule));
-  KVRT_ASSIGN(auto automaton, builder.build());
-  return std::make_shared<const Grammar>(std::move(automaton));
+Result<std::shared_ptr<const Grammar>> grammar_of(const std::string& line, bool tools, const GrammarVocab& vocab) {
+  if (!tools) return Grammar::from_json_schema(line);
+  AnswerRules rules;
+  rules.style.format = ReplyFormat::kHermes;
+  rules.choice = ToolChoice::kAuto;
+  rules.tools = line;
+  return answer_grammar(rules, vocab);
 }
 
-Status run(const char* path, uint64_t generations, std::string_view name) {
-  const auto families = reply::families();
-  const auto family = std::find_if(families.begin(), families.end(), [&](const auto& f) { return f.name == name; });
-  if (!name.empty() && family == families.end()) return error(Code::kInvalid, Detail::kNone, "there is no such family");
-
+Status run(const char* path, uint64_t generations, bool tools) {
   KVRT_ASSIGN(const auto tokenizer, rig::open_tokenizer(path));
   auto begin = now();
   const auto vocab = GrammarVocab::make(*tokenizer);
@@ -57,7 +53,7 @@ Status run(const char* path, uint64_t generations, std::string_view name) {
   std::string schema;
   while (std::getline(std::cin, schema)) {
     begin = now();
-    auto made = name.empty() ? Grammar::from_json_schema(schema) : arguments(*family, schema, *vocab);
+    auto made = grammar_of(schema, tools, *vocab);
     const double us = since(begin);
     (made.is_ok() ? compile : refuse).push_back(us);
     if (us > 20e3) printf("%.1f ms: line %zu, %s\n", us / 1e3, compile.size() + refuse.size(), made.status().message().c_str());
@@ -95,8 +91,8 @@ Status run(const char* path, uint64_t generations, std::string_view name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) return fprintf(stderr, "usage: %s MODEL.gguf|bytes [GENERATIONS_PER_SCHEMA [FAMILY]] < schemas\n", argv[0]), 2;
-  const Status status = run(argv[1], argc > 2 ? strtoull(argv[2], nullptr, 10) : 34, argc > 3 ? argv[3] : "");
+  if (argc < 2) return fprintf(stderr, "usage: %s MODEL.gguf|bytes [GENERATIONS_PER_SCHEMA [tools]] < schemas\n", argv[0]), 2;
+  const Status status = run(argv[1], argc > 2 ? strtoull(argv[2], nullptr, 10) : 34, argc > 3);
   if (!status.is_ok()) fprintf(stderr, "%s: %s\n", code_name(status.code()), status.message().c_str());
   return status.is_ok() ? 0 : 1;
 }

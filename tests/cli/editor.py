@@ -45,9 +45,9 @@ def control_job(report, go):
     reported, and a byte has it go on."""
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     job = os.fork()
-    os.setpgid(job, job)
-    os.tcsetpgrp(0, job or os.getpid())
-    if job == 0:
+    if job == 0:  # by the job alone: after its exec a shell may not
+        os.setpgid(0, 0)
+        os.tcsetpgrp(0, os.getpid())
         signal.signal(signal.SIGTTOU, signal.SIG_DFL)
         return
     while True:
@@ -71,6 +71,8 @@ class Chat:
             os.environ.update(TERM="xterm-256color", LC_ALL="C.UTF-8")
             os.environ.pop("NO_COLOR", None)
             os.execv(kvrt, [kvrt, "chat", "-m", model, "--store", store, "-n", str(tokens), "--ignore-eos", *options])
+        os.close(report)  # so that the end of the shell is seen
+        os.close(go)
         self.prompt()
 
     def prompt(self):
@@ -128,7 +130,8 @@ class Chat:
         """The way in which a job was stopped, or ended."""
         if not select.select([self.report], [], [], PATIENCE)[0]:
             sys.exit(f"nothing became of it: {self.seen!r}")
-        return struct.unpack("i", os.read(self.report, 4))[0]
+        report = os.read(self.report, 4)
+        return struct.unpack("i", report)[0] if report else sys.exit(f"the shell ended before its job: {self.seen!r}")
 
     def status(self):
         """The exit code; self.seen has the output until then."""

@@ -74,12 +74,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 3) return 0;
   kvrt::ReplyStyle style;
   style.format = static_cast<kvrt::ReplyFormat>(data[0] % (static_cast<int>(kvrt::ReplyFormat::kHarmony) + 1));
-  if (data[1] & 1) style = {style.format, "<think>", "</think>", (data[1] & 2) != 0};
+  if (data[1] & 1) style = {style.format, "<think>", "</think>", data[1] & 2 ? kvrt::AnswerPlace::kReasoning : kvrt::AnswerPlace::kBegin};
   if (data[1] & 4) style.tools = kTools;
   const uint32_t cuts = data[2];
   const std::string_view answer(reinterpret_cast<const char*>(data) + 3, size - 3);
   (void)kvrt::detect_reply_style(answer);
-  (void)kvrt::reasoning_is_open(style, answer);
+  (void)kvrt::answer_place(style, answer);
   std::vector<Piece> pieces;
   bool valid = true;
   size_t bytes = 0;

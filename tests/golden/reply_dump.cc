@@ -29,7 +29,7 @@ static int detect() {
   std::string text;
   for (int c; (c = getchar()) != EOF;) text.push_back(static_cast<char>(c));
   const ReplyStyle style = detect_reply_style(text);
-  nlohmann::json json = {static_cast<int>(style.format), style.reasoning_begin, style.reasoning_end, style.reasoning_open,
+  nlohmann::json json = {static_cast<int>(style.format), style.reasoning_begin, style.reasoning_end, style.begin == AnswerPlace::kReasoning,
                          style.family != nullptr ? style.family->name : ""};
   printf("%s\n", json.dump().c_str());
   return 0;
@@ -65,7 +65,8 @@ int main(int argc, char** argv) {
   if (argc == 2 && strcmp(argv[1], "detect") == 0) return detect();
   if (argc == 2 && strcmp(argv[1], "families") == 0) return list_families();
   if (argc < 5 || argc > 6) return fprintf(stderr, "usage: %s detect | families | FORMAT BEGIN END OPEN [TOOLS]\n", argv[0]), 2;
-  ReplyStyle style = {static_cast<ReplyFormat>(atoi(argv[1])), argv[2], argv[3], argv[4][0] == '1'};
+  ReplyStyle style = {static_cast<ReplyFormat>(atoi(argv[1])), argv[2], argv[3],
+                      argv[4][0] == '1' ? AnswerPlace::kReasoning : AnswerPlace::kBegin};
   if (argc == 6) style.tools = read_reply_tools(argv[5]);
   ReplyParser parser(style);
   uint32_t pieces, control, bytes;

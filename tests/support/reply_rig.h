@@ -40,8 +40,8 @@ inline std::vector<Piece> pieces_of(std::string_view answer) {
   return pieces;
 }
 
-inline ReplyStyle style_of(ReplyFormat format) { return {format, "", "", false}; }
-inline ReplyStyle thinking(ReplyFormat format, bool open = false) { return {format, "<think>", "</think>", open}; }
+inline ReplyStyle style_of(ReplyFormat format) { return {format, "", ""}; }
+inline ReplyStyle thinking(ReplyFormat format, bool open = false) { return {format, "<think>", "</think>", open ? AnswerPlace::kReasoning : AnswerPlace::kBegin}; }
 
 inline std::string show(const Parts& parts) {
   std::string text;

@@ -27,7 +27,7 @@ LAYERS = {
     "runtime/text/template": {"runtime/base", "runtime/text", "runtime/text/unicode"},
     "runtime/text/grammar": {"runtime/base", "runtime/text", "runtime/text/unicode", "runtime/text/tokenizer"},
     "runtime/text/reply": {"runtime/base", "runtime/text", "runtime/text/template"},
-    "runtime/text/answer": {"runtime/base", "runtime/text", "runtime/text/grammar", "runtime/text/reply"},
+    "runtime/text/answer": {"runtime/base", "runtime/text", "runtime/text/grammar", "runtime/text/reply", "runtime/text/template"},
     "runtime/kv": {"runtime/base"},
     "storage": {"runtime/base"},
     "storage/segment": {"runtime/base", "storage"},

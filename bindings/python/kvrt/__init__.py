@@ -7,7 +7,7 @@
 
 Every handle closes with its with block, in any order. A failed call raises kvrt.Error, or the subclass of its status class.
 """
-from ._enums import Codec, Determinism, Device, Durability, EventType, ForeignKv, Gemm, Isa, KvFormat, Logits, Reason, Reply, ReuseStopped, State
+from ._enums import Codec, Determinism, Device, Durability, EventType, ForeignKv, Gemm, Isa, KvFormat, Logits, Reason, Reply, ReuseStopped, State, ToolChoice
 from ._errors import (Busy, Cancelled, Conflict, Corrupt, Detail, DeviceFailed, Error, Incompatible, Internal, Invalid, IOFailed,
                       LimitExceeded, NoMemory, NoSpace, NotFound, Status, TooSmall, Unsupported)
 from ._abi import lib as _lib

@@ -91,7 +91,8 @@ PlanOptions = _struct("kvrt_plan_options", """
 Plan = _struct("kvrt_plan", """
     u32 struct_size block_tokens layers heads kv_heads head_dim context_length fits; u64 kv_bytes_per_token block_bytes weight_bytes
     scratch_bytes session_blocks session_bytes; f64 used waste; u64 blocks kv_bytes stored_tokens unshared_tokens total_bytes memory_bytes
-    sessions_max context_max; u32 kv_groups; u32[8] kv_group_layers kv_group_window kv_group_bytes_per_token kv_group_tokens_max""")
+    sessions_max context_max; u32 kv_groups; u32[8] kv_group_layers kv_group_window kv_group_bytes_per_token kv_group_tokens_max;
+    u64 state_bytes""")
 CacheProps = _struct("kvrt_cache_props", "u32 struct_size files; u64 bytes bytes_max bytes_free; char[4096] directory")
 StoreOptions = _struct("kvrt_store_options", "u32 struct_size read_only must_exist reserved; u64 disk_bytes_max free_bytes_min")
 StoreProps = _struct("kvrt_store_props", """
@@ -115,7 +116,7 @@ GenerateOptions = _struct("kvrt_generate_options", """
     u32 struct_size max_tokens; f32 temperature; u32 top_k; f32 top_p min_p repetition_penalty frequency_penalty presence_penalty;
     u32 penalty_window; ptr logit_bias; size logit_bias_count; u64 seed; ptr stop_tokens; size stop_token_count; str stop_strings;
     size stop_strings_size; u32 ignore_eos top_logprobs sampler emit_logits no_generation_prompt all_or_nothing prefill logits grammar_kind reply;
-    str grammar; size grammar_size; ptr cancel""")
+    str grammar; size grammar_size; ptr cancel; u32 tool_choice parallel_calls_max reasoning_tokens_max; str tool_name; size tool_name_size""")
 SaveOptions = _struct("kvrt_save_options", "u32 struct_size durability overwrite pin; u64 ttl_seconds; u32 codec reserved")
 SaveReport = _struct("kvrt_save_report", "u32 struct_size; u64 revision tokens chunks chunks_written bytes_written; f64 ms; u64 chunks_missing")
 

@@ -114,6 +114,15 @@ class Reply(_Open):
     DEEPSEEK = 7
 
 
+class ToolChoice(_Open):
+    """Which calls of the session's tools an answer has."""
+    DEFAULT = 0
+    NONE = 1
+    AUTO = 2
+    REQUIRED = 3
+    NAMED = 4
+
+
 class Durability(_Open):
     DEFAULT = 0
     NONE = 1

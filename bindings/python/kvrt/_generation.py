@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, List, 
 
 from . import _abi
 from ._cancel import Cancel
-from ._enums import EventType, Logits, Reply
+from ._enums import EventType, Logits, Reply, ToolChoice
 from ._errors import Busy, Detail, Error, Invalid, Status
 from ._handles import fill, text_bytes
 from ._types import Event, Report
@@ -30,7 +30,7 @@ class GenerateOptions:
     """kvrt_generate_options. sampler: a callable that is given the logits and returns the token; "host": the caller answers with accept.
     prefill: sample nothing, only compute the queued tokens; `logits` says whose rows to show. grammar (GBNF) or json_schema (text, or a value
     for json.dumps): the answer fits it; json_schema_open: objects that do not say additionalProperties may have others; continue_grammar: the
-    answer goes on by the last one. cancel: a Cancel that ends it from outside."""
+    answer goes on by the last one. tool_choice: NAMED goes with tool_name, which alone means it. cancel: a Cancel that ends it from outside."""
 
     max_tokens: int = 0
     temperature: float = 0.0
@@ -58,6 +58,10 @@ class GenerateOptions:
     json_schema_open: bool = False
     continue_grammar: bool = False
     reply: Reply = Reply.DEFAULT
+    tool_choice: ToolChoice = ToolChoice.DEFAULT
+    tool_name: str = ""
+    parallel_calls_max: int = 0
+    reasoning_tokens_max: int = 0
     cancel: Optional[Cancel] = None
 
     @staticmethod
@@ -78,7 +82,12 @@ class GenerateOptions:
                       frequency_penalty=self.frequency_penalty, presence_penalty=self.presence_penalty, penalty_window=self.penalty_window,
                       seed=self.seed, ignore_eos=self.ignore_eos, top_logprobs=self.top_logprobs, sampler=self.sampler is not None,
                       emit_logits=self.emit_logits, no_generation_prompt=not self.generation_prompt, all_or_nothing=self.all_or_nothing,
-                      prefill=self.prefill, logits=self.logits, grammar_kind=kind, reply=self.reply)
+                      prefill=self.prefill, logits=self.logits, grammar_kind=kind, reply=self.reply,
+                      parallel_calls_max=self.parallel_calls_max, reasoning_tokens_max=self.reasoning_tokens_max)
+        name = text_bytes(self.tool_name, "tool_name")
+        named = name and self.tool_choice == ToolChoice.DEFAULT
+        struct.tool_choice = ToolChoice.NAMED if named else self.tool_choice
+        struct.tool_name, struct.tool_name_size = name, len(name)
         bias = (_abi.TokenValue * len(self.logit_bias or {}))()
         for slot, (token, value) in zip(bias, (self.logit_bias or {}).items()):
             fill(slot, token=token, value=value)
@@ -90,7 +99,7 @@ class GenerateOptions:
         struct.stop_tokens, struct.stop_token_count = ctypes.addressof(tokens), len(tokens)
         struct.stop_strings, struct.stop_strings_size = texts, len(texts)
         struct.grammar, struct.grammar_size = grammar, len(grammar)
-        return struct, [bias, tokens, texts, grammar]
+        return struct, [bias, tokens, texts, grammar, name]
 
     def _grammar(self) -> Tuple[int, bytes]:
         """The grammar's kind and its source."""

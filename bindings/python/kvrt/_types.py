@@ -210,6 +210,7 @@ class Plan:
     kv_group_window: Tuple[int, ...]
     kv_group_bytes_per_token: Tuple[int, ...]
     kv_group_tokens_max: Tuple[int, ...]
+    state_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ ENUMS = {
     "KVRT": kvrt.Status, "KVRT_CACHE": Cache, "KVRT_CODEC": kvrt.Codec, "KVRT_DETAIL": kvrt.Detail, "KVRT_DETERMINISM": kvrt.Determinism,
     "KVRT_DEVICE": kvrt.Device, "KVRT_DURABILITY": kvrt.Durability, "KVRT_EVENT": kvrt.EventType, "KVRT_FOREIGN_KV": kvrt.ForeignKv,
     "KVRT_GEMM": kvrt.Gemm, "KVRT_ISA": kvrt.Isa, "KVRT_KV": kvrt.KvFormat, "KVRT_LOGITS": kvrt.Logits, "KVRT_REASON": kvrt.Reason,
-    "KVRT_REPAIR": kvrt.RepairOutcome, "KVRT_REPLY": kvrt.Reply, "KVRT_REUSE": kvrt.ReuseStopped, "KVRT_STATE": kvrt.State,
+    "KVRT_REPAIR": kvrt.RepairOutcome, "KVRT_REPLY": kvrt.Reply, "KVRT_REUSE": kvrt.ReuseStopped, "KVRT_STATE": kvrt.State, "KVRT_TOOL_CHOICE": kvrt.ToolChoice,
 }
 # Enums that the package offers as words, flags or methods.
 UNNAMED = {"KVRT_GRAMMAR", "KVRT_INSPECT", "KVRT_LOG", "KVRT_SAMPLER", "KVRT_TEXT"}

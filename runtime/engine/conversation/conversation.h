@@ -5,15 +5,23 @@
 #include <string>
 #include <vector>
 
+#include "runtime/text/answer/answer_grammar.h"
+
 namespace kvrt {
 
-enum class GrammarKind : uint32_t { kNone, kGbnf, kJsonSchema, kContinue, kJsonSchemaOpen };
+enum class ReplyKind : uint32_t { kNone, kAuto, kPlain, kHermes, kLlama3, kMistral, kGemma, kDeepSeek };
 
-// The grammar that an answer must match. With its first token's place a matcher can take the answer's tokens again.
+// What an answer must match, and where it began: so its tokens can be taken again.
 struct AnswerGrammar {
-  GrammarKind kind = GrammarKind::kNone;
-  std::string source;
-  uint64_t begin = 0;  // the answer's first token
+  GrammarKind kind = GrammarKind::kNone;  // not kContinue
+  std::string source{};
+  uint64_t begin = 0;                       // the answer's first token
+  bool bound = false;                       // false: nothing has to match
+  AnswerPlace place = AnswerPlace::kBegin;  // at `begin`
+  ReplyKind reply = ReplyKind::kNone;       // by which the model's marks are known; kNone: as its template shows
+  ToolChoice choice = ToolChoice::kDefault;
+  std::string tool_name{};
+  uint32_t calls_max = 0, reasoning_tokens_max = 0;  // 0: no limit
 };
 
 // A message and its tokens [begin, end). A generated one keeps its sampled tokens.

@@ -1,55 +1,81 @@
 #include "runtime/engine/conversation/grammar_cache.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "runtime/base/limits.h"
 
 namespace kvrt {
 
+namespace {
+
+bool same(const AnswerRules& a, const AnswerRules& b) {
+  auto fields = [](const AnswerRules& r) {
+    return std::tie(r.style.format, r.style.family, r.place, r.kind, r.source, r.choice, r.tool_name, r.tools, r.calls_max,
+                    r.reasoning_over);
+  };
+  return fields(a) == fields(b);
+}
+
+}  // namespace
+
 void GrammarCache::make_room() {
   size_t bytes = 0, first = kept_.size();
-  while (first > 0 && kept_.size() - first + 1 < kGrammarsKept && (bytes += kept_[first - 1].masks->bytes()) <= kGrammarsKeptBytes) --first;
+  auto size = [](const Kept& kept) { return kept.rules.source.size() + kept.rules.tools.size() + (kept.masks ? kept.masks->bytes() : 0); };
+  while (first > 0 && kept_.size() - first + 1 < kGrammarsKept && (bytes += size(kept_[first - 1])) <= kGrammarsKeptBytes) --first;
   kept_.erase(kept_.begin(), kept_.begin() + static_cast<ptrdiff_t>(first));
 }
 
-Result<std::unique_ptr<GrammarMatcher>> GrammarCache::fresh(GrammarKind kind, const std::string& source) {
-  Lock lock(mu_);
-  auto found = std::find_if(kept_.begin(), kept_.end(), [&](const auto& g) { return g.kind == kind && g.source == source; });
+Result<std::unique_ptr<GrammarMatcher>> GrammarCache::matcher(const AnswerRules& rules) {
+  auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return same(kept.rules, rules); });
   if (found == kept_.end()) {
     if (!vocab_) vocab_ = GrammarVocab::make(tokenizer_);
-    const auto members = kind == GrammarKind::kJsonSchemaOpen ? SchemaMembers::kOpen : SchemaMembers::kClosed;
-    KVRT_ASSIGN(auto grammar,
-                kind == GrammarKind::kGbnf ? Grammar::from_gbnf(source, vocab_.get()) : Grammar::from_json_schema(source, members));
+    KVRT_ASSIGN(auto grammar, answer_grammar(rules, *vocab_));
     make_room();
-    kept_.push_back({kind, source, GrammarMasks::make(std::move(grammar), vocab_)});
+    kept_.push_back({rules, grammar ? GrammarMasks::make(std::move(grammar), vocab_) : nullptr});
   } else {
     std::rotate(found, found + 1, kept_.end());  // the last used at the end
   }
-  return std::make_unique<GrammarMatcher>(kept_.back().masks);
+  return kept_.back().masks ? std::make_unique<GrammarMatcher>(kept_.back().masks) : std::unique_ptr<GrammarMatcher>();
 }
 
-Result<std::unique_ptr<GrammarMatcher>> GrammarCache::matcher(const Conversation& said, const GenerateOptions& options) {
-  std::unique_ptr<GrammarMatcher> matcher;
-  if (options.grammar_kind == GrammarKind::kNone) return matcher;
-  const bool goes_on = options.grammar_kind == GrammarKind::kContinue;
-  const AnswerGrammar& last = said.grammar;
-  if (goes_on && last.kind == GrammarKind::kNone) {
-    return error(Code::kInvalid, Detail::kState,
-                 "grammar_kind is CONTINUE, the session's last generation had no grammar or was truncated away");
+Result<std::unique_ptr<AnswerGuide>> GrammarCache::guide(const AnswerGrammar& wanted, const ReplyStyle& style, const std::string& tools) {
+  AnswerRules rules;
+  rules.style = style;
+  rules.style.tools = nullptr;
+  rules.place = wanted.place;
+  rules.kind = wanted.kind;
+  rules.source = wanted.source;
+  rules.choice = wanted.choice;
+  rules.tool_name = wanted.tool_name;
+  rules.tools = tools;
+  rules.calls_max = wanted.calls_max;
+  Lock lock(mu_);
+  KVRT_ASSIGN(auto matcher, this->matcher(rules));
+  const bool reasons = style.format == ReplyFormat::kHarmony || !style.reasoning_end.empty();
+  if (wanted.reasoning_tokens_max == 0 || !reasons || wanted.place == AnswerPlace::kClosed) {
+    return matcher ? std::make_unique<AnswerGuide>(tokenizer_, std::move(matcher)) : std::unique_ptr<AnswerGuide>();
   }
-  KVRT_ASSIGN(matcher, goes_on ? fresh(last.kind, last.source) : fresh(options.grammar_kind, options.grammar));
-  for (uint64_t i = last.begin; goes_on && i < said.tokens.size(); ++i) {
+  rules.reasoning_over = true;
+  rules.place = AnswerPlace::kReasoning;
+  KVRT_ASSIGN(auto over, this->matcher(rules));
+  return std::make_unique<AnswerGuide>(tokenizer_, std::move(matcher), ReasoningCount(style, wanted.place), wanted.reasoning_tokens_max,
+                                       std::move(over));
+}
+
+Status GrammarCache::replay(const Conversation& said, AnswerGuide* guide) const {
+  for (uint64_t i = said.grammar.begin; i < said.tokens.size(); ++i) {
     if (tokenizer_.is_end(said.tokens[i])) {
       return error(Code::kInvalid, Detail::kState, "grammar_kind is CONTINUE, the answer came to its end at token %llu",
                    static_cast<unsigned long long>(i));
     }
-    if (!matcher->accept(said.tokens[i])) {
+    if (!guide->accept(said.tokens[i])) {
       return error(Code::kInvalid, Detail::kState,
                    "grammar_kind is CONTINUE, token %llu does not fit the grammar of the answer from token %llu on",
-                   static_cast<unsigned long long>(i), static_cast<unsigned long long>(last.begin));
+                   static_cast<unsigned long long>(i), static_cast<unsigned long long>(said.grammar.begin));
     }
   }
-  return matcher;
+  return {};
 }
 
 }  // namespace kvrt

@@ -1,13 +1,13 @@
-// GrammarCache: grammars by their source, compiled once for all generations that use them: agents send the same schema with every call.
-// An Engine owns it.
+// GrammarCache: what binds answers, compiled once for all generations that ask for the same: agents send the same schema, or the same tools,
+// with every call. An Engine owns it.
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "runtime/base/mutex.h"
-#include "runtime/engine/generation.h"
+#include "runtime/engine/conversation/answer_guide.h"
+#include "runtime/engine/conversation/conversation.h"
 
 namespace kvrt {
 
@@ -16,19 +16,20 @@ class GrammarCache {
  public:
   // The tokenizer outlives it.
   explicit GrammarCache(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-  // A matcher for a generation with these options, at its place before the first token; null: there is no grammar.
-  Result<std::unique_ptr<GrammarMatcher>> matcher(const Conversation& said, const GenerateOptions& options);
+  // The guide of an answer that begins as `wanted` says; null: nothing binds it. `style`: the model's, by wanted.reply.
+  Result<std::unique_ptr<AnswerGuide>> guide(const AnswerGrammar& wanted, const ReplyStyle& style, const std::string& tools);
+  // Takes the answer's tokens again. INVALID: one does not fit, or ends it.
+  Status replay(const Conversation& said, AnswerGuide* guide) const;
 
  private:
   struct Kept {
-    GrammarKind kind;
-    std::string source;
-    std::shared_ptr<GrammarMasks> masks;
+    AnswerRules rules;
+    std::shared_ptr<GrammarMasks> masks;  // null: they bind nothing
   };
   // For one more: the last used that are not too many, nor too large together.
   void make_room() KVRT_REQUIRES(mu_);
-  // Before the first token.
-  Result<std::unique_ptr<GrammarMatcher>> fresh(GrammarKind kind, const std::string& source);
+  // Before the first token; null: nothing is bound.
+  Result<std::unique_ptr<GrammarMatcher>> matcher(const AnswerRules& rules) KVRT_REQUIRES(mu_);
 
   const Tokenizer& tokenizer_;
   Mutex mu_;

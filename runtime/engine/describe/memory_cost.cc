@@ -43,16 +43,17 @@ uint64_t shared_units(const KvShape& shape, uint64_t tokens) {
   return units;
 }
 
-// The share of the places in a session's blocks that have a token.
-double used_places(const KvShape& shape, uint64_t tokens) {
-  uint64_t used = 0, places = 0;
-  for (uint32_t g = 0; g < shape.n_groups; ++g) {
-    if (shape.groups[g].state) continue;  // a state has no places
-    const uint64_t in_blocks = shape.blocks_for(g, tokens) * shape.block_tokens;
-    used += std::min(tokens, in_blocks) * shape.groups[g].units;
-    places += in_blocks * shape.groups[g].units;
+uint64_t token_bytes(const KvGroup& group) { return group.state ? 0 : group.unit.token_bytes() / group.unit.layers * group.layers; }
+
+// The share of a session's bytes that hold tokens and states.
+double used_bytes(const ModelKv& kv, uint64_t tokens, uint64_t session_bytes) {
+  uint64_t used = 0;
+  for (uint32_t g = 0; g < kv.shape.n_groups; ++g) {
+    const uint64_t blocks = kv.shape.blocks_for(g, tokens);
+    used += kv.shape.groups[g].state ? blocks * kv.state_bytes()
+                                     : std::min(tokens, blocks * kv.block_tokens()) * token_bytes(kv.groups.groups[g]);
   }
-  return places > 0 ? static_cast<double>(used) / static_cast<double>(places) : 1;
+  return session_bytes > 0 ? static_cast<double>(used) / static_cast<double>(session_bytes) : 1;
 }
 
 // The most sessions and tokens that fit into the budget beside weights and scratch. Shared units count once, `own` ones per session.
@@ -79,8 +80,13 @@ Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend) {
 
 uint64_t ModelKv::token_bytes() const {
   uint64_t bytes = 0;
-  for (const KvGroup& group : groups.groups) bytes += group.state ? 0 : group.unit.token_bytes() / group.unit.layers * group.layers;
+  for (const KvGroup& group : groups.groups) bytes += kvrt::token_bytes(group);
   return bytes;
+}
+
+uint64_t ModelKv::state_bytes() const {
+  const StateLayout& s = groups.states;
+  return uint64_t{s.layers} * (uint64_t{s.inputs.items} * s.inputs.bytes + uint64_t{s.heads.items} * s.heads.bytes);
 }
 
 Status check_formats(const ModelDims& dims, KvFormats formats) {
@@ -136,7 +142,7 @@ Result<SessionsPlan> plan_sessions(const ModelCost& cost, const ModelKv& kv, con
   p.memory_bytes = r.memory_bytes;
   p.session_blocks = shape.units_for(r.session_tokens);
   p.session_bytes = p.session_blocks * kv.unit_bytes();
-  p.used = used_places(shape, r.session_tokens);
+  p.used = used_bytes(kv, r.session_tokens, p.session_bytes);
   p.waste = 1 - p.used;
 
   // Only full blocks are shared: the tail of the common tokens is every session's own.

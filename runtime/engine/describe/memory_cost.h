@@ -23,6 +23,7 @@ struct ModelKv {
   uint32_t block_tokens() const { return shape.block_tokens; }
   uint64_t unit_bytes() const { return groups.unit_bytes(); }
   uint64_t token_bytes() const;  // of all layers
+  uint64_t state_bytes() const;  // the same, of a state: neither counts what units have beyond it
   // The unit that stands where a table has no KV, if there are windows.
   uint64_t zero_units() const { return shape.has_windows(); }
 };
@@ -48,7 +49,7 @@ struct PlanRequest {
 
 struct SessionsPlan {
   uint64_t session_blocks = 0, session_bytes = 0;   // of one session alone
-  double used = 0, waste = 0;                       // share of its blocks' slots that hold tokens, and that do not
+  double used = 0, waste = 0;                       // share of these bytes that hold tokens and states, and that do not
   uint64_t blocks = 0, kv_bytes = 0;                // the pool that holds all sessions, shared blocks once
   uint64_t stored_tokens = 0, unshared_tokens = 0;  // tokens that the pool has for the sessions, with sharing and without
   uint64_t total_bytes = 0, memory_bytes = 0;       // weights, scratch and pool; the budget

@@ -79,14 +79,16 @@ Status add_options(const Manifest& m, std::string* out) {
   *out += std::string(", \"options\": {\"no_prefix_cache\": ") + (m.share ? "false" : "true") + ", \"tools\": " + tools +
           ", \"documents\": " + documents + ", \"variables\": " + variables + ", \"template_time\": " + std::to_string(m.arguments.now) +
           ", \"grammar\": ";
-  if (m.grammar.kind == GrammarKind::kNone) {
+  if (!m.grammar.bound) {
     *out += "null}";
   } else {
-    const char* kind = m.grammar.kind == GrammarKind::kGbnf         ? "gbnf"
-                       : m.grammar.kind == GrammarKind::kJsonSchema ? "json_schema"
-                                                                    : "json_schema_open";
-    *out += std::string("{\"kind\": \"") + kind + "\", \"begin\": " + std::to_string(m.grammar.begin) +
-            ", \"source\": " + json_string(m.grammar.source) + "}}";
+    static const char* const kKinds[] = {"none", "gbnf", "json_schema", "", "json_schema_open"};
+    static const char* const kChoices[] = {"default", "none", "auto", "required", "named"};
+    *out += std::string("{\"kind\": \"") + kKinds[static_cast<size_t>(m.grammar.kind)] +
+            "\", \"begin\": " + std::to_string(m.grammar.begin) + ", \"source\": " + json_string(m.grammar.source) +
+            ", \"tool_choice\": \"" + kChoices[static_cast<size_t>(m.grammar.choice)] +
+            "\", \"tool_name\": " + json_string(m.grammar.tool_name) + ", \"parallel_calls_max\": " + std::to_string(m.grammar.calls_max) +
+            ", \"reasoning_tokens_max\": " + std::to_string(m.grammar.reasoning_tokens_max) + "}}";
   }
   return {};
 }

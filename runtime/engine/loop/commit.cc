@@ -11,7 +11,7 @@ double ms_between(uint64_t from_ns, uint64_t to_ns) { return to_ns > from_ns ? s
 
 // The options that left no token, as a subject with its verb. A host that samples applies logit_bias itself.
 const char* banning(const Generation& g) {
-  if (!g.matcher) return "logit_bias leaves";
+  if (!g.guide) return "logit_bias leaves";
   return g.options.host_samples || g.options.sampling.logit_bias.empty() ? "the grammar leaves" : "logit_bias and the grammar leave";
 }
 
@@ -130,9 +130,9 @@ bool Scheduler::compute_again(Session* s) {
 void Scheduler::commit_row(Session* s, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns) {
   Generation& g = *s->generation;
   std::span<const uint64_t> mask;  // for the host alone: kvrt's own sampler has applied it
-  if (g.matcher && g.options.host_samples) {
-    mask = g.matcher->mask();
-    sample.empty = std::all_of(mask.begin(), mask.end(), [](uint64_t word) { return word == 0; });
+  if (g.guide && g.options.host_samples) {
+    mask = g.guide->mask();
+    sample.empty = !mask.empty() && std::all_of(mask.begin(), mask.end(), [](uint64_t word) { return word == 0; });
   }
   if (!sample.finite) {
     if (compute_again(s)) return;
@@ -142,7 +142,7 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
     return;
   }
   if (sample.empty) {
-    Status limit = g.matcher ? g.matcher->status() : Status();  // the grammar may have been too ambiguous to follow
+    Status limit = g.guide ? g.guide->status() : Status();  // the grammar may have been too ambiguous to follow
     fail(s, !limit.is_ok() ? std::move(limit)
                            : error(Code::kInvalid, Detail::kNone, "%s no token for position %zu", banning(g), s->tokens.size()));
     return;
@@ -190,7 +190,7 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
   const std::string text = g.parser ? event.text : std::string();
   push(s, std::move(event));
   push_parts(s, text, control ? tokenizer.piece(sample.token, true) : "", false);
-  if (g.matcher) g.matcher->accept(sample.token);  // it was in the mask
+  if (g.guide) g.guide->accept(sample.token);  // it was in the mask
 
   const auto& stops = g.options.stop_tokens;
   if (tokenizer.is_end(sample.token) && !g.options.ignore_eos) {

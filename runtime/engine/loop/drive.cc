@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "runtime/engine/conversation/answer_style.h"
+#include "runtime/engine/conversation/answer.h"
 #include "runtime/engine/conversation/edit.h"
 #include "runtime/engine/loop/engine.h"
 #include "runtime/text/reply/message.h"
@@ -21,8 +21,12 @@ Status Engine::begin(Session* session, GenerateOptions options) {
     KVRT_TRY(enter(session, options.prefill_only ? "prefill" : "begin"));
     said = *session;
   }
-  KVRT_ASSIGN(auto matcher, grammars_.matcher(said, options));
-  const bool answers = !options.prefill_only && options.grammar_kind != GrammarKind::kContinue;  // a new answer
+  const bool continues = options.grammar_kind == GrammarKind::kContinue;
+  if (continues && !said.grammar.bound) {
+    return error(Code::kInvalid, Detail::kState,
+                 "grammar_kind is CONTINUE, the session's last generation had no grammar or was truncated away");
+  }
+  const bool answers = !options.prefill_only && !continues;  // a new answer
   said.dropped = 0;
   if (answers && options.generation_prompt) KVRT_TRY(open_turn(*model_, session->arguments, &said));
   model_->tell_dropped(said.dropped);
@@ -35,11 +39,10 @@ Status Engine::begin(Session* session, GenerateOptions options) {
     for (uint8_t byte : drawn) options.sampling.seed = options.sampling.seed << 8 | byte;
     if (options.sampling.seed == 0) options.sampling.seed = 1;
   }
-  if (answers) said.grammar = {options.grammar_kind, std::move(options.grammar), said.tokens.size()};
+  KVRT_ASSIGN(Answer answer, begin_answer(*model_, &grammars_, session->arguments.tools, &said, &options));
   auto generation = std::make_unique<Generation>(std::move(options));
-  generation->matcher = std::move(matcher);
-  const ReplyKind reply = generation->options.reply;
-  if (reply != ReplyKind::kNone) generation->parser.emplace(answer_style(*model_, said, session->arguments.tools, reply));
+  generation->guide = std::move(answer.guide);
+  generation->parser = std::move(answer.parser);
   const std::shared_ptr<Cancel> cancel = generation->options.cancel;
   Lock lock(mu_);
   if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(*session, said.tokens.size() - session->tokens.size()));
@@ -86,7 +89,8 @@ Status Engine::accept(Session* session, int32_t token) {
     return error(Code::kInvalid, Detail::kNone, "accept: token %d, the vocabulary has %u", token, model_->tokenizer().vocab_size());
   }
   Generation& g = *session->generation;
-  if (g.matcher && !(g.matcher->mask()[static_cast<size_t>(token) / 64] >> (token % 64) & 1)) {
+  const auto mask = g.guide ? g.guide->mask() : std::span<const uint64_t>();
+  if (!mask.empty() && !(mask[static_cast<size_t>(token) / 64] >> (token % 64) & 1)) {
     return error(Code::kInvalid, Detail::kNone, "accept: token %d does not fit the grammar after position %zu", token,
                  session->tokens.size() - 1);
   }

@@ -66,7 +66,7 @@ void StepRunner::plan_draws(const StepPlan& plan) {
     const Generation& g = *seq.session->generation;
     const GenerateOptions& o = g.options;
     const auto draw = device_draw(o.sampling, model_.dims().vocab, seq.run.end);
-    if (o.prefill_only || o.host_samples || o.emit_logits || g.matcher || !draw) return draws_.clear();
+    if (o.prefill_only || o.host_samples || o.emit_logits || g.guide || !draw) return draws_.clear();
     draws_[seq.first_logit] = *draw;
   }
 }
@@ -76,7 +76,7 @@ void StepRunner::choose(const PlannedSeq& seq, Sample* out) {
   const size_t vocab = model_.dims().vocab;
   const auto row = std::span(logits_).subspan(seq.first_logit * vocab, vocab);
   std::span<const uint64_t> mask;
-  if (g.matcher) mask = g.matcher->mask();
+  if (g.guide) mask = g.guide->mask();
   // The tokens do not change: only this step's commit adds to them.
   *out =
       g.options.host_samples ? describe(row, 0, 0) : sample(row, g.options.sampling, seq.session->tokens, g.prompt_end, seq.run.end, mask);

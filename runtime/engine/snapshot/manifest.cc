@@ -6,15 +6,16 @@
 namespace kvrt {
 
 namespace {
-constexpr uint32_t kManifestVersion = 3;
+constexpr uint32_t kManifestVersion = 4, kManifestOldest = 3;  // 3 ends with the source of the grammar
 
 Status bad(const char* what, size_t at) { return error(Code::kCorrupt, Detail::kFormat, "manifest: %s at byte %zu", what, at); }
 }  // namespace
 
 // Little-endian: u32 version, u32 block_tokens, u32 flags (1: share), text_id[32], template_id[32], u32 n, i32 pending[n],
 // u32 m, then per message u64 begin, u64 end, u32 flags (1: generated), u32 size, JSON; then u32 size, JSON of the tools,
-// the documents and the variables each, i64 Unix time of its template; last u32 kind, u64 begin, u32 size, source of the
-// grammar.
+// the documents and the variables each, i64 Unix time of its template; last, of what binds the answer, u32 kind, u64 begin,
+// u32 size, source of the grammar, u32 flags (1: it is bound), u32 place, u32 reply, u32 tool_choice, u32 size, name of the
+// tool, u32 calls and u32 reasoning tokens at most.
 std::vector<uint8_t> encode_manifest(const Manifest& m) {
   ByteWriter w;
   w.write(kManifestVersion);
@@ -36,7 +37,43 @@ std::vector<uint8_t> encode_manifest(const Manifest& m) {
   w.write(static_cast<uint32_t>(m.grammar.kind));
   w.write(m.grammar.begin);
   w.write_string(m.grammar.source);
+  w.write(uint32_t{m.grammar.bound});
+  w.write(static_cast<uint32_t>(m.grammar.place));
+  w.write(static_cast<uint32_t>(m.grammar.reply));
+  w.write(static_cast<uint32_t>(m.grammar.choice));
+  w.write_string(m.grammar.tool_name);
+  w.write(m.grammar.calls_max);
+  w.write(m.grammar.reasoning_tokens_max);
   return std::move(w.bytes());
+}
+
+static Status decode_grammar(uint32_t version, ByteReader* r, AnswerGrammar* out) {
+  uint32_t kind = 0, size = 0;
+  std::span<const uint8_t> part;
+  if (!r->read(&kind) || !r->read(&out->begin) || !r->read(&size) || !r->read_bytes(size, &part))
+    return bad("grammar cut short", r->position());
+  if (kind > static_cast<uint32_t>(GrammarKind::kJsonSchemaOpen) || kind == static_cast<uint32_t>(GrammarKind::kContinue))
+    return bad("unknown kind of grammar", r->position());
+  out->kind = static_cast<GrammarKind>(kind);
+  out->source.assign(reinterpret_cast<const char*>(part.data()), part.size());
+  out->bound = out->kind != GrammarKind::kNone;
+  if (version == kManifestOldest) {
+    out->place = AnswerPlace::kContent;  // from the first token on
+    return {};
+  }
+  uint32_t flags = 0, place = 0, reply = 0, choice = 0;
+  if (!r->read(&flags) || !r->read(&place) || !r->read(&reply) || !r->read(&choice) || !r->read(&size) || !r->read_bytes(size, &part) ||
+      !r->read(&out->calls_max) || !r->read(&out->reasoning_tokens_max))
+    return bad("grammar cut short", r->position());
+  if (place > static_cast<uint32_t>(AnswerPlace::kContent) || reply > static_cast<uint32_t>(ReplyKind::kDeepSeek) ||
+      choice > static_cast<uint32_t>(ToolChoice::kNamed))
+    return bad("unknown way to bind an answer", r->position());
+  out->bound = flags & 1;
+  out->place = static_cast<AnswerPlace>(place);
+  out->reply = static_cast<ReplyKind>(reply);
+  out->choice = static_cast<ToolChoice>(choice);
+  out->tool_name.assign(reinterpret_cast<const char*>(part.data()), part.size());
+  return {};
 }
 
 Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_tokens, uint32_t vocab) {
@@ -49,7 +86,7 @@ Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_t
     return error(Code::kIncompatible, Detail::kStoreTooNew, "manifest version %u of a newer kvrt, this one knows %u", version,
                  kManifestVersion);
   }
-  if (version != kManifestVersion) return bad("a version from before the first release", 0);
+  if (version < kManifestOldest) return bad("a version from before the first release", 0);
   if (!r.read(&m.block_tokens) || !r.read(&flags)) return bad("cut short", r.position());
   m.share = flags & 1;
   for (Hash256* hash : {&m.text_id, &m.template_id}) {
@@ -82,13 +119,7 @@ Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_t
     json->assign(reinterpret_cast<const char*>(part.data()), part.size());
   }
   if (!r.read(&m.arguments.now)) return bad("cut short", r.position());
-  uint32_t kind = 0, size = 0;
-  if (!r.read(&kind) || !r.read(&m.grammar.begin) || !r.read(&size) || !r.read_bytes(size, &part))
-    return bad("grammar cut short", r.position());
-  if (kind > static_cast<uint32_t>(GrammarKind::kJsonSchemaOpen) || kind == static_cast<uint32_t>(GrammarKind::kContinue))
-    return bad("unknown kind of grammar", r.position());
-  m.grammar.kind = static_cast<GrammarKind>(kind);
-  m.grammar.source.assign(reinterpret_cast<const char*>(part.data()), part.size());
+  KVRT_TRY(decode_grammar(version, &r, &m.grammar));
   if (r.remaining()) return bad("bytes after the end", r.position());
   return m;
 }

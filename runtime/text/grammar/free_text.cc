@@ -7,28 +7,31 @@
 
 namespace kvrt {
 
-namespace {
-
 // The marks as a trie, each node with the longest of its suffixes that begins a mark too (Aho and Corasick, 1975).
-struct MarkTrie {
+struct FreeText::Text::Marks {
   struct Node {
-    std::map<uint32_t, uint32_t> next;
+    std::map<Symbol, uint32_t> next;
     uint32_t suffix = 0;
-    const FreeText::Exit* exit = nullptr;
+    bool whole = false;  // a mark, which goes on at `to`
+    uint32_t to = kNone;
   };
   std::vector<Node> nodes{1};
+  std::vector<std::pair<int32_t, bool>> tokens;  // of the marks, sorted; and whether they end the answer
+  bool bytes = false;                            // some mark has one
+  TokenSet rest;                                 // the other tokens that are read whole
 
-  void add(std::span<const uint32_t> symbols, const FreeText::Exit& exit) {
+  void add(std::span<const Symbol> symbols, uint32_t to) {
     uint32_t at = 0;
-    for (uint32_t symbol : symbols) {
+    for (Symbol symbol : symbols) {
       const auto [next, fresh] = nodes[at].next.try_emplace(symbol, static_cast<uint32_t>(nodes.size()));
       at = next->second;
       if (fresh) nodes.emplace_back();
     }
-    if (!nodes[at].exit) nodes[at].exit = &exit;
+    if (!nodes[at].whole) nodes[at].to = to;
+    nodes[at].whole = at != 0;
   }
 
-  uint32_t step(uint32_t at, uint32_t symbol) const {
+  uint32_t step(uint32_t at, Symbol symbol) const {
     for (;; at = nodes[at].suffix) {
       const auto next = nodes[at].next.find(symbol);
       if (next != nodes[at].next.end()) return next->second;
@@ -40,15 +43,37 @@ struct MarkTrie {
     std::vector<uint32_t> open{0};
     for (size_t i = 0; i < open.size(); ++i) {
       for (const auto& [symbol, to] : nodes[open[i]].next) {
-        nodes[to].suffix = open[i] == 0 ? 0 : step(nodes[open[i]].suffix, symbol);
-        if (!nodes[to].exit) nodes[to].exit = nodes[nodes[to].suffix].exit;
+        Node& node = nodes[to];
+        node.suffix = open[i] == 0 ? 0 : step(nodes[open[i]].suffix, symbol);
+        const Node& suffix = nodes[node.suffix];
+        if (!node.whole && suffix.whole) node.whole = true, node.to = suffix.to;
         open.push_back(to);
       }
     }
   }
-};
 
-}  // namespace
+  // Where no mark has bytes, tokens of text are read whole, too: then no state depends on their bytes.
+  void find_tokens(const GrammarVocab::Impl& vocab) {
+    for (const Node& node : nodes) {
+      for (const auto& [symbol, to] : node.next) {
+        bytes = bytes || symbol < kToken;
+        const auto token = static_cast<int32_t>(symbol - kToken);
+        if (symbol >= kToken) tokens.emplace_back(token, vocab.is_end(token));
+      }
+    }
+    std::sort(tokens.begin(), tokens.end());
+    tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+    auto is_mark = [&](int32_t id) { return std::ranges::binary_search(tokens, id, {}, [](const auto& t) { return t.first; }); };
+    rest.others = !bytes;
+    for (const auto& [token, ends] : tokens) {
+      if (!bytes) rest.ids.push_back(token);
+    }
+    for (const auto& [text, id] : vocab.hidden) {
+      if (bytes && !vocab.is_end(id) && !is_mark(id)) rest.ids.push_back(id);
+    }
+    std::sort(rest.ids.begin(), rest.ids.end());
+  }
+};
 
 std::vector<FreeText::Symbol> FreeText::symbols(std::string_view text) const {
   const auto& hidden = vocab_.impl().hidden;
@@ -73,56 +98,54 @@ GrammarBuilder::Part FreeText::mark(std::string_view text) const {
   return part;
 }
 
-uint32_t FreeText::until(std::span<const Exit> exits, uint32_t end) const {
-  MarkTrie trie;
-  std::vector<int32_t> tokens;  // that a mark has
-  bool bytes = false;           // some mark has one
-  for (const Exit& exit : exits) {
-    const std::vector<Symbol> mark = symbols(exit.mark);
-    for (Symbol symbol : mark) {
-      bytes = bytes || symbol < kToken;
-      if (symbol >= kToken) tokens.push_back(static_cast<int32_t>(symbol - kToken));
-    }
-    if (!mark.empty()) trie.add(mark, exit);
-  }
-  trie.find_suffixes();
-  std::sort(tokens.begin(), tokens.end());
-  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
-  TokenSet rest{tokens, true};  // where no mark has bytes, tokens of text are read whole
-  if (bytes) {
-    rest = {};
-    for (const auto& [text, id] : vocab_.impl().hidden) {
-      if (!vocab_.impl().is_end(id) && !std::binary_search(tokens.begin(), tokens.end(), id)) rest.ids.push_back(id);
-    }
-    std::sort(rest.ids.begin(), rest.ids.end());
-  }
+FreeText::Text FreeText::text(std::span<const Exit> exits, uint32_t end) const { return {*this, exits, end}; }
+uint32_t FreeText::until(std::span<const Exit> exits, uint32_t end) const { return text(exits, end).begin(); }
 
-  std::vector<uint32_t> joins;
-  for (const MarkTrie::Node& node : trie.nodes) joins.push_back(node.exit ? kNone : builder_.join());
-  // The node after a symbol; kNone: a mark that may not come is whole.
-  auto after = [&](uint32_t node) { return trie.nodes[node].exit ? trie.nodes[node].exit->to : joins[node]; };
-  for (uint32_t node = 0; node < trie.nodes.size() && builder_.status().is_ok(); ++node) {
-    if (trie.nodes[node].exit) continue;
-    std::vector<uint32_t> ways;
-    auto way = [&](GrammarBuilder::Part part, uint32_t to) {
-      builder_.link(part.out, to);
-      ways.push_back(part.in);
-    };
-    for (uint32_t lo = 0, hi; bytes && lo < kToken; lo = hi) {
-      const uint32_t to = trie.step(node, lo);
-      for (hi = lo + 1; hi < kToken && trie.step(node, hi) == to;) ++hi;
-      if (after(to) != kNone) way(builder_.bytes(static_cast<uint8_t>(lo), static_cast<uint8_t>(hi - 1)), after(to));
-    }
-    for (int32_t token : tokens) {
-      const uint32_t to = trie.step(node, kToken + static_cast<Symbol>(token));
-      const bool ends = to == 0 && vocab_.impl().is_end(token);
-      if (!ends && after(to) != kNone) way(builder_.token({{token}, false}), after(to));
-    }
-    if (rest.others || !rest.ids.empty()) way(builder_.token(rest), joins[0]);
-    if (end != kNone) ways.push_back(end);
-    builder_.link(joins[node], ways);
+FreeText::Text::Text(const FreeText& free, std::span<const Exit> exits, uint32_t end) : builder_(&free.builder_), end_(end) {
+  auto marks = std::make_shared<Marks>();
+  for (const Exit& exit : exits) marks->add(free.symbols(exit.mark), exit.to);
+  marks->find_suffixes();
+  marks->find_tokens(free.vocab_.impl());
+  marks_ = std::move(marks);
+  for (const Marks::Node& node : marks_->nodes) nodes_.push_back(node.whole ? kNone : builder_->join());
+  for (uint32_t i = 0; i < nodes_.size() && builder_->status().is_ok(); ++i) {
+    if (!marks_->nodes[i].whole) builder_->link(nodes_[i], ways(i, {}, nodes_[0]));
   }
-  return joins[0];
+}
+
+uint32_t FreeText::Text::after(uint32_t mark_node) const {
+  return marks_->nodes[mark_node].whole ? marks_->nodes[mark_node].to : nodes_[mark_node];
+}
+
+std::vector<uint32_t> FreeText::Text::ways(uint32_t mark_node, std::string_view but, uint32_t others) const {
+  std::vector<uint32_t> out;
+  auto way = [&](GrammarBuilder::Part part, uint32_t to) {
+    builder_->link(part.out, to);
+    out.push_back(part.in);
+  };
+  auto to_of = [&](Symbol byte) {
+    return but.find(static_cast<char>(byte)) == std::string_view::npos ? after(marks_->step(mark_node, byte)) : kNone;
+  };
+  const bool bytes = marks_->bytes || !but.empty();
+  for (Symbol lo = 0, hi; bytes && lo < kToken; lo = hi) {
+    const uint32_t to = to_of(lo);
+    for (hi = lo + 1; hi < kToken && to_of(hi) == to;) ++hi;
+    if (to != kNone) way(builder_->bytes(static_cast<uint8_t>(lo), static_cast<uint8_t>(hi - 1)), to);
+  }
+  for (const auto& [token, ends] : marks_->tokens) {
+    const uint32_t node = marks_->step(mark_node, kToken + static_cast<Symbol>(token));
+    if (after(node) != kNone && !(ends && node == 0)) way(builder_->token({{token}, false}), after(node));
+  }
+  const TokenSet& rest = marks_->rest;
+  if ((rest.others && but.empty()) || (!rest.others && !rest.ids.empty())) way(builder_->token(rest), others);
+  if (end_ != kNone) out.push_back(end_);
+  return out;
+}
+
+uint32_t FreeText::Text::begin_but(std::string_view bytes, uint32_t others) const {
+  const uint32_t node = builder_->join();
+  builder_->link(node, ways(0, bytes, others));
+  return node;
 }
 
 }  // namespace kvrt

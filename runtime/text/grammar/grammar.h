@@ -17,6 +17,9 @@ class Tokenizer;
 class GrammarVocab;
 struct Automaton;  // automaton.h
 
+// kContinue: the one of the last answer.
+enum class GrammarKind : uint32_t { kNone, kGbnf, kJsonSchema, kContinue, kJsonSchemaOpen };
+
 // May an object of a schema that names `properties` and does not say additionalProperties have others?
 enum class SchemaMembers : uint8_t { kClosed, kOpen };
 

@@ -152,16 +152,19 @@ ReplyStyle detect_reply_style(std::string_view chat_template) {
     // The generation prompt is the last text that a template writes; reasoning that it opens and does not close is left to the answer.
     const size_t opened = chat_template.rfind(reasoning.sign), closed = chat_template.rfind(reasoning.also);
     const size_t prompt = chat_template.rfind("add_generation_prompt");
-    style.reasoning_open = opened != std::string_view::npos && prompt != std::string_view::npos && opened > prompt &&
-                           (closed == std::string_view::npos || closed < opened);
+    const bool open = opened != std::string_view::npos && prompt != std::string_view::npos && opened > prompt &&
+                      (closed == std::string_view::npos || closed < opened);
+    if (open) style.begin = AnswerPlace::kReasoning;
     break;
   }
   return style;
 }
 
-bool reasoning_is_open(const ReplyStyle& style, std::string_view prompt) {
+AnswerPlace answer_place(const ReplyStyle& style, std::string_view prompt) {
   while (!prompt.empty() && reply::is_space(prompt.back())) prompt.remove_suffix(1);
-  return !style.reasoning_begin.empty() && prompt.ends_with(style.reasoning_begin);
+  if (!style.reasoning_begin.empty() && prompt.ends_with(style.reasoning_begin)) return AnswerPlace::kReasoning;
+  if (!style.reasoning_end.empty() && prompt.ends_with(style.reasoning_end)) return AnswerPlace::kClosed;
+  return AnswerPlace::kBegin;
 }
 
 }  // namespace kvrt

@@ -18,6 +18,8 @@ class ReplyParser::Impl {
   explicit Impl(ReplyStyle style);
   void push(std::string_view text, bool control, std::vector<ReplyPart>* out);
   void finish(std::vector<ReplyPart>* out);
+  void go_on();
+  AnswerPlace place() const;
 
  private:
   enum class Mode : uint8_t { kContent, kReasoning, kCall, kHeader };
@@ -65,6 +67,7 @@ class ReplyParser::Impl {
 
   std::vector<ReplyPart>* out_ = nullptr;
   size_t out_begin_ = 0;  // parts from before this push
+  size_t given_ = 0;      // bytes of those held back that were given out before, where the answer was cut
 
   Mode mode_ = Mode::kContent;
   std::string space_;                         // white space held back: dropped if a marker follows

@@ -18,9 +18,6 @@ namespace {
 // The arguments, which follow a Harmony header that names a recipient.
 constexpr CallSyntax kHarmonyCall = {ReplyFormat::kHarmony, "", {"%s"}, {}};
 
-// The kinds of bytes in the tail.
-constexpr char kPlain = 'p', kControl = 'c', kControlMore = '+';
-
 }  // namespace
 
 ReplyParser::Impl::Impl(ReplyStyle style) : style_(std::move(style)) {
@@ -45,7 +42,7 @@ ReplyParser::Impl::Impl(ReplyStyle style) : style_(std::move(style)) {
 }
 
 void ReplyParser::Impl::start() {
-  bool reasoning = style_.reasoning_open && !style_.reasoning_end.empty();
+  bool reasoning = style_.begin == AnswerPlace::kReasoning && !style_.reasoning_end.empty();
   mode_ = style_.format == ReplyFormat::kHarmony ? Mode::kHeader : reasoning ? Mode::kReasoning : Mode::kContent;
   trim_ = mode_ == Mode::kReasoning;
   last_ = Mode::kCall;
@@ -53,6 +50,7 @@ void ReplyParser::Impl::start() {
   more_ = bare_;
   ended_ = nullptr;
   marked_ = hidden_ = false;
+  given_ = 0;
   header_.clear();
   hold_tail(prompted_, true);
 }
@@ -74,134 +72,21 @@ void ReplyParser::Impl::finish(std::vector<ReplyPart>* out) {
   start();
 }
 
-bool ReplyParser::Impl::is_active(const Marker& marker) const {
-  const bool content = mode_ == Mode::kContent, reasoning = mode_ == Mode::kReasoning;
-  switch (marker.role) {
-    case Role::kReasoningBegin:
-      return content || (reasoning && reasoning_blank_);
-    case Role::kReasoningEnd:
-      return reasoning || (content && blank_);
-    case Role::kCallBegin:
-    case Role::kFrame:
-      return content || (reasoning && marker.syntax->flags & CallSyntax::kInReasoning);
-    case Role::kCallEnd:
-      return content && ended_ == marker.syntax;
-    case Role::kHarmony:
-      return true;
-    case Role::kHarmonyMessage:
-      return mode_ == Mode::kHeader;
-  }
-  return false;
+void ReplyParser::Impl::go_on() {
+  std::vector<ReplyPart> parts;
+  Impl(*this).finish(&parts);
+  for (const ReplyPart& part : parts) given_ += part.text.size();
+  if (mode_ != Mode::kCall && (mode_ != Mode::kHeader || hidden_)) return;
+  push("", false, &parts);
+  settle(true);
+  give_up();
+  settle(true);
+  put_space();
 }
 
-bool ReplyParser::Impl::begins_longer(std::string_view text) const {
-  return std::any_of(markers_.begin(), markers_.end(), [&](const Marker& marker) {
-    return marker.text.size() > text.size() && marker.text.starts_with(text) && is_active(marker);
-  });
-}
-
-bool ReplyParser::Impl::begins_active(std::string_view text) const {
-  return std::any_of(markers_.begin(), markers_.end(),
-                     [&](const Marker& marker) { return marker.text.starts_with(text) && is_active(marker); });
-}
-
-// `shown`: the bytes of it that are no control tokens.
-void ReplyParser::Impl::act(const Marker& marker, std::string shown) {
-  switch (marker.role) {
-    case Role::kReasoningBegin:
-      mode_ = Mode::kReasoning;
-      reasoning_blank_ = true;
-      break;
-    case Role::kReasoningEnd:
-      mode_ = Mode::kContent;
-      break;
-    case Role::kCallBegin:
-      if (!marker.syntax->heads[0].empty()) return begin_call(*marker.syntax, std::move(shown), "");
-      return hold(shown);  // it announces a call, and goes where white space before one goes
-    case Role::kCallEnd:
-      more_ = bare_;
-      break;
-    case Role::kFrame:
-      mode_ = Mode::kContent;
-      break;
-    case Role::kHarmony:
-      return begin_header(marker.text, shown);
-    case Role::kHarmonyMessage:
-      return end_header();
-  }
-  space_.clear();
-  trim_ = true;
-}
-
-void ReplyParser::Impl::byte(char c) {
-  if (mode_ == Mode::kCall) return call_byte(c);
-  if (tail_.empty() && !begins_marker_[static_cast<uint8_t>(c)]) return plain(c);
-  hold_tail({&c, 1}, false);
-  settle(false);
-}
-
-// A control token is a part of a marker, or none: then bytes before it that might have become a marker are none.
-void ReplyParser::Impl::control(std::string_view spelling) {
-  if (spelling.empty() || !begins_active(tail_ + std::string(spelling))) settle(true);
-  if (mode_ == Mode::kCall) {
-    if (call_control(spelling)) return;
-    give_up();
-    settle(true);
-  }
-  if (spelling.empty() || !begins_active(tail_ + std::string(spelling))) return;
-  hold_tail(spelling, true);
-  settle(false);
-}
-
-void ReplyParser::Impl::hold_tail(std::string_view bytes, bool control_token) {
-  for (size_t i = 0; i < bytes.size(); ++i) tail_kinds_.push_back(!control_token ? kPlain : i == 0 ? kControl : kControlMore);
-  tail_.append(bytes);
-}
-
-// The first bytes of the tail, without control tokens.
-std::string ReplyParser::Impl::take_tail(size_t bytes) {
-  std::string shown;
-  for (size_t i = 0; i < bytes; ++i)
-    if (tail_kinds_[i] == kPlain) shown.push_back(tail_[i]);
-  tail_.erase(0, bytes);
-  tail_kinds_.erase(0, bytes);
-  return shown;
-}
-
-// Looks what the tail is, as far as that is known; `ended`: no byte of it comes any more.
-void ReplyParser::Impl::settle(bool ended) {
-  while (!tail_.empty() && (ended || !begins_longer(tail_))) {
-    const Marker* longest = nullptr;
-    for (const Marker& marker : markers_) {
-      const bool whole =
-          tail_.starts_with(marker.text) && (tail_.size() == marker.text.size() || tail_kinds_[marker.text.size()] != kControlMore);
-      if (whole && is_active(marker) && (longest == nullptr || marker.text.size() > longest->text.size())) longest = &marker;
-    }
-    size_t unit = 1;
-    while (unit < tail_.size() && tail_kinds_[unit] == kControlMore) ++unit;
-    const size_t bytes = longest != nullptr ? longest->text.size() : unit;
-    std::string rest = tail_.substr(bytes), kinds = tail_kinds_.substr(bytes);
-    const std::string shown = take_tail(bytes);
-    tail_.clear();
-    tail_kinds_.clear();
-    if (longest != nullptr) {
-      act(*longest, shown);
-    } else if (!shown.empty()) {
-      plain(shown[0]);
-    }
-    feed_again(rest, kinds);
-  }
-}
-
-void ReplyParser::Impl::feed_again(std::string_view bytes, std::string_view kinds) {
-  for (size_t at = 0, end; at < bytes.size(); at = end) {
-    end = std::min(kinds.find_first_not_of(kControlMore, at + 1), bytes.size());
-    if (kinds[at] == kPlain) {
-      byte(bytes[at]);
-    } else {
-      control(bytes.substr(at, end - at));
-    }
-  }
+AnswerPlace ReplyParser::Impl::place() const {
+  const Mode mode = mode_ == Mode::kCall ? before_ : mode_;
+  return mode == Mode::kReasoning ? AnswerPlace::kReasoning : mode == Mode::kHeader ? AnswerPlace::kBegin : AnswerPlace::kContent;
 }
 
 // A byte that belongs to no marker.
@@ -241,11 +126,17 @@ void ReplyParser::Impl::put_space() {
 
 void ReplyParser::Impl::emit(std::string_view text) {
   if (text.empty()) return;
-  const bool reasoning = mode_ == Mode::kReasoning;
-  auto kind = reasoning ? ReplyPart::Kind::kReasoning : ReplyPart::Kind::kContent;
-  if (out_->size() == out_begin_ || out_->back().kind != kind) out_->push_back({kind, {}});
-  if (trim_ && last_ == mode_) out_->back().text.push_back('\n');
-  out_->back().text.append(text);
+  const bool reasoning = mode_ == Mode::kReasoning, breaks = trim_ && last_ == mode_ && given_ == 0;
+  if (trim_ && last_ == mode_ && given_ > 0) --given_;  // the line break came before, too
+  const size_t given = std::min(given_, text.size());
+  given_ -= given;
+  text.remove_prefix(given);
+  if (!text.empty()) {
+    auto kind = reasoning ? ReplyPart::Kind::kReasoning : ReplyPart::Kind::kContent;
+    if (out_->size() == out_begin_ || out_->back().kind != kind) out_->push_back({kind, {}});
+    if (breaks) out_->back().text.push_back('\n');
+    out_->back().text.append(text);
+  }
   trim_ = false;
   last_ = mode_;
   if (reasoning) {
@@ -314,6 +205,7 @@ void ReplyParser::Impl::end_call() {
   mode_ = Mode::kContent;
   shown_.clear();
   space_.clear();
+  given_ = 0;
   trim_ = true;
   last_ = Mode::kCall;
   blank_ = false;
@@ -373,6 +265,7 @@ void ReplyParser::Impl::end_header() {
   mode_ = reasoning ? Mode::kReasoning : Mode::kContent;
   reasoning_blank_ = true;
   space_.clear();
+  given_ = 0;
   trim_ = true;
 }
 
@@ -384,5 +277,7 @@ ReplyParser& ReplyParser::operator=(ReplyParser&&) noexcept = default;
 
 void ReplyParser::push(std::string_view text, bool control, std::vector<ReplyPart>* out) { impl_->push(text, control, out); }
 void ReplyParser::finish(std::vector<ReplyPart>* out) { impl_->finish(out); }
+void ReplyParser::go_on() { impl_->go_on(); }
+AnswerPlace ReplyParser::place() const { return impl_->place(); }
 
 }  // namespace kvrt

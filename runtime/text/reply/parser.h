@@ -45,23 +45,27 @@ enum class ReplyFormat : uint8_t {
   kHarmony,     // <|channel|>commentary to=functions.name <|constrain|>json<|message|>{..}<|call|>: gpt-oss; its reasoning is a channel too
 };
 
+// Where an answer goes on. kClosed: at its begin, and the prompt has closed reasoning, so that none comes.
+enum class AnswerPlace : uint32_t { kBegin, kClosed, kReasoning, kContent };
+
 struct ReplyStyle {
   ReplyFormat format = ReplyFormat::kPlain;
   std::string reasoning_begin, reasoning_end;  // "": no reasoning between markers
-  bool reasoning_open = false;  // the generation prompt ends within reasoning (DeepSeek R1, QwQ), the answer has only the end marker
-  bool calls = true;            // false: nothing is a call but kHarmony's; what stands around content is still dropped
-  const reply::Family* family = nullptr;              // that the template shows: how its calls are written
+  AnswerPlace begin = AnswerPlace::kBegin;     // kReasoning: the generation prompt opens it (DeepSeek R1, QwQ), the answer has only its end
+  bool calls = true;                           // false: nothing is a call but kHarmony's; what stands around content is still dropped
+  bool bound = false;                          // a schema binds the content: what stands in it is no mark, but for a control token
+  const reply::Family* family = nullptr;       // that the template shows: how its calls are written
   std::shared_ptr<const ReplyTools> tools = nullptr;  // they say what type an argument has; null: not known
 };
 
 // By the template's text; kPlain and no reasoning where it shows neither. Without tools in the prompt a caller sets calls = false, so that
 // JSON an answer consists of is never taken for a call. Whether reasoning is open may depend on the rendering (enable_thinking): ask
-// reasoning_is_open() where the prompt is at hand.
+// answer_place() where the prompt is at hand.
 ReplyStyle detect_reply_style(std::string_view chat_template);
 // A JSON array of tools, as templates have it.
 std::shared_ptr<const ReplyTools> read_reply_tools(std::string_view json);
-// True where a rendered prompt ends with the begin of reasoning, and white space.
-bool reasoning_is_open(const ReplyStyle& style, std::string_view prompt);
+// By the end of the rendered prompt, but for white space: the begin or the end of reasoning, or neither.
+AnswerPlace answer_place(const ReplyStyle& style, std::string_view prompt);
 
 struct ReplyPart {
   enum class Kind : uint8_t { kContent, kReasoning, kToolCall } kind = Kind::kContent;
@@ -96,6 +100,10 @@ class ReplyParser {
   void push(std::string_view text, bool control, std::vector<ReplyPart>* out);
   // The end of the answer: the bytes held back come out. The parser is then as new.
   void finish(std::vector<ReplyPart>* out);
+  // In place of finish(), for an answer that was cut here and goes on: what finish() gave of it before does not come again, but where it
+  // was the begin of a marker, that is one. A call that was cut stays content.
+  void go_on();
+  AnswerPlace place() const;
 
  private:
   class Impl;

@@ -7,8 +7,6 @@ namespace kvrt::reply {
 
 namespace {
 
-constexpr std::string_view kCallKeys[] = {"name", "arguments", "parameters", "type", "id"};
-
 bool begins_key(std::string_view text, bool whole) {
   for (std::string_view key : kCallKeys)
     if (whole ? key == text : key.starts_with(text)) return true;

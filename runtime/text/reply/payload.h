@@ -9,6 +9,9 @@
 
 namespace kvrt::reply {
 
+// Of the objects that are calls where no mark says so (CallSyntax::kStrict).
+inline constexpr std::string_view kCallKeys[] = {"name", "arguments", "parameters", "type", "id"};
+
 // Follows a payload byte by byte to its end. It refuses early a text that cannot become one; a text that passes is parsed as a whole.
 class PayloadScan {
  public:

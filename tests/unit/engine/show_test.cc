@@ -43,7 +43,10 @@ class Show : public testing::Test {
 
 TEST_F(Show, SaysWhatWasSaved) {
   manifest_.messages = {{"{\"a\\\"\\\\\" :\n 1.50e3,\t\"b\": \" \\n \" }", 3, 7, true}, {"[]", 7, 40, false}};
-  manifest_.grammar = {GrammarKind::kGbnf, "root ::= \"\n\x1b\"", 5};
+  manifest_.grammar.kind = GrammarKind::kGbnf;
+  manifest_.grammar.source = "root ::= \"\n\x1b\"";
+  manifest_.grammar.begin = 5;
+  manifest_.grammar.bound = true;
   manifest_.arguments.tools = "[ 1 ]";
   auto shown = show();
   ASSERT_OK(shown.status());

@@ -214,7 +214,7 @@ TEST(Reply, Glm) {
 }
 
 TEST(Reply, Mistral) {
-  ReplyStyle style = {ReplyFormat::kMistral, "[THINK]", "[/THINK]", false};
+  ReplyStyle style = {ReplyFormat::kMistral, "[THINK]", "[/THINK]"};
   const std::string f = call("f", R"({"a":"b"})", "a1b2c3d4e"), g = call("g", R"({"x":{}})");
   expect_also_as_text(
       style, R"({{[TOOL_CALLS]}} [{"name": "f", "arguments": {"a": "b"}, "id": "a1b2c3d4e"}, {"name": "g", "arguments": {"x": {}}}])",
@@ -282,7 +282,7 @@ TEST(Reply, CommandR) {
          "\"x\"\n        }\n    }\n]\n```",
          "C<Plan: search.>" + call("search", R"({"query":"x"})"));
   expect(style, "Action: ```json\n[]\n```", "C<Action: ```json\n[]\n```>");
-  ReplyStyle newer = {ReplyFormat::kCommandR7b, "<|START_THINKING|>", "<|END_THINKING|>", false};
+  ReplyStyle newer = {ReplyFormat::kCommandR7b, "<|START_THINKING|>", "<|END_THINKING|>"};
   expect_also_as_text(
       newer,
       "{{<|START_THINKING|>}}I search.{{<|END_THINKING|>}}{{<|START_ACTION|>}}[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"search\", "

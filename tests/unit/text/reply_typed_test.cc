@@ -138,7 +138,7 @@ TEST(ReplyTyped, CallsThatEndReasoning) {
   expect_also_as_text(
       style, "Hm.\n\n<{{｜DSML｜}}tool_calls>\n<{{｜DSML｜}}invoke name=\"f\">\n\n</{{｜DSML｜}}invoke>\n</{{｜DSML｜}}tool_calls>",
       "R<Hm.>" + call("f", "{}"));
-  style = {F::kMistral, "[THINK]", "[/THINK]", false};
+  style = {F::kMistral, "[THINK]", "[/THINK]"};
   expect_also_as_text(style, "{{[THINK]}}Say [TOOL_CALLS]f[ARGS]{}?{{[/THINK]}}No.", "R<Say [TOOL_CALLS]f[ARGS]{}?>C<No.>");
 }
 
@@ -158,7 +158,7 @@ TEST(ReplyTyped, HeadersOfHarmony) {
 }
 
 TEST(ReplyTyped, StrayChannelsOfGemma4) {
-  const ReplyStyle style = {F::kGemma4, "<|channel>thought", "<channel|>", false};
+  const ReplyStyle style = {F::kGemma4, "<|channel>thought", "<channel|>"};
   expect_also_as_text(style, "{{<|channel>}}thought\n{{<channel|>}}Hi{{<channel|>}}", "C<Hi>");
   expect_also_as_text(style, "{{<|channel>}}{{<|channel>}}thought\n{{<channel|>}}Hi{{<|channel>}}thought\n{{<channel|>}}{{<channel|>}}",
                       "C<Hi>");
@@ -171,7 +171,7 @@ TEST(ReplyTyped, FramesWithoutTools) {
   style.calls = false;
   expect(style, "all\nHello >>> x", "C<Hello >>> x>");
   expect(style, "Hello", "C<Hello>");
-  style = {F::kKimi3, "<|open|>think<|sep|>", "<|close|>think<|sep|>", true};
+  style = {F::kKimi3, "<|open|>think<|sep|>", "<|close|>think<|sep|>", AnswerPlace::kReasoning};
   style.calls = false;
   expect(style,
          "Hm.{{<|close|>}}think{{<|sep|>}}{{<|open|>}}response{{<|sep|>}}Say response, then message."

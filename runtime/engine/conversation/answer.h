@@ -1,0 +1,24 @@
+// Answer: what binds a generation's answer, and what splits it into parts.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/engine/conversation/grammar_cache.h"
+#include "runtime/engine/generation.h"
+#include "runtime/engine/loaded_model.h"
+
+namespace kvrt {
+
+struct Answer {
+  std::unique_ptr<AnswerGuide> guide;  // null: any token may come
+  std::optional<ReplyParser> parser;   // none: parts are not wanted
+};
+
+// Of the answer that the conversation's next tokens are. It may be the rest of one: then both have taken its tokens. Sets said->grammar for a
+// new answer, and takes the texts of `options`. `tools`: the session's, JSON, or "".
+Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, const std::string& tools, Conversation* said,
+                            GenerateOptions* options);
+
+}  // namespace kvrt

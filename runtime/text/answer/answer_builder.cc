@@ -1,0 +1,170 @@
+#include "runtime/text/answer/answer_builder.h"
+
+#include <algorithm>
+
+#include "runtime/text/grammar/gbnf.h"
+#include "runtime/text/grammar/json_schema.h"
+#include "runtime/text/grammar/states.h"
+#include "runtime/text/reply/syntax.h"
+
+namespace kvrt {
+
+using reply::CallSyntax;
+
+namespace {
+
+// Has the grammar the mark itself at its begin? Then the application writes of reasoning what it wants.
+Result<bool> begins_with(const AnswerRules& rules, std::string_view mark, const GrammarVocab& vocab) {
+  if (rules.kind != GrammarKind::kGbnf) return false;
+  KVRT_ASSIGN(const auto grammar, Grammar::from_gbnf(rules.source, &vocab));
+  GrammarStates states(grammar->automaton());
+  GrammarStates::State at = states.begin();
+  const int32_t token = vocab.find(mark);
+  if (token >= 0 && !states.dead(states.step_token(at, GrammarStates::kDead, token, true))) return true;
+  for (size_t i = 0; i < mark.size() && !states.dead(at); ++i) at = states.step(at, static_cast<uint8_t>(mark[i]));
+  return !states.dead(at);
+}
+
+}  // namespace
+
+AnswerBuilder::AnswerBuilder(const AnswerRules& rules, const GrammarVocab& vocab)
+    : rules_(rules),
+      vocab_(vocab),
+      builder_(rules.kind == GrammarKind::kNone   ? "tools"
+               : rules.kind == GrammarKind::kGbnf ? "grammar"
+                                                  : "schema"),
+      text_(vocab, &builder_) {
+  builder_.add_rule("an answer");  // the root is rule 0
+  end_ = builder_.join();
+  for (const CallSyntax& syntax : reply::syntaxes()) {
+    if (syntax.format == rules_.style.format && syntax.flags & CallSyntax::kPrompted) prompted_ = syntax.begin;
+  }
+}
+
+AnswerBuilder::Node AnswerBuilder::then(Part part, Node to) {
+  builder_.link(part.out, to);
+  return part.in;
+}
+
+AnswerBuilder::Node AnswerBuilder::either(std::initializer_list<Node> nodes) {
+  std::vector<Node> ways;
+  std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(ways), [](Node node) { return node != kNone; });
+  const Node join = builder_.join();
+  builder_.link(join, ways);
+  return join;
+}
+
+// What models write between a mark and what follows it.
+AnswerBuilder::Node AnswerBuilder::with_breaks(Node node) {
+  return either({node, then(builder_.literal("\n"), node), then(builder_.literal("\n\n"), node)});
+}
+
+// Of free content. `strict`: where it goes on behind a mark that a call may follow, or other text.
+std::vector<FreeText::Exit> AnswerBuilder::exits(Node strict) const {
+  std::vector<FreeText::Exit> out;
+  if (!rules_.style.reasoning_begin.empty()) out.push_back({rules_.style.reasoning_begin});
+  for (const CallSyntax& syntax : reply::syntaxes()) {
+    if (syntax.format != rules_.style.format || syntax.begin.empty() || syntax.flags & CallSyntax::kFrame || !calls_matter_) continue;
+    const bool bound = written_ != nullptr && syntax.begin == mark_;
+    out.push_back({syntax.begin, bound ? calls_ : syntax.flags & CallSyntax::kStrict ? strict : kNone});
+  }
+  return out;
+}
+
+// Reasoning whose begin has come. A mark of calls may end it, in some families.
+AnswerBuilder::Node AnswerBuilder::reasoning(Node after) {
+  if (rules_.reasoning_over) return then(rules_.style.reasoning_end, after);
+  std::vector<FreeText::Exit> out{{rules_.style.reasoning_end, after}};
+  for (const CallSyntax& syntax : reply::syntaxes()) {
+    if (syntax.format != rules_.style.format || !(syntax.flags & CallSyntax::kInReasoning)) continue;
+    if (syntax.flags & CallSyntax::kFrame) {
+      out.push_back({syntax.begin, after});
+    } else if (calls_matter_) {
+      out.push_back({syntax.begin, written_ != nullptr && syntax.begin == mark_ ? calls_ : kNone});
+    }
+  }
+  return text_.until(out);
+}
+
+AnswerBuilder::Node AnswerBuilder::free_content() {
+  const bool begins = rules_.place != AnswerPlace::kContent, bare = std::ranges::any_of(reply::syntaxes(), [&](const CallSyntax&syntax) {
+                                                               return syntax.format == rules_.style.format && syntax.begin.empty();
+                                                             });
+  const Node strict = bare ? builder_.join() : kNone;
+  const FreeText::Text text = text_.text(exits(strict), end_);
+  const Node bare_begin = bare ? bare_text(text) : kNone;
+  if (bare) builder_.link(strict, bare_begin);
+  if (begins && !prompted_.empty()) return then("all\n", text.begin());
+  return begins && bare && calls_matter_ ? bare_begin : text.begin();
+}
+
+// With the marks that a family may have around content. Behind it only control tokens are marks.
+AnswerBuilder::Node AnswerBuilder::framed(Node node) {
+  const Node join = builder_.join();
+  std::vector<Node> ways{node};
+  for (const CallSyntax& syntax : reply::syntaxes()) {
+    const bool frame = syntax.format == rules_.style.format && syntax.flags & CallSyntax::kFrame && prompted_.empty();
+    if (frame && (node != end_ || text_.begins_with_token(syntax.begin))) ways.push_back(then(syntax.begin, node));
+  }
+  builder_.link(join, ways);
+  return join;
+}
+
+// Content by the application's grammar.
+Result<AnswerBuilder::Node> AnswerBuilder::bound_content() {
+  const SchemaMembers members = rules_.kind == GrammarKind::kJsonSchemaOpen ? SchemaMembers::kOpen : SchemaMembers::kClosed;
+  KVRT_ASSIGN(const uint32_t rule, rules_.kind == GrammarKind::kGbnf ? add_gbnf(rules_.source, &vocab_, &builder_)
+                                                                     : add_json_schema(rules_.source, members, &builder_));
+  const bool begins = rules_.place != AnswerPlace::kContent;
+  if (!begins) return then(builder_.call(rule), end_);
+  const Node content = framed(then(builder_.call(rule), framed(end_)));
+  return prompted_.empty() ? content : then("all\n", content);
+}
+
+Result<AnswerBuilder::Node> AnswerBuilder::answer() {
+  const bool begins = rules_.place != AnswerPlace::kContent;
+  if (written_ != nullptr) calls_ = first_call();
+  Node content = kNone;
+  if (rules_.kind != GrammarKind::kNone) {
+    KVRT_ASSIGN(content, bound_content());
+  } else if (rules_.choice != ToolChoice::kRequired && rules_.choice != ToolChoice::kNamed) {
+    content = free_content();
+  }
+  const bool unmarked = begins && (mark_.empty() || mark_ == prompted_);  // calls may begin as they are
+  if (written_ != nullptr && (content == kNone || unmarked)) {
+    const Node call = unmarked ? calls_ : then(mark_, calls_);
+    content = either({content, call});
+  }
+  bool may_reason = !rules_.style.reasoning_end.empty() && (rules_.place == AnswerPlace::kBegin || rules_.place == AnswerPlace::kReasoning);
+  if (may_reason && rules_.place == AnswerPlace::kBegin) {
+    KVRT_ASSIGN(const bool itself, begins_with(rules_, rules_.style.reasoning_begin, vocab_));
+    may_reason = !itself;
+  }
+  const Node after = with_breaks(content);
+  if (!may_reason) return rules_.place == AnswerPlace::kClosed ? after : content;
+  const Node reasons = reasoning(after);
+  if (rules_.place == AnswerPlace::kReasoning) return reasons;
+  return either({content, then(rules_.style.reasoning_begin, reasons)});
+}
+
+Result<std::unique_ptr<const Automaton>> AnswerBuilder::build() {
+  KVRT_TRY(add_tools());
+  if (rules_.kind == GrammarKind::kNone && !calls_matter_ && !rules_.reasoning_over) return std::unique_ptr<const Automaton>();
+  KVRT_ASSIGN(const Node begin, rules_.style.format == ReplyFormat::kHarmony ? harmony() : answer());
+  KVRT_TRY(builder_.status());
+  builder_.define(0, {begin, begin, end_});
+  return builder_.build();
+}
+
+Result<std::shared_ptr<const Grammar>> answer_grammar(const AnswerRules& rules, const GrammarVocab& vocab) {
+  auto automaton = AnswerBuilder(rules, vocab).build();
+  if (!automaton.is_ok() && rules.kind == GrammarKind::kNone && rules.choice == ToolChoice::kDefault) {  // then nothing is asked for
+    AnswerRules without = rules;
+    without.tools.clear();
+    automaton = AnswerBuilder(without, vocab).build();
+  }
+  if (!automaton.is_ok()) return automaton.take_status();
+  return automaton.value() == nullptr ? std::shared_ptr<const Grammar>() : std::make_shared<const Grammar>(std::move(automaton).value());
+}
+
+}  // namespace kvrt

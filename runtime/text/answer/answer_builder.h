@@ -1,0 +1,80 @@
+// The insides of answer_grammar.cc: an answer as one rule, whose nodes are made from its end to its begin.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/text/answer/answer_grammar.h"
+#include "runtime/text/grammar/automaton.h"
+#include "runtime/text/grammar/free_text.h"
+#include "runtime/text/reply/family.h"
+
+namespace kvrt {
+
+struct BoundTool {
+  std::string name;
+  std::string parameters;  // a JSON schema; "": none
+};
+// The functions of a list of tools, as templates have it. INVALID: it is none. UNSUPPORTED: a name that reply parsers do not read.
+Result<std::vector<BoundTool>> bound_tools(std::string_view json);
+
+class AnswerBuilder {
+ public:
+  AnswerBuilder(const AnswerRules& rules, const GrammarVocab& vocab);
+  Result<std::unique_ptr<const Automaton>> build();  // null: nothing is bound
+
+ private:
+  using Part = GrammarBuilder::Part;
+  using Node = uint32_t;  // where the answer goes on
+  static constexpr Node kNone = FreeText::kNone;
+
+  Node then(Part part, Node to);
+  Node then(std::string_view mark, Node to) { return then(text_.mark(mark), to); }
+  Node either(std::initializer_list<Node> nodes);  // kNone: no such way
+
+  Result<Node> answer();
+  Result<Node> bound_content();
+  Node free_content();
+  Node reasoning(Node after);
+  Node with_breaks(Node node);
+  Node framed(Node node);
+  std::vector<FreeText::Exit> exits(Node strict) const;
+
+  // bare_text.cc: free text of a family whose calls have no mark
+  Node bytes_to(std::string_view bytes, Node to);  // one of them
+  Node bare_text(const FreeText::Text& text);
+  Node bare_key(const FreeText::Text& text, std::string_view begin);
+
+  // answer_calls.cc
+  Status add_tools();
+  Status add_tool(const reply::WrittenCalls& written, const BoundTool& tool);
+  Node first_call();
+  uint32_t call_rule(uint32_t number);
+  Part pattern(std::string_view pattern, uint32_t number);
+
+  // answer_harmony.cc
+  Result<Node> harmony();
+  Node harmony_call();
+
+  const AnswerRules& rules_;
+  const GrammarVocab& vocab_;
+  GrammarBuilder builder_;
+  FreeText text_;
+  bool calls_matter_ = false;                     // their marks do not come unbound
+  const reply::WrittenCalls* written_ = nullptr;  // of the calls that are bound; null: none are
+  std::string_view mark_;                         // the first of them
+  std::string_view prompted_;                     // a mark that the prompt ends with
+  struct Tool {
+    std::string name;
+    uint32_t arguments;  // the rule
+  };
+  std::vector<Tool> tools_;
+  Node end_ = kNone;    // of the answer
+  Node calls_ = kNone;  // behind the calls' first mark
+};
+
+}  // namespace kvrt

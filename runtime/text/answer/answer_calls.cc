@@ -1,0 +1,154 @@
+// The calls of an answer, as the model's family writes them.
+#include <algorithm>
+
+#include "runtime/base/limits.h"
+#include "runtime/text/answer/answer_builder.h"
+#include "runtime/text/answer/arguments.h"
+#include "runtime/text/grammar/vocab.h"
+#include "runtime/text/reply/pattern.h"
+#include "runtime/text/reply/syntax.h"
+#include "runtime/text/template/json.h"
+#include "runtime/text/template/print.h"
+
+namespace kvrt {
+
+namespace {
+
+using jinja::Kind;
+using jinja::Value;
+
+Status not_tools(const std::string& what) { return error(Code::kInvalid, Detail::kNone, "tools: %.200s", what.c_str()); }
+
+const Value* member(const Value& of, std::string_view name) { return of.is(Kind::kDict) ? of.dict->find(name) : nullptr; }
+
+const reply::WrittenCalls* written_calls(const ReplyStyle& style) {
+  if (style.family != nullptr) return &style.family->written;
+  const reply::WrittenCalls* found = nullptr;  // the last of a format is the common one
+  for (const reply::Family& family : reply::families()) {
+    if (family.format == style.format) found = &family.written;
+  }
+  return found;
+}
+
+}  // namespace
+
+Result<std::vector<BoundTool>> bound_tools(std::string_view json) {
+  jinja::Arena arena(kTemplateHeapBytesMax);
+  KVRT_ASSIGN(const Value tools, jinja::parse_json(json, "tools", &arena));
+  if (!tools.is(Kind::kList)) return not_tools("not a list");
+  std::vector<BoundTool> out;
+  for (uint32_t i = 0; i < tools.list->size; ++i) {
+    const Value& tool = tools.list->data[i];
+    const Value* inside = member(tool, "function");
+    const Value& function = inside != nullptr ? *inside : tool;
+    const Value *name = member(function, "name"), *parameters = member(function, "parameters");
+    if (name == nullptr || !name->is(Kind::kString)) return not_tools("number " + std::to_string(i) + " has no name");
+    if (name->str().empty() || !std::all_of(name->str().begin(), name->str().end(), reply::is_name)) {
+      return error(Code::kUnsupported, Detail::kNone, "tools: the name \"%.200s\" has other characters than letters, digits and _-./",
+                   std::string(name->str()).c_str());
+    }
+    jinja::TextBuilder schema(&arena);
+    if (parameters != nullptr && !parameters->is(Kind::kNone) && (!jinja::append_json(*parameters, {}, &schema) || arena.full()))
+      return not_tools("parameters of " + std::string(name->str()) + " are no JSON schema");
+    out.push_back({std::string(name->str()), std::string(schema.view())});
+  }
+  return out;
+}
+
+Status AnswerBuilder::add_tools() {
+  calls_matter_ = rules_.choice == ToolChoice::kNone || !rules_.tools.empty();
+  const bool by_default = rules_.choice == ToolChoice::kDefault;
+  if (rules_.kind != GrammarKind::kNone || rules_.choice == ToolChoice::kNone || (by_default && rules_.tools.empty())) return {};
+  if (rules_.tools.empty()) return error(Code::kInvalid, Detail::kNone, "tool_choice: the session has no tools");
+  const reply::WrittenCalls* written = written_calls(rules_.style);
+  if (written == nullptr) {
+    return error(Code::kUnsupported, Detail::kNone, "tool_choice: how this model calls tools is not known by its chat template%s",
+                 rules_.style.format == ReplyFormat::kPlain ? "" : " and `reply`");
+  }
+  KVRT_ASSIGN(const std::vector<BoundTool> tools, bound_tools(rules_.tools));
+  for (const BoundTool& tool : tools) {
+    if (rules_.choice != ToolChoice::kNamed || tool.name == rules_.tool_name) KVRT_TRY(add_tool(*written, tool));
+  }
+  if (tools_.empty()) return error(Code::kInvalid, Detail::kNone, "tool_choice: the session has no tool %.200s", rules_.tool_name.c_str());
+  written_ = written;
+  const std::string first = std::string(written->begin) + std::string(written->call);
+  for (const reply::CallSyntax& syntax : reply::syntaxes()) {
+    const bool longer = syntax.format == rules_.style.format && !(syntax.flags & reply::CallSyntax::kFrame) &&
+                        first.starts_with(syntax.begin) && syntax.begin.size() > mark_.size();
+    if (longer) mark_ = syntax.begin;
+  }
+  return {};
+}
+
+Status AnswerBuilder::add_tool(const reply::WrittenCalls& written, const BoundTool& tool) {
+  auto arguments = add_arguments(written, tool.parameters, vocab_, &builder_);
+  if (!arguments.is_ok() && rules_.choice == ToolChoice::kDefault)
+    arguments = add_arguments(written, "{\"type\": \"object\"}", vocab_, &builder_);
+  if (!arguments.is_ok()) return arguments.take_status().annotate("tool " + tool.name);
+  tools_.push_back({tool.name, *arguments});
+  return {};
+}
+
+// What stands around a call, with the call's number.
+AnswerBuilder::Part AnswerBuilder::pattern(std::string_view pattern, uint32_t number) {
+  constexpr uint32_t kIdLetters = 9;
+  Part part = builder_.empty();
+  while (!pattern.empty()) {
+    size_t at = pattern.find('%');
+    while (at != std::string_view::npos &&
+           (at + 1 == pattern.size() || std::string_view("dDi").find(pattern[at + 1]) == std::string_view::npos))
+      at = pattern.find('%', at + 1);
+    part = builder_.sequence(part, text_.mark(pattern.substr(0, at)));
+    if (at == std::string_view::npos) break;
+    const char what = pattern[at + 1];
+    pattern.remove_prefix(at + 2);
+    if (what != 'i') part = builder_.sequence(part, builder_.literal(std::to_string(what == 'd' ? number : number + 1)));
+    for (uint32_t i = 0; what == 'i' && i < kIdLetters; ++i) {
+      const Part one[] = {builder_.bytes('0', '9'), builder_.bytes('A', 'Z'), builder_.bytes('a', 'z')};
+      part = builder_.sequence(part, builder_.choice(one));
+    }
+  }
+  return part;
+}
+
+// A call from its name to its end.
+uint32_t AnswerBuilder::call_rule(uint32_t number) {
+  const uint32_t rule = builder_.add_rule("a call");
+  std::vector<Part> ways;
+  for (const Tool& tool : tools_) {
+    Part call = builder_.literal(tool.name);
+    call = builder_.sequence(call, pattern(written_->named, number));
+    call = builder_.sequence(call, builder_.call(tool.arguments));
+    ways.push_back(builder_.sequence(call, pattern(written_->end, number)));
+  }
+  builder_.define(rule, builder_.choice(ways));
+  return rule;
+}
+
+// Where the first call goes on behind its mark.
+AnswerBuilder::Node AnswerBuilder::first_call() {
+  const auto numbered = [&](std::string_view part) {
+    return part.find("%d") != std::string_view::npos || part.find("%D") != std::string_view::npos;
+  };
+  const reply::WrittenCalls& w = *written_;
+  const bool any_number = numbered(w.call) || numbered(w.named) || numbered(w.end) || numbered(w.between);
+  const std::string first = std::string(w.begin) + std::string(w.call), next = std::string(w.between) + std::string(w.call);
+  const Node close = then(w.close, end_);
+  const uint32_t one = any_number ? 0 : call_rule(0);
+  if (!any_number && rules_.calls_max == 0) {
+    const Node call = builder_.join(), after = either({close, then(pattern(next, 0), call)});
+    builder_.link(call, then(builder_.call(one), after));
+    return then(pattern(first.substr(mark_.size()), 0), call);
+  }
+  uint32_t number = any_number ? kNumberedCallsMax : kCallsMax;
+  if (rules_.calls_max != 0) number = std::min(number, rules_.calls_max);
+  Node after = close;
+  while (--number > 0) {
+    const Node call = then(builder_.call(any_number ? call_rule(number) : one), after);
+    after = either({close, then(pattern(next, number), call)});
+  }
+  const Node call = then(builder_.call(any_number ? call_rule(0) : one), after);
+  return then(pattern(first.substr(mark_.size()), 0), call);
+}
+
+}  // namespace kvrt
