@@ -130,7 +130,7 @@ def main():
             elif not has_bool(turn) and not (path.stem in PYTHON_OBJECTS and "opts" in str(turn)) and squeezed(written(rows[style[4]], turn)) not in squeezed(whole): problem = f"it has not\n  {written(rows[style[4]], turn)!r}"
             read, turns = read + 1, turns + 1
             text = bound_text(answer, rows[style[4]])
-            if text is not None and in_order(turn) and path.stem not in OTHER_SPACE and rows[style[4]]["form"] == "json":
+            if text is not None and in_order(turn) and path.stem not in OTHER_SPACE and not (has_bool(turn) and rows[style[4]]["form"] == "tags") and not (path.stem in PYTHON_OBJECTS and "opts" in str(turn)):
                 for controls in (0, 1): bound.append({"template": path.name, "family": style[4], "place": 2 if style[3] else 0, "choice": 2, "controls": controls, "text": text, **({"reasoning": style[1:3]} if style[1] else {})})
             if problem:
                 wrong += 1

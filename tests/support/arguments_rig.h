@@ -89,7 +89,7 @@ class CallWalk {
     builder.define(root, builder.call(rule));
     KVRT_ASSIGN(auto automaton, builder.build());
     masks_ = GrammarMasks::make(std::make_shared<const Grammar>(std::move(automaton)), vocab);
-    style_ = {family_.format, "", "", false};
+    style_.format = family_.format;
     style_.family = &family_;
     const std::string tool = parameters_.empty() ? "{}" : parameters_;
     style_.tools = read_reply_tools(R"([{"type":"function","function":{"name":"f","parameters":)" + tool + "}}]");
