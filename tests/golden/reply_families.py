@@ -15,6 +15,7 @@ try:
     import jinja2
 except ImportError:
     sys.exit(77)
+from call_texts import arguments_text
 from template_environment import environment
 
 NOW = 1753100000
@@ -69,38 +70,11 @@ def answer_of(prompt, whole, style):
     return (whole[len(bare):], False) if whole.startswith(bare) else None
 
 
-def spelled(value, form):
-    if form == "python" and not isinstance(value, (str, dict)): return repr(value)
-    if form != "quoted": return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, str): return f'<|"|>{value}<|"|>'
-    if isinstance(value, dict): return "{" + ",".join(f"{k}:{spelled(v, form)}" for k, v in value.items()) + "}"
-    if isinstance(value, list): return "[" + ",".join(spelled(v, form) for v in value) + "]"
-    return json.dumps(value)
-
-
-def tagged(arguments, tags):
-    def text(value):
-        if isinstance(value, str): return value
-        if "%k" not in tags["close"] or not isinstance(value, (dict, list)): return json.dumps(value, ensure_ascii=False)
-        return "".join(tag(k, v) for k, v in (value.items() if isinstance(value, dict) else (("item", v) for v in value)))
-
-    def tag(key, value):
-        kind = ("true" if isinstance(value, str) else "false") if "string=" in tags["open"] else "string" if isinstance(value, str) else "boolean" if isinstance(value, bool) else "number" if isinstance(value, int) else "object"
-        body = text(value)
-        if tags["quote"] and isinstance(value, str) and any(c in value for c in "<&\n"): body = tags["quote"] + body + tags["unquote"]
-        return tags["open"].replace("%k", key).replace("%t", kind).replace("%s", "") + tags["pad"] + body + tags["pad"] + tags["close"].replace("%k", key)
-
-    return "".join(tag(k, v) for k, v in arguments.items())
-
-
 def written(row, turn):
     calls = []
     for i, (name, arguments) in enumerate(turn):
-        if row["form"] == "tags": body = tagged(arguments, row["tags"])
-        elif row["form"] == "python": body = ", ".join(f"{k}={spelled(v, 'python')}" for k, v in arguments.items())
-        else: body = spelled(arguments, row["form"])
         number = lambda text: text.replace("%d", str(i)).replace("%D", str(i + 1)).replace("%i", f"abcdefgh{i}")
-        calls.append(number(row["call"]) + name + number(row["named"]) + body + number(row["end"]))
+        calls.append(number(row["call"]) + name + number(row["named"]) + arguments_text(row, arguments) + number(row["end"]))
     return row["begin"] + row["between"].join(calls) + row["close"]
 
 
@@ -156,7 +130,7 @@ def main():
             elif not has_bool(turn) and not (path.stem in PYTHON_OBJECTS and "opts" in str(turn)) and squeezed(written(rows[style[4]], turn)) not in squeezed(whole): problem = f"it has not\n  {written(rows[style[4]], turn)!r}"
             read, turns = read + 1, turns + 1
             text = bound_text(answer, rows[style[4]])
-            if text is not None and in_order(turn) and path.stem not in OTHER_SPACE and rows[style[4]]["form"] == "json":
+            if text is not None and in_order(turn) and path.stem not in OTHER_SPACE and not (has_bool(turn) and rows[style[4]]["form"] == "tags") and not (path.stem in PYTHON_OBJECTS and "opts" in str(turn)):
                 for controls in (0, 1): bound.append({"template": path.name, "family": style[4], "place": 2 if style[3] else 0, "choice": 2, "controls": controls, "text": text, **({"reasoning": style[1:3]} if style[1] else {})})
             if problem:
                 wrong += 1

@@ -52,8 +52,8 @@ class Maker:
     def string(self, s):
         low, high = s.get("minLength", 0), s.get("maxLength", 10**6)
         if "pattern" in s and self.rng.random() < 0.9:
-            import rstr
             try:
+                import rstr
                 made = [rstr.Rstr(self.rng).xeger(s["pattern"]) for _ in range(6)]
                 out = min(made, key=lambda m: (not low <= len(m) <= high, not m.isprintable(), len(m)))
                 return out if low <= len(out) <= high else (out * 50)[:high]
@@ -122,9 +122,9 @@ class Maker:
             if name in required or self.rng.random() < share:
                 out[name] = self.make(schema if name in properties else s.get("additionalProperties", True), depth + 1)
         if share and isinstance(s.get("patternProperties"), dict):
-            import rstr
             for p, schema in s["patternProperties"].items():
                 try:
+                    import rstr
                     out[rstr.Rstr(self.rng).xeger(p)] = self.make(schema, depth + 1)
                 except Exception:
                     pass

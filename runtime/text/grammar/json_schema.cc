@@ -10,6 +10,12 @@
 
 namespace kvrt {
 
+namespace {
+
+const ValueSpelling kJson;
+
+}  // namespace
+
 Status SchemaCompiler::invalid(const Node& at, const char* format, ...) const {
   char what[256];
   va_list arguments;
@@ -28,7 +34,7 @@ Status SchemaCompiler::limit(const Node& at, const std::string& what) const {
 }
 
 SchemaCompiler::SchemaCompiler(JsonDocument document, SchemaMembers members, GrammarBuilder* builder)
-    : document_(std::move(document)), others_(members), builder_(*builder) {
+    : document_(std::move(document)), others_(members), builder_(*builder), place_{&kJson} {
   const Node& root = document_.root();
   const Node* draft = root.kind == Kind::kObject ? document_.member(root, "$schema") : nullptr;
   if (draft && draft->kind == Kind::kString) {
@@ -41,30 +47,39 @@ SchemaCompiler::SchemaCompiler(JsonDocument document, SchemaMembers members, Gra
   index_names();
 }
 
-uint32_t SchemaCompiler::rule_for(All all) {
+uint32_t SchemaCompiler::rule_for(All all, const Place& place) {
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
-  auto [at, fresh] = rules_.try_emplace(all, 0);
+  auto [at, fresh] = rules_.try_emplace({place, std::move(all)}, 0);
   if (fresh) {
-    at->second = builder_.add_rule(all.empty() ? "any value" : document_.pointer(*all.front().schema));
-    looked_at_ += 8 * at->first.size();  // they stay in memory
+    const All& whole = at->first.second;
+    at->second = builder_.add_rule(whole.empty() ? "any value" : document_.pointer(*whole.front().schema));
+    looked_at_ += 8 * whole.size();  // they stay in memory
     if (builder_.status().is_ok()) pending_.emplace_back(at->second, &at->first);
   }
   return at->second;
 }
 
 Result<uint32_t> SchemaCompiler::compile() { return compile(All{{&document_.root()}}); }
-Result<uint32_t> SchemaCompiler::compile_objects() { return compile(All{{&document_.root()}, {&document_.root(), What::kIsObject}}); }
+
+Result<uint32_t> SchemaCompiler::compile_arguments(const ArgumentsSpelling& how) {
+  arguments_ = true;
+  vocab_ = how.vocab;
+  reader_ = how.reader;
+  if (how.spelling) place_.spelling = how.spelling;
+  return compile(All{{&document_.root()}, {&document_.root(), What::kIsObject}});
+}
 
 Result<uint32_t> SchemaCompiler::compile(All whole) {
   const uint32_t root = rule_for(std::move(whole));
   character_rule();
   space_rule();
   while (!pending_.empty()) {
-    const auto [rule, all] = pending_.front();
+    const auto [rule, key] = pending_.front();
     pending_.pop_front();
+    place_ = key->first;
     if (looked_at_ > kSchemaChoicesMax) return limit(document_.root(), "choices of schemas that go with too many others");
-    KVRT_ASSIGN(Flat flat, flatten(*all));
+    KVRT_ASSIGN(Flat flat, flatten(key->second));
     Part part = builder_.empty();
     KVRT_ASSIGN(const Part inside, value(std::move(flat)));
     part = builder_.sequence(part, inside);
@@ -199,28 +214,32 @@ Result<SchemaCompiler::Part> SchemaCompiler::value(Flat flat) {
 Result<SchemaCompiler::Part> SchemaCompiler::typed_value(const Flat& flat, uint8_t types) {
   std::vector<Part> parts;
   const auto out = excluded(flat);
+  if (types & ~types_read()) leave_out(about(flat), "a type that a call's reader does not expect");
+  types &= types_read();
+  const ValueSpelling& s = spelling();
   auto excludes = [&](Kind kind, bool truth) {
     return std::any_of(out.begin(), out.end(), [&](const Node* v) { return v->kind == kind && v->truth == truth; });
   };
-  if ((types & kNull) && !excludes(Kind::kNull, false)) parts.push_back(builder_.literal("null"));
+  if ((types & kNull) && !excludes(Kind::kNull, false)) parts.push_back(typed(kNull, word(s.null, s.other_null)));
   for (bool truth : {true, false}) {
-    if ((types & kBoolean) && !excludes(Kind::kBoolean, truth)) parts.push_back(builder_.literal(truth ? "true" : "false"));
+    if ((types & kBoolean) && !excludes(Kind::kBoolean, truth))
+      parts.push_back(typed(kBoolean, truth ? word(s.yes, s.other_yes) : word(s.no, s.other_no)));
   }
   if (types & kNumber) {
     KVRT_ASSIGN(const Part part, number_value(flat, types));
-    parts.push_back(part);
+    parts.push_back(typed(kInteger, part));
   }
   if (types & kString) {
     KVRT_ASSIGN(const Part part, string_value(flat));
-    parts.push_back(part);
+    parts.push_back(typed(kString, part));
   }
   if (types & kArray) {
-    KVRT_ASSIGN(const Part part, array_value(flat));
-    parts.push_back(part);
+    KVRT_ASSIGN(const Part part, within(structure_place(kArray), [&] { return array_value(flat); }));
+    parts.push_back(typed(kArray, part));
   }
   if (types & kObject) {
-    KVRT_ASSIGN(const Part part, object_value(flat));
-    parts.push_back(part);
+    KVRT_ASSIGN(const Part part, within(structure_place(kObject), [&] { return object_value(flat); }));
+    parts.push_back(typed(kObject, part));
   }
   return builder_.choice(parts);
 }
@@ -230,9 +249,9 @@ Result<uint32_t> add_json_schema(std::string_view schema, SchemaMembers members,
   return SchemaCompiler(std::move(document), members, builder).compile();
 }
 
-Result<uint32_t> add_arguments_schema(std::string_view schema, GrammarBuilder* builder) {
+Result<uint32_t> add_arguments_schema(std::string_view schema, const ArgumentsSpelling& how, GrammarBuilder* builder) {
   KVRT_ASSIGN(JsonDocument document, JsonDocument::parse(schema, "schema"));
-  return SchemaCompiler(std::move(document), SchemaMembers::kClosed, builder).compile_objects();
+  return SchemaCompiler(std::move(document), SchemaMembers::kClosed, builder).compile_arguments(how);
 }
 
 Result<std::shared_ptr<const Grammar>> Grammar::from_json_schema(std::string_view schema, SchemaMembers members) {

@@ -24,12 +24,13 @@
 #include "runtime/base/status.h"
 #include "runtime/text/grammar/automaton.h"
 #include "runtime/text/grammar/grammar.h"
+#include "runtime/text/grammar/spelling.h"
 
 namespace kvrt {
 
 // The rule of what fits the schema. What it fails with: Grammar::from_json_schema.
 Result<uint32_t> add_json_schema(std::string_view schema, SchemaMembers members, GrammarBuilder* builder);
-// The same of the objects that fit it: a call's arguments.
-Result<uint32_t> add_arguments_schema(std::string_view schema, GrammarBuilder* builder);
+// The same of the objects that fit it, as a call's arguments: what the call's reader makes of them fits.
+Result<uint32_t> add_arguments_schema(std::string_view schema, const ArgumentsSpelling& how, GrammarBuilder* builder);
 
 }  // namespace kvrt

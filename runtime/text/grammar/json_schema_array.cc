@@ -88,7 +88,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::array_value(const Flat& flat) {
   KVRT_ASSIGN(Sequence s, sequence(flat));
   const auto leading = static_cast<uint32_t>(s.places.size() - 1);
   if (s.items.min > leading + kGrammarRepeatsMax) {
-    return limit(*flat.items.front().schema, "minItems above " + std::to_string(kGrammarRepeatsMax));
+    return limit(about(flat), "minItems above " + std::to_string(kGrammarRepeatsMax));
   }
   if (s.items.max < s.items.min) return builder_.never();
   const bool endless = s.items.max == GrammarBuilder::kNoMax;
@@ -99,14 +99,14 @@ Result<SchemaCompiler::Part> SchemaCompiler::array_value(const Flat& flat) {
   const uint32_t rows = s.contains ? 2 : 1;
   std::vector<uint32_t> before;
   for (uint32_t i = 0; i < rows * (top + 1); ++i) before.push_back(builder_.join());
-  const Part open = builder_.literal("["), first = builder_.call(space_rule());
-  Part close = builder_.call(space_rule());
-  close = builder_.sequence(close, builder_.literal("]"));
+  const Part open = mark(spelling().array), first = space();
+  Part close = space();
+  close = builder_.sequence(close, mark(spelling().array_end));
   const uint32_t out = builder_.join();
   builder_.link(close.out, out);
   std::vector<uint32_t> ways{first.in};
   if (s.items.min == 0 && !s.contains) {
-    const Part none = builder_.literal("]");
+    const Part none = mark(spelling().array_end);
     builder_.link(none.out, out);
     ways.push_back(none.in);
   }
@@ -128,13 +128,13 @@ Result<SchemaCompiler::Part> SchemaCompiler::array_value(const Flat& flat) {
           builder_.link(between.out, separator);
           ways.push_back(between.in);
         }
-        const Part item = builder_.call(rule_for(all));
-        builder_.link(item.out, before[row * (top + 1) + to]);
-        std::vector<uint32_t> items{item.in};
+        const Part one = item(all);
+        builder_.link(one.out, before[row * (top + 1) + to]);
+        std::vector<uint32_t> items{one.in};
         if (row + 1 < rows && i >= s.contains_from) {
           All both = all;
           both.insert(both.end(), s.contains->begin(), s.contains->end());
-          const Part wanted = builder_.call(rule_for(std::move(both)));
+          const Part wanted = item(both);
           builder_.link(wanted.out, before[top + 1 + to]);
           items.push_back(wanted.in);
         }
@@ -161,7 +161,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::unique_items(const Flat& flat, cons
     const Node* value = (*values)[i];
     const bool again = std::any_of(values->begin(), values->begin() + static_cast<ptrdiff_t>(i),
                                    [&](const Node* v) { return document_.equal(*v, *value); });
-    KVRT_ASSIGN(const Part part, constants_part(each, {value}));
+    KVRT_ASSIGN(const Part part, within(item_place(), [&] { return constants_part(each, {value}); }));
     KVRT_TRY(builder_.status());
     if (again) continue;
     rules.push_back(builder_.add_rule("a unique item"));
@@ -176,10 +176,10 @@ Result<SchemaCompiler::Part> SchemaCompiler::unique_items(const Flat& flat, cons
   const uint32_t last_count = any_order ? 1u << n : n + 1;
   std::vector<uint32_t> places;
   for (uint32_t i = 0; i < last_count * (counted + 1); ++i) places.push_back(builder_.join());
-  const Part open = builder_.literal("["), first = builder_.call(space_rule());
-  Part close = builder_.call(space_rule());
-  close = builder_.sequence(close, builder_.literal("]"));
-  const Part none = builder_.literal("]");
+  const Part open = mark(spelling().array), first = space();
+  Part close = space();
+  close = builder_.sequence(close, mark(spelling().array_end));
+  const Part none = mark(spelling().array_end);
   const uint32_t out = builder_.join();
   builder_.link(none.out, out);
   builder_.link(close.out, out);
@@ -193,7 +193,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::unique_items(const Flat& flat, cons
     const bool full = (any_order || s.items.max < n) && so_far == max;
     for (uint32_t i = 0; i < n && !full; ++i) {
       if (any_order ? (set >> i & 1) != 0 : i < set) continue;
-      const Part one = builder_.call(rules[i]);
+      const Part one = item_of(builder_.call(rules[i]));
       const uint32_t to = any_order ? (set | 1u << i) : i + 1 + std::min(so_far + 1, counted) * last_count;
       builder_.link(one.out, places[to]);
       items.push_back(one.in);

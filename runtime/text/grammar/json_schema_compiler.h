@@ -15,6 +15,7 @@
 #include "runtime/text/grammar/json_schema.h"
 #include "runtime/text/grammar/number_range.h"
 #include "runtime/text/grammar/regex.h"
+#include "runtime/text/grammar/spelling.h"
 #include "runtime/text/json_document.h"
 
 namespace kvrt {
@@ -22,8 +23,9 @@ namespace kvrt {
 class SchemaCompiler {
  public:
   SchemaCompiler(JsonDocument document, SchemaMembers members, GrammarBuilder* builder);
-  Result<uint32_t> compile();          // the rule of what fits the schema
-  Result<uint32_t> compile_objects();  // of the objects among that
+  Result<uint32_t> compile();  // the rule of what fits the schema
+  // Of the objects among that, as a call's arguments: what the call's reader makes of it fits.
+  Result<uint32_t> compile_arguments(const ArgumentsSpelling& how);
 
  private:
   using Node = JsonDocument::Node;
@@ -55,17 +57,25 @@ class SchemaCompiler {
     bool nothing_fits = false;        // one of them is false
     std::vector<const Node*> open{};  // while they are followed: those whose $ref, allOf and not are
   };
-  enum Type : uint8_t { kNull = 1, kBoolean = 2, kObject = 4, kArray = 8, kString = 16, kFraction = 32, kInteger = 64, kAnyType = 127 };
+  using enum ValueTypes::Type;
   static constexpr uint8_t kNumber = kFraction | kInteger;
+  // How a value is written, and where the reader meets it.
+  struct Place {
+    const ValueSpelling* spelling;
+    uint32_t seen = 0;
+    friend auto operator<=>(const Place&, const Place&) = default;
+  };
   enum class Fits { kNo, kUnknown, kYes };
 
   [[gnu::format(printf, 3, 4)]] Status invalid(const Node& at, const char* format, ...) const;
   Status unsupported(const Node& at, const std::string& what) const;
   Status limit(const Node& at, const std::string& what) const;
+  const Node& about(const Flat& flat) const { return flat.items.empty() ? document_.root() : *flat.items.front().schema; }  // for messages
 
   // json_schema.cc: from schemas to types
   Result<uint32_t> compile(All whole);
-  uint32_t rule_for(All all);
+  uint32_t rule_for(All all) { return rule_for(std::move(all), place_); }
+  uint32_t rule_for(All all, const Place& place);
   Result<Part> value(Flat flat);
   Result<Part> typed_value(const Flat& flat, uint8_t types);
   Result<Flat> flatten(const All& all) const;
@@ -106,7 +116,8 @@ class SchemaCompiler {
   Result<std::optional<std::vector<const Node*>>> constants(const Flat& flat) const;
   Result<Part> constants_part(const Flat& flat, const std::vector<const Node*>& values);
   uint8_t type_of(const Node& value) const;
-  Result<Part> json_text(const Node& value);
+  Result<Part> constant_text(const Node& value);
+  Result<Part> array_text(const Node& value);
   Result<Part> object_text(const Node& value);
   // json_schema_fits.cc: whether a value that is known fits
   Result<Fits> fits(const Node& value, const Item& item, uint32_t depth) const;
@@ -128,7 +139,8 @@ class SchemaCompiler {
   Result<bool> evaluates(const Node& schema, const Node& by, std::string_view name) const;
 
   // json_schema_strings.cc
-  struct Demand {  // of a string: a pattern that is to be found, or not to be found
+  enum class StringForm : uint8_t { kUsual, kAnyEscapes, kQuoted };  // kQuoted: by ValueSpelling::quote
+  struct Demand {                                                    // of a string: a pattern that is to be found, or not to be found
     const Regex* regex;
     bool negated = false;
     Regex::Ask ask() const { return negated ? Regex::Ask::kNone : Regex::Ask::kEvery; }
@@ -141,8 +153,9 @@ class SchemaCompiler {
   Result<Part> string_value(const Flat& flat);
   const Regex& regexes_everything() const;
   Result<CharDfa> dfa_of(const std::vector<Demand>& demands, Counts lengths, const Node& at) const;
-  Result<uint32_t> demands_rule(const std::vector<Demand>& demands, Counts lengths, const Node& at);
-  uint32_t automaton(const CharDfa& dfa, const std::vector<uint32_t>& outs);  // the node where it begins
+  Result<uint32_t> demands_rule(const std::vector<Demand>& demands, Counts lengths, const Node& at, StringForm form, bool long_text);
+  // The node where it begins. `escapes`: any may stand anywhere.
+  uint32_t automaton(const CharDfa& dfa, const std::vector<uint32_t>& outs, GrammarBuilder::Spelling spelling, bool escapes = false);
   Result<Part> names_by_pattern(const std::vector<std::string>& listed, const std::vector<const Node*>& patterns,
                                 const std::vector<Demand>& names, Counts lengths, const std::vector<std::optional<All>>& values,
                                 const Node& at);
@@ -151,11 +164,45 @@ class SchemaCompiler {
   Result<Part> number_value(const Flat& flat, uint8_t types);
   Result<NumberRules> number_rules(const Flat& flat, uint8_t types) const;
   std::vector<const Node*> excluded(const Flat& flat) const;
-  Part quoted(Part inside);
-  Part colon();
-  Part comma();
-  uint32_t character_rule();  // any one character of a string, in any spelling
+  uint32_t character_rule(char quote = '"');  // any one character of a string, in any spelling
+  uint32_t escape_rule();
+  void add_escapes(std::vector<Part>* ways);
   uint32_t space_rule();
+
+  // json_schema_spelling.cc: values as they are written in a place
+  static constexpr std::string_view kOtherName = "<other>";  // of a member that no schema names
+  const ValueSpelling& spelling() const { return *place_.spelling; }
+  GrammarBuilder::Spelling string_spelling() const;
+  GrammarBuilder::Spelling name_spelling() const;
+  Part mark(std::string_view text);
+  Part typed(uint8_t type, Part part);
+  Part quoted(Part inside);
+  Part space();
+  Part comma();
+  Part word(const std::string& usual, const std::string& other);
+  Part member_name(std::string_view name);  // to the value
+  Part named(std::string_view close);
+  Part ended(Part member, std::string_view name);
+  Part item(const All& all);
+  Part item_of(Part value);
+  Place member_place(std::string_view name) const;
+  Place item_place() const;
+  Place structure_place(uint8_t type) const;
+  uint8_t types_read() const;
+  const Regex* own_regex(const std::string& pattern) const;
+  std::vector<Demand> written_demands(StringForm form, bool few_states = false) const;
+  Status check_name(std::string_view name, const Node& at) const;
+  std::vector<std::string> names_read() const;
+  bool reads_back(const Node& value);
+  std::vector<StringForm> string_forms(std::string_view text) const;
+  Part string_in(Part inside, StringForm form);
+  template <typename F>
+  auto within(const Place& place, F f) {
+    const Place here = std::exchange(place_, place);
+    auto made = f();
+    place_ = here;
+    return made;
+  }
 
   // json_schema_array.cc
   struct Sequence {
@@ -185,14 +232,16 @@ class SchemaCompiler {
     Counts name_lengths, count;
   };
   Result<Members> members(const Flat& flat) const;
+  Members written_names(Members found) const;
   Status check_members(const Flat& flat) const;
   Status find_others(const Flat& flat, Members* out) const;
   Result<Flat> name_rules(const Flat& flat) const;
   Result<bool> name_fits(const Flat& rules, std::string_view name) const;
   Result<Part> object_value(const Flat& flat);
+  Result<Part> object_of(const Flat& flat, const Members& m);
   Result<std::optional<uint32_t>> other_member(const Flat& flat, const Members& m);
   Result<std::vector<uint32_t>> listed_members(const Members& m, std::vector<uint32_t> at, bool bounded);
-  Part member(Part name, const All& all);
+  Part member(std::string_view name, const All& all);
   Part other_name(const Members& members);
 
   JsonDocument document_;
@@ -200,14 +249,20 @@ class SchemaCompiler {
   bool old_refs_ = false;  // a draft before 2019-09
   std::string_view id_keyword_ = "$id";
   GrammarBuilder& builder_;
-  std::map<All, uint32_t> rules_;
-  std::deque<std::pair<uint32_t, const All*>> pending_;
-  std::optional<uint32_t> character_, space_;
+  bool arguments_ = false;
+  const GrammarVocab* vocab_ = nullptr;  // arguments: whose control tokens marks are
+  ValueReader* reader_ = nullptr;
+  Place place_;  // of the rule in the making
+  using RuleKey = std::pair<Place, All>;
+  std::map<RuleKey, uint32_t> rules_;
+  std::deque<std::pair<uint32_t, const RuleKey*>> pending_;
+  std::map<char, uint32_t> characters_;  // by the quote that ends the string
+  std::optional<uint32_t> escape_, space_;
   std::map<std::string, const Node*> names_;  // schemas by $id and $anchor
   std::map<std::string, uint32_t> dynamic_anchors_;
   uint32_t recursive_anchors_ = 0;
   mutable std::map<std::string, std::unique_ptr<const Regex>, std::less<>> regexes_;
-  std::map<std::tuple<std::vector<Demand>, uint32_t, uint32_t>, uint32_t> string_rules_;
+  std::map<std::tuple<const ValueSpelling*, StringForm, std::vector<Demand>, uint32_t, uint32_t>, uint32_t> string_rules_;
   mutable uint64_t pattern_steps_ = kPatternStepsMax;  // left
   mutable uint32_t pattern_states_ = kPatternStatesMax;
   mutable std::map<const Node*, bool> asks_for_itself_;

@@ -81,58 +81,76 @@ Result<SchemaCompiler::Part> SchemaCompiler::constants_part(const Flat& flat, co
     }
     if (all == Fits::kNo) continue;
     if (all == Fits::kUnknown) return unsupported(*doubt, "enum or const together with " + std::string(document_.key(*doubt)));
-    KVRT_ASSIGN(const Part part, json_text(*value));
+    if (!reads_back(*value)) {
+      leave_out(*value, "a constant that a call's reader would not read as it is");
+      continue;
+    }
+    KVRT_ASSIGN(const Part part, constant_text(*value));
     parts.push_back(part);
   }
   return builder_.choice(parts);
 }
 
-Result<SchemaCompiler::Part> SchemaCompiler::json_text(const Node& value) {
+Result<SchemaCompiler::Part> SchemaCompiler::constant_text(const Node& value) {
+  const ValueSpelling& s = spelling();
+  const uint8_t type = type_of(value);
+  const std::string_view text = document_.text(value);
   switch (value.kind) {
     case Kind::kNull:
-      return builder_.literal("null");
+      return typed(type, word(s.null, s.other_null));
     case Kind::kBoolean:
-      return builder_.literal(value.truth ? "true" : "false");
+      return typed(type, value.truth ? word(s.yes, s.other_yes) : word(s.no, s.other_no));
     case Kind::kNumber:
-      return builder_.literal(document_.text(value));
-    case Kind::kString:
-      return quoted(builder_.json_literal(document_.text(value)));
-    case Kind::kObject:
-      return object_text(value);
+      return typed(type, builder_.literal(text));
+    case Kind::kString: {
+      std::vector<Part> ways;
+      for (StringForm form : string_forms(text))
+        ways.push_back(string_in(s.text == ValueSpelling::Text::kRaw ? builder_.literal(text) : builder_.json_literal(text), form));
+      return typed(type, builder_.choice(ways));
+    }
     case Kind::kArray:
+    case Kind::kObject:
       break;
   }
-  Part whole = builder_.literal("[");
+  KVRT_ASSIGN(const Part part,
+              within(structure_place(type), [&] { return value.kind == Kind::kArray ? array_text(value) : object_text(value); }));
+  return typed(type, part);
+}
+
+Result<SchemaCompiler::Part> SchemaCompiler::array_text(const Node& value) {
+  Part whole = mark(spelling().array);
   bool first = true;
   for (const Node& child : document_.children(value)) {
-    whole = builder_.sequence(whole, first ? builder_.call(space_rule()) : comma());
-    KVRT_ASSIGN(const Part item, json_text(child));
-    whole = builder_.sequence(whole, item);
+    whole = builder_.sequence(whole, first ? space() : comma());
+    KVRT_ASSIGN(const Part one, within(item_place(), [&] { return constant_text(child); }));
+    whole = builder_.sequence(whole, item_of(one));
     first = false;
   }
-  if (!first) whole = builder_.sequence(whole, builder_.call(space_rule()));
-  return builder_.sequence(whole, builder_.literal("]"));
+  if (!first) whole = builder_.sequence(whole, space());
+  return builder_.sequence(whole, mark(spelling().array_end));
 }
 
 // Members in any order: a node for each set of those that have come.
 Result<SchemaCompiler::Part> SchemaCompiler::object_text(const Node& value) {
   if (value.size > kSchemaOrdersMax)
     return unsupported(value, "a constant object of more than " + std::to_string(kSchemaOrdersMax) + " members");
-  const Part open = builder_.literal("{");
-  if (value.size == 0) return builder_.sequence(open, builder_.literal("}"));
+  const Part open = mark(spelling().object);
+  if (value.size == 0) return builder_.sequence(open, mark(spelling().object_end));
   std::vector<uint32_t> rules;
   for (const Node& child : document_.children(value)) {
     rules.push_back(builder_.add_rule("a constant's member"));
-    Part one = builder_.sequence(quoted(builder_.json_literal(document_.key(child))), colon());
-    KVRT_ASSIGN(const Part inside, json_text(child));
-    one = builder_.sequence(one, inside);
+    const std::string_view name = document_.key(child);
+    KVRT_TRY(check_name(name, child));
+    Part one = member_name(name);
+    KVRT_ASSIGN(const Part inside, within(member_place(name), [&] { return constant_text(child); }));
+    one = ended(builder_.sequence(one, inside), name);
     KVRT_TRY(builder_.status());
     builder_.define(rules.back(), one);
   }
   std::vector<uint32_t> came;
   for (uint32_t set = 0; set < 1u << rules.size(); ++set) came.push_back(builder_.join());
   for (uint32_t set = 0; set + 1 < came.size(); ++set) {
-    const Part before = set == 0 ? builder_.call(space_rule()) : comma();
+    const Part before = set == 0 ? space() : comma();
     std::vector<uint32_t> ways;
     for (size_t i = 0; i < rules.size(); ++i) {
       if (set >> i & 1) continue;
@@ -144,8 +162,8 @@ Result<SchemaCompiler::Part> SchemaCompiler::object_text(const Node& value) {
     builder_.link(before.out, ways);
   }
   builder_.link(open.out, came[0]);
-  Part close = builder_.call(space_rule());
-  close = builder_.sequence(close, builder_.literal("}"));
+  Part close = space();
+  close = builder_.sequence(close, mark(spelling().object_end));
   builder_.link(came.back(), close.in);
   return Part{open.first, open.in, close.out};
 }

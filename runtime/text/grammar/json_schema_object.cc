@@ -76,6 +76,7 @@ Result<SchemaCompiler::Members> SchemaCompiler::members(const Flat& flat) const 
     KVRT_ASSIGN(All all, schemas_of_member(flat, name));
     KVRT_ASSIGN(const bool fits, name_fits(rules, name));
     const bool never = lacks(flat, name) || !fits || forbids(all);
+    if (!never) KVRT_TRY(check_name(name, about(flat)));
     out.listed.push_back({name, std::move(all), must, never});
     return Status::ok();
   };
@@ -117,7 +118,7 @@ Result<SchemaCompiler::Members> SchemaCompiler::members(const Flat& flat) const 
   }
   KVRT_ASSIGN(const uint8_t name_types, types_of(rules, false));
   if (constant_names || rules.nothing_fits || !(name_types & kString)) out.others.assign(out.others.size(), std::nullopt);
-  return out;
+  return written_names(std::move(out));
 }
 
 // Which other members may come, by the patterns that match their names.
@@ -162,9 +163,9 @@ Status SchemaCompiler::find_others(const Flat& flat, Members* out) const {
   return Status::ok();
 }
 
-SchemaCompiler::Part SchemaCompiler::member(Part name, const All& all) {
-  Part part = builder_.sequence(quoted(name), colon());
-  return builder_.sequence(part, builder_.call(rule_for(all)));
+SchemaCompiler::Part SchemaCompiler::member(std::string_view name, const All& all) {
+  const Part part = builder_.sequence(member_name(name), builder_.call(rule_for(all, member_place(name))));
+  return ended(part, name);
 }
 
 // The rule of a member that is not listed; none: there is no such member.
@@ -174,12 +175,15 @@ Result<std::optional<uint32_t>> SchemaCompiler::other_member(const Flat& flat, c
   const uint32_t rule = builder_.add_rule("another member");
   KVRT_TRY(builder_.status());
   if (m.patterns.empty() && free_names) {
-    builder_.define(rule, member(other_name(m), *m.others.front()));
+    Part part = builder_.sequence(mark(spelling().name), other_name(m));
+    part = builder_.sequence(part, named(spelling().named));
+    part = builder_.sequence(part, builder_.call(rule_for(*m.others.front(), member_place(kOtherName))));
+    builder_.define(rule, ended(part, kOtherName));
     return std::optional<uint32_t>(rule);
   }
-  std::vector<std::string> listed;
+  std::vector<std::string> listed = names_read();
   for (const Member& one : m.listed) listed.emplace_back(one.name);
-  const Node& at = m.patterns.empty() ? *flat.items.front().schema : *m.patterns.front();
+  const Node& at = m.patterns.empty() ? about(flat) : *m.patterns.front();
   KVRT_ASSIGN(const Part part, names_by_pattern(listed, m.patterns, m.names, m.name_lengths, m.others, at));
   KVRT_TRY(builder_.status());
   builder_.define(rule, part);
@@ -196,7 +200,7 @@ Result<std::vector<uint32_t>> SchemaCompiler::listed_members(const Members& m, s
     for (uint32_t& node : after) node = builder_.join();
     std::vector<Part> parts;
     for (size_t c = 0; c < std::min(top, most + 1); ++c) {
-      parts.push_back(member(builder_.json_literal(one.name), one.all));
+      parts.push_back(member(one.name, one.all));
       builder_.link(parts.back().out, after[c + 1]);
     }
     for (size_t c = 0; c <= top; ++c) {
@@ -218,7 +222,18 @@ Result<std::vector<uint32_t>> SchemaCompiler::listed_members(const Members& m, s
 }
 
 Result<SchemaCompiler::Part> SchemaCompiler::object_value(const Flat& flat) {
-  KVRT_ASSIGN(const Members m, members(flat));
+  KVRT_ASSIGN(Members m, members(flat));
+  const bool others = std::any_of(m.others.begin(), m.others.end(), [](const auto& o) { return o.has_value(); });
+  if (!others || spelling().name_again.empty()) return object_of(flat, m);
+  m.others.assign(m.others.size(), std::nullopt);  // no grammar has any name twice
+  leave_out(about(flat), "members without known names in this model's calls");
+  KVRT_ASSIGN(const Part known, object_of(flat, m));
+  if (!spelling().structures) return known;
+  KVRT_ASSIGN(const Part all, within({spelling().structures}, [&] { return object_value(flat); }));
+  return builder_.choice(std::vector<Part>{known, all});
+}
+
+Result<SchemaCompiler::Part> SchemaCompiler::object_of(const Flat& flat, const Members& m) {
   const auto [min, max] = m.count;
   uint32_t listed = 0;
   bool may_be_empty = min == 0;
@@ -229,22 +244,21 @@ Result<SchemaCompiler::Part> SchemaCompiler::object_value(const Flat& flat) {
   }
   KVRT_ASSIGN(const auto other, other_member(flat, m));
   // A name may come twice among the others: below a minimum they count as one.
-  if (min > listed + 1 && other)
-    return unsupported(*flat.items.front().schema, "minProperties above the number of named members and one more");
+  if (min > listed + 1 && other) return unsupported(about(flat), "minProperties above the number of named members and one more");
   if (max < min || (min > listed && !other) || (max == 0 && !may_be_empty)) return builder_.never();
   const bool bounded = max != GrammarBuilder::kNoMax && (other || max < listed);
   const uint32_t top = std::max({bounded ? std::min(max, listed + kSchemaOthersMax) : 1, min, 1u});
-  const Part open = builder_.literal("{"), space = builder_.call(space_rule());
+  const Part open = mark(spelling().object), before = space();
   const uint32_t out = builder_.join();
-  Part close = builder_.call(space_rule());
-  close = builder_.sequence(close, builder_.literal("}"));
+  Part close = space();
+  close = builder_.sequence(close, mark(spelling().object_end));
   builder_.link(close.out, out);
   std::vector<uint32_t> at(top + 1), first;
   for (uint32_t& node : at) node = builder_.join();
-  builder_.link(space.out, at[0]);
-  if (max > 0) first.push_back(space.in);
+  builder_.link(before.out, at[0]);
+  if (max > 0) first.push_back(before.in);
   if (may_be_empty) {
-    const Part empty = builder_.literal("}");
+    const Part empty = mark(spelling().object_end);
     builder_.link(empty.out, out);
     first.push_back(empty.in);
   }
@@ -282,12 +296,12 @@ SchemaCompiler::Part SchemaCompiler::other_name(const Members& members) {
     const Part one = builder_.call(character_rule());
     return builder_.repeat(one, 0, GrammarBuilder::kNoMax);
   }
-  struct Place {
+  struct Branch {
     uint32_t node;
     bool is_name = false;
     std::map<char32_t, size_t> next{};
   };
-  std::vector<Place> tree{{builder_.join()}};
+  std::vector<Branch> tree{{builder_.join()}};
   for (const Member& member : members.listed) {
     size_t at = 0;
     for (std::string_view rest = member.name; !rest.empty();) {
@@ -308,7 +322,7 @@ SchemaCompiler::Part SchemaCompiler::other_name(const Members& members) {
   };
   const uint32_t free_ways[] = {step(CodePointSet::all(), free), out};
   builder_.link(free, free_ways);
-  for (const Place& place : tree) {
+  for (const Branch& place : tree) {
     CodePointSet taken;
     std::vector<uint32_t> ways;
     for (auto [c, child] : place.next) {

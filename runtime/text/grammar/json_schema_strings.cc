@@ -118,7 +118,7 @@ Result<CharDfa> SchemaCompiler::dfa_of(const std::vector<Demand>& demands, Count
 }
 
 // The nodes of an automaton; where a text may end, it goes on to the node of its label.
-uint32_t SchemaCompiler::automaton(const CharDfa& dfa, const std::vector<uint32_t>& outs) {
+uint32_t SchemaCompiler::automaton(const CharDfa& dfa, const std::vector<uint32_t>& outs, GrammarBuilder::Spelling spelling, bool escapes) {
   std::vector<uint32_t> nodes;
   for (uint32_t s = 0; s < dfa.states(); ++s) nodes.push_back(builder_.join());
   const size_t width = dfa.classes.size();
@@ -140,19 +140,30 @@ uint32_t SchemaCompiler::automaton(const CharDfa& dfa, const std::vector<uint32_
       for (size_t c = 0; fresh && c < width; ++c) {
         if (classes[c]) set->second.add(dfa.classes[c]);
       }
-      const Part read = builder_.characters(set->second, GrammarBuilder::Spelling::kJson);
+      const Part read = builder_.characters(set->second, spelling);
       builder_.link(read.out, nodes[to]);
       ways.push_back(read.in);
+    }
+    if (escapes) {
+      const Part escape = builder_.call(escape_rule());
+      builder_.link(escape.out, nodes[0]);
+      ways.push_back(escape.in);
     }
     builder_.link(nodes[s], ways);
   }
   return nodes[0];
 }
 
-Result<uint32_t> SchemaCompiler::demands_rule(const std::vector<Demand>& demands, Counts lengths, const Node& at) {
-  auto [known, fresh] = string_rules_.try_emplace({demands, lengths.min, lengths.max}, 0);
+Result<uint32_t> SchemaCompiler::demands_rule(const std::vector<Demand>& demands, Counts lengths, const Node& at, StringForm form,
+                                              bool long_text) {
+  auto [known, fresh] = string_rules_.try_emplace({place_.spelling, form, demands, lengths.min, lengths.max}, 0);
   if (!fresh) return known->second;
-  auto made = dfa_of(demands, lengths, at);
+  auto made = dfa_of(demands, long_text ? Counts{} : lengths, at);
+  if (long_text && made.is_ok()) {  // few states, which are counted as characters are
+    auto counted = made->with_lengths(lengths.min, std::min(lengths.max, kSchemaStringMax), kGrammarStatesMax);
+    if (!counted) return limit(at, "a string this long");
+    made = *std::move(counted);
+  }
   if (made.status().code() == Code::kLimit) {  // a pattern that may be found anywhere is large: only at the beginning
     std::vector<Demand> anchored = demands;
     for (Demand& demand : anchored) {
@@ -167,40 +178,57 @@ Result<uint32_t> SchemaCompiler::demands_rule(const std::vector<Demand>& demands
     if (anchored != demands) made = dfa_of(anchored, lengths, at);
   }
   KVRT_ASSIGN(const CharDfa dfa, std::move(made));
-  pattern_states_ -= std::min(pattern_states_, dfa.states());
+  if (!long_text) pattern_states_ -= std::min(pattern_states_, dfa.states());
   const uint32_t rule = builder_.add_rule(document_.pointer(at));
   KVRT_TRY(builder_.status());
   known->second = rule;
-  const uint32_t out = builder_.join(), in = automaton(dfa, {out});
+  const uint32_t out = builder_.join(), in = automaton(dfa, {out}, string_spelling(), form == StringForm::kAnyEscapes);
   KVRT_TRY(builder_.status());
-  builder_.define(rule, quoted(Part{out, in, out}));
+  builder_.define(rule, string_in(Part{out, in, out}, form));
   return rule;
 }
 
 Result<SchemaCompiler::Part> SchemaCompiler::string_value(const Flat& flat) {
   KVRT_ASSIGN(const Counts lengths, counts(flat, "minLength", "maxLength"));
-  if (lengths.min > kSchemaStringMax) return limit(*flat.items.front().schema, "minLength above " + std::to_string(kSchemaStringMax));
+  if (lengths.min > kSchemaStringMax) return limit(about(flat), "minLength above " + std::to_string(kSchemaStringMax));
   if (lengths.max < lengths.min) return builder_.never();
   KVRT_ASSIGN(const auto demanded, demands(flat));
-  if (demanded.empty()) {
+  if (demanded.empty() && spelling().stop.empty()) {
     const uint32_t max = lengths.max == GrammarBuilder::kNoMax ? lengths.max : std::min(lengths.max, kSchemaStringMax);
-    auto [known, fresh] = string_rules_.try_emplace({demanded, lengths.min, max}, 0);
+    auto [known, fresh] = string_rules_.try_emplace({place_.spelling, StringForm::kUsual, demanded, lengths.min, max}, 0);
     if (fresh) {
       known->second = builder_.add_rule("a string");
       KVRT_TRY(builder_.status());
-      const Part one = builder_.call(character_rule());
-      builder_.define(known->second, quoted(builder_.repeat(one, lengths.min, max)));
+      Part one = builder_.call(character_rule());
+      Part whole = quoted(builder_.repeat(one, lengths.min, max));
+      if (!spelling().quote.empty()) {
+        one = builder_.call(character_rule(spelling().quote[0]));
+        const Part ways[] = {whole, string_in(builder_.repeat(one, lengths.min, max), StringForm::kQuoted)};
+        whole = builder_.choice(ways);
+      }
+      builder_.define(known->second, whole);
     }
     return builder_.call(known->second);
   }
-  const Node* at = flat.items.front().schema;
+  const Node* at = &about(flat);
   for (const Item& item : flat.items) {
     for (const char* keyword : {"format", "pattern"}) {
       if (const Node* node = document_.member(*item.schema, keyword)) at = node;
     }
   }
-  KVRT_ASSIGN(const uint32_t rule, demands_rule(demanded, lengths, *at));
-  return builder_.call(rule);
+  const bool free = demanded.empty() && lengths.min == 0 && lengths.max == GrammarBuilder::kNoMax;
+  std::vector<Part> ways;
+  for (StringForm form : {StringForm::kUsual, StringForm::kQuoted}) {
+    if (form == StringForm::kQuoted && spelling().quote.empty()) continue;
+    const bool counts_much = std::max(lengths.min, lengths.max == GrammarBuilder::kNoMax ? 0 : lengths.max) > kSchemaCountedMin;
+    std::vector<Demand> all = written_demands(form, demanded.empty() && counts_much);
+    const bool long_text = demanded.empty() && counts_much && all.size() == 1;
+    all.insert(all.end(), demanded.begin(), demanded.end());
+    if (form == StringForm::kUsual && free && spelling().text == ValueSpelling::Text::kJson) form = StringForm::kAnyEscapes;
+    KVRT_ASSIGN(const uint32_t rule, demands_rule(all, lengths, *at, form, long_text));
+    ways.push_back(builder_.call(rule));
+  }
+  return builder_.choice(ways);
 }
 
 // Names that are none of `listed`, each followed by the colon and the value of the patterns that match it: values[set] for the set of them,
@@ -247,19 +275,18 @@ Result<SchemaCompiler::Part> SchemaCompiler::names_by_pattern(const std::vector<
   if (!dfa) return limit(at, "patterns whose automata have more than " + std::to_string(kPatternStatesMax) + " states");
   pattern_states_ -= std::min(pattern_states_, dfa->states());
   if (dfa->empty()) return builder_.never();
-  const Part open = builder_.literal("\"");
+  const Part open = mark(spelling().name);
   const uint32_t out = builder_.join();
   std::vector<uint32_t> outs(values.size(), out);
   for (size_t set = 0; set < values.size(); ++set) {
     if (!values[set] || std::find(dfa->label.begin(), dfa->label.end(), static_cast<int>(set)) == dfa->label.end()) continue;
-    Part end = builder_.literal("\"");
-    end = builder_.sequence(end, colon());
-    end = builder_.sequence(end, builder_.call(rule_for(*values[set])));
+    Part end = builder_.sequence(named(spelling().named), builder_.call(rule_for(*values[set], member_place(kOtherName))));
+    end = ended(end, kOtherName);
     builder_.link(end.out, out);
     outs[set] = end.in;
   }
   KVRT_TRY(builder_.status());
-  builder_.link(open.out, automaton(*dfa, outs));
+  builder_.link(open.out, automaton(*dfa, outs, name_spelling()));
   return Part{open.first, open.in, out};
 }
 

@@ -5,21 +5,6 @@
 
 namespace kvrt {
 
-SchemaCompiler::Part SchemaCompiler::quoted(Part inside) {
-  const Part open = builder_.literal("\""), close = builder_.literal("\"");
-  return builder_.sequence(builder_.sequence(open, inside), close);
-}
-
-SchemaCompiler::Part SchemaCompiler::colon() {
-  const Part colon = builder_.literal(":");
-  return builder_.sequence(colon, builder_.optional(builder_.literal(" ")));
-}
-
-SchemaCompiler::Part SchemaCompiler::comma() {
-  const Part comma = builder_.literal(",");
-  return builder_.sequence(comma, builder_.call(space_rule()));
-}
-
 uint32_t SchemaCompiler::space_rule() {
   if (space_) return *space_;
   space_ = builder_.add_rule("white space");
@@ -30,9 +15,28 @@ uint32_t SchemaCompiler::space_rule() {
   return *space_;
 }
 
-uint32_t SchemaCompiler::character_rule() {
-  if (character_) return *character_;
-  character_ = builder_.add_rule("character");
+uint32_t SchemaCompiler::character_rule(char quote) {
+  auto [known, fresh] = characters_.try_emplace(quote, 0);
+  if (!fresh) return known->second;
+  known->second = builder_.add_rule("character");
+  const auto end = static_cast<uint8_t>(quote);
+  std::vector<Part> ways{
+      builder_.characters(CodePointSet{{0, 0x1F}, {end, end}, {'\\', '\\'}}.complement(), GrammarBuilder::Spelling::kRaw)};
+  add_escapes(&ways);
+  builder_.define(known->second, builder_.choice(ways));
+  return known->second;
+}
+
+uint32_t SchemaCompiler::escape_rule() {
+  if (escape_) return *escape_;
+  escape_ = builder_.add_rule("escape");
+  std::vector<Part> ways;
+  add_escapes(&ways);
+  builder_.define(*escape_, builder_.choice(ways));
+  return *escape_;
+}
+
+void SchemaCompiler::add_escapes(std::vector<Part>* ways) {
   auto hex = [this](std::string_view set) {
     CodePointSet points;
     for (char c : set) points.add(static_cast<uint8_t>(c), static_cast<uint8_t>(c));
@@ -42,25 +46,21 @@ uint32_t SchemaCompiler::character_rule() {
     const Part part = hex("0123456789abcdefABCDEF");
     return builder_.repeat(part, n, n);
   };
-  std::vector<Part> ways{
-      builder_.characters(CodePointSet{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}.complement(), GrammarBuilder::Spelling::kRaw)};
   auto sequence = [this](Part a, Part b) { return builder_.sequence(a, b); };
   Part escape = builder_.literal("\\");
-  ways.push_back(sequence(escape, hex("\"\\/bfnrt")));
+  ways->push_back(sequence(escape, hex(spelling().text == ValueSpelling::Text::kPython ? "\"'\\bfnrt" : "\"\\/bfnrt")));
   escape = sequence(builder_.literal("\\u"), hex("0123456789abcefABCEF"));
-  ways.push_back(sequence(escape, any_hex(3)));
+  ways->push_back(sequence(escape, any_hex(3)));
   escape = sequence(builder_.literal("\\u"), hex("dD"));
   escape = sequence(escape, hex("01234567"));
-  ways.push_back(sequence(escape, any_hex(2)));
+  ways->push_back(sequence(escape, any_hex(2)));
   escape = sequence(builder_.literal("\\u"), hex("dD"));  // a character beyond U+FFFF is a pair of these
   escape = sequence(escape, hex("89abAB"));
   escape = sequence(escape, any_hex(2));
   escape = sequence(escape, builder_.literal("\\u"));
   escape = sequence(escape, hex("dD"));
   escape = sequence(escape, hex("cdefCDEF"));
-  ways.push_back(sequence(escape, any_hex(2)));
-  builder_.define(*character_, builder_.choice(ways));
-  return *character_;
+  ways->push_back(sequence(escape, any_hex(2)));
 }
 
 Result<NumberRules> SchemaCompiler::number_rules(const Flat& flat, uint8_t types) const {

@@ -17,6 +17,7 @@ class ArgumentSchema {
   explicit ArgumentSchema(const jinja::Value* root) : root_(root), at_(root) {}
 
   enum Types : unsigned { kUnknown = 0, kNull = 1, kBoolean = 2, kInteger = 4, kNumber = 8, kString = 16, kArray = 32, kObject = 64 };
+  const void* id() const { return at_; }  // the same for the same schema
   unsigned types() const { return types(0); }
   ArgumentSchema property(std::string_view key) const { return property(key, 0); }
   ArgumentSchema items() const { return items(0); }
