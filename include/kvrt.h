@@ -42,8 +42,8 @@
  * have one block in the group that sees everything, of 3 layers, and five in the other. A *chunk* is the KV of 32 tokens
  * in one group, on disk. Of layers with a window a session keeps the KV of its last two windows (and a step's tokens),
  * and one window where it may go on from: at a *boundary*. A *recurrent* layer (a short convolution, Mamba-2, a delta
- * rule) has no KV of each token but one *state* of fixed size after the last: it is a block of a group too, counts as KV,
- * and is kept at the session's end and at boundaries. Tokens are the truth, KV is a cache: lost KV is computed again
+ * rule) has no KV of each token but one *state* of fixed size after the last, in f32 whatever the KV format is: it is a block
+ * of a group too, counts as KV, and is kept at the session's end and at boundaries. Tokens are the truth, KV is a cache: lost KV is computed again
  * from the tokens. The *numerics* of a device are its arithmetic by name and version: KV is used only under the numerics
  * that computed it. A *generation* runs from begin to DONE and gives tokens. A *prefill* is a generation that computes a
  * prompt and gives no token. A *turn* is what one side of a conversation says at a time. A *step* is one pass through the
@@ -387,17 +387,19 @@ enum {
    * KV that was reused made logits that are not finite, so all was computed again. */
   KVRT_REUSE_DAMAGED = 5,
   KVRT_REUSE_OTHER_NUMERICS = 6, /**< The saved KV is of another format, numerics or block size. */
-  /** The KV of the tokens from here on is there or was, but no longer of the window before them, in layers with a
-   * window. Here is the last boundary before: see kvrt_session_mark. */
+  /** The KV of the tokens from here on is there or was, but no longer what layers with a window need of the window before
+   * them, or recurrent layers as their state. Here is the last boundary before: see kvrt_session_mark. */
   KVRT_REUSE_WINDOW = 7
 };
 
 /** The usage of one prefill or generation. prompt_tokens == reused_memory + reused_disk + prefilled, exactly. Times
  * are in milliseconds. */
 typedef struct kvrt_report {
-  uint32_t struct_size;   /**< sizeof this struct. */
-  uint32_t reason;        /**< KVRT_REASON_... */
-  uint64_t prompt_tokens; /**< Tokens in the session when it began; 0 when the context was full. */
+  uint32_t struct_size; /**< sizeof this struct. */
+  uint32_t reason;      /**< KVRT_REASON_... */
+  /** Tokens in the session when it began; 0 when the context was full. Of a prefill without logits of a model with recurrent
+   * layers one less: it leaves the last token to what comes after it. */
+  uint64_t prompt_tokens;
   uint64_t reused_memory; /**< Prompt tokens whose KV was in this session, or shared from the pool. */
   uint64_t reused_disk;   /**< Prompt tokens whose KV came from the store, by this generation or by a resume before it. */
   /** Prompt tokens that were not reused, but computed (after a cancel: or left to compute). At least 1 where logits are
@@ -1332,8 +1334,9 @@ typedef struct kvrt_session_props {
   uint32_t struct_size; /**< sizeof this struct. */
   uint32_t state;       /**< KVRT_STATE_... */
   uint64_t tokens;      /**< Tokens that it has. */
-  /** Leading tokens whose KV the session has, of layers with windows as far as the next token needs it. A generation
-   * looks for more of it in the pool and the store first. */
+  /** Leading tokens that are computed and whose KV the session has, of layers with windows as far as the next token needs it;
+   * where layers are recurrent, those up to its last state. A generation looks for more of it in the pool and the store
+   * first. */
   uint64_t kv_tokens;
   uint64_t kv_blocks;            /**< Blocks that it holds, shared ones in full. */
   uint64_t kv_bytes;             /**< Bytes of these. */
@@ -1433,7 +1436,10 @@ enum {
 };
 
 /** kvrt_generate_options.grammar_kind: constrained output. A token is chosen only if the answer can still become what
- * the grammar says, and the end of the turn only where the answer is whole. */
+ * the grammar says, and the end of the turn only where the answer is whole. Reasoning is no part of that answer: where the
+ * prompt has opened it, or the model opens it with the marks of its template, it is free, and the answer comes behind its
+ * end and up to two line breaks; where the prompt has closed it, there is none. A GBNF that itself begins with the mark by
+ * which reasoning opens binds reasoning, too. */
 enum {
   KVRT_GRAMMAR_DEFAULT = 0, /**< None. */
   /** Rules `name ::= ...` as in llama.cpp, beginning with `root`. Text never matches control tokens; the rules `<[1000]>`
@@ -1478,11 +1484,11 @@ enum {
 /** kvrt_generate_options.tool_choice: which calls of the session's tools an answer has. Calls are bound: in the way that
  * the model's family writes them, by names that there are, with arguments that fit the tool's `parameters`, as
  * JSON_SCHEMA says. Reasoning stays free, and comes first. It works with every `reply`; where that names a family, the
- * calls are that family's. A session without tools, or a model whose template does not show its calls: AUTO, REQUIRED
- * and NAMED are INVALID, UNSUPPORTED. A schema that JSON_SCHEMA would not take has the same status with these, and with
- * DEFAULT binds its tool's arguments to an object. */
+ * calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session without tools, and UNSUPPORTED where the
+ * template does not show calls, or shows arguments in another form than JSON. A schema that JSON_SCHEMA would not take has
+ * the same status with these, and with DEFAULT binds its tool's arguments to an object. */
 enum {
-  KVRT_TOOL_CHOICE_DEFAULT = 0,  /**< AUTO where there are tools and the template shows calls; else calls are not bound. */
+  KVRT_TOOL_CHOICE_DEFAULT = 0,  /**< AUTO where that is possible; else calls are not bound. */
   KVRT_TOOL_CHOICE_NONE = 1,     /**< No calls: the marks by which they begin cannot come. */
   KVRT_TOOL_CHOICE_AUTO = 2,     /**< Text; from a call's first mark on, calls. A call ends the text, another may follow. */
   KVRT_TOOL_CHOICE_REQUIRED = 3, /**< One call or more, and nothing else. */
@@ -1618,9 +1624,10 @@ KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_gen
 KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err);
 
 /** Makes a copy that shares all KV blocks with the session; a block is copied when one of them first writes to it. The
- * copy is not saved, has a new id, and is SUSPENDED where the session is. It takes over the options of the session, but
- * not autosave_name. Tokens that the session loaded from the store before the fork count as reused_disk in the next
- * report of both.
+ * copy is not saved, has a new id, and is SUSPENDED where the session is. It takes over the options of the session,
+ * but not autosave_name. Where layers are recurrent, the state here stays in the pool's cache, as at a boundary, also
+ * within a block: either of the two may come back to this place, and the first to write copies it. Tokens that the
+ * session loaded from the store before the fork count as reused_disk in the next report of both.
  * - `options`: only wake, wake_user and wake_user_free are read; may be NULL.
  * - `*out`: the new session. The caller owns it, and closes it with kvrt_session_close.
  * - Statuses: INVALID: the session is FAILED. BUSY: it generates, or another call is inside. LIMIT: 65536 sessions of
@@ -1638,17 +1645,27 @@ KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count
  * save stores it: a truncate, a fork or another session with the same tokens goes on from there without computing the
  * tokens before. kvrt does so by itself at the end of each message and of what the template has before the user's first
  * words, at saves, at forks, and where a prompt parts from one whose KV is there. A host calls this for what it appends
- * as tokens or text, before these are computed: a window that was given up already does not come back. The end of a
- * system prompt that other sessions are to share is such a place, and each place that the user may rewind to. A save
- * after each turn makes these last: its boundaries come back from the store when the pool has given them up. Of states
- * a save stores that of the first boundary, that at its end, and as many others as leave 1024 tokens between. A state
- * is there for new tokens after it: asked for its last token's logits alone, a session goes on from the boundary before.
+ * as tokens or text, before these are computed: a window that was given up already does not come back, nor does a state
+ * that the session has gone past. The end of a system prompt that other sessions are to share is such a place, and each
+ * place that the user may rewind to. A save after each turn makes these last: its boundaries come back from the store
+ * when the pool has given them up.
+ *
+ * A state may be larger than the KV of all tokens since the last one. So a save stores those of the boundaries that this
+ * call made and that the pool still has; of others the first one, and as many as leave 1024 tokens between; and the one
+ * at its end. What is stored stays as long as the tokens before it are those of some saved session, and the disk has
+ * room. At a fork the state itself is kept, in memory alone; at a save it is on disk until the next save of the name.
+ * A state is there for new tokens after it: asked for its last token's logits alone, a session goes on from the
+ * boundary before. So where `tokens` is a multiple of the block's, this call makes one at the end of the block before,
+ * too.
+ *
  * It does nothing where no layer has a window or is recurrent: such a model goes on from any token. Nor does it in a
  * session with no_prefix_cache, which keeps its last two windows, or its last state, alone. Windows and states that only
- * boundaries keep take a quarter of the pool at most (all of it where no layer sees everything): those used least
- * recently are given up.
+ * boundaries keep take a quarter of the pool at most (all of it where no layer sees everything), or what one boundary
+ * takes where that is more: those used least recently are given up. `kvrt plan` prints what one takes; a log line
+ * (INFO) of model_open says how many the pool keeps where these are few.
  * - `tokens`: 0: all that it has.
- * - Statuses: INVALID: it has fewer tokens, or it is FAILED. BUSY: it generates, or another call is inside. */
+ * - Statuses: INVALID: it has fewer tokens, or it is FAILED. BUSY: it generates, or another call is inside. LIMIT: the
+ *   pool has no room for what a boundary keeps beside the session as it is; nothing is marked. */
 KVRT_API kvrt_status kvrt_session_mark(kvrt_session* session, uint64_t tokens, kvrt_error* err);
 
 /** Drops the tokens [from, to) and the messages in them. The tokens after them move to lower positions and are computed
@@ -1749,7 +1766,8 @@ typedef struct kvrt_save_report {
  * than the store has of it: n is 8, or a quarter of a block where that is more (8 with blocks of 32). One checkpoint
  * then writes at most 4 times the new KV, and a resume computes at most n tokens again, the last token included, which
  * has no KV yet. That holds with KVRT_DURABILITY_KV too. suspend, and close with autosave, write all KV of the last
- * block. Where the model has recurrent layers, each of these also writes their state, whatever its size.
+ * block. Where the model has recurrent layers, each of these also writes their state, whatever its size: an autosave
+ * does not, and a resume then goes on from the last boundary, at most 1024 tokens before.
  *
  * Where the store has no room for KV, the save keeps the tokens, and as much KV as fits from the first block on: see
  * chunks_missing. It is NO_SPACE where the tokens have no room, and with KVRT_DURABILITY_KV where KV has none.

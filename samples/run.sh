@@ -1,5 +1,6 @@
 #!/bin/sh
-# run.sh PROGRAMS [MODEL]: runs every sample and checks its output. Without MODEL: the real one, KVRT_MODEL or the cache's.
+# run.sh PROGRAMS [MODEL [OTHER...]]: runs every sample and checks its output, shared_prefix also with the other models. Without MODEL: the real
+# one, KVRT_MODEL or the cache's.
 set -eu
 programs=$1
 model=${2:-${KVRT_MODEL:-${XDG_CACHE_HOME:-$HOME/.cache}/kvrt/models/SmolLM2-135M-Instruct.Q4_1.gguf}}
@@ -8,7 +9,13 @@ model=${2:-${KVRT_MODEL:-${XDG_CACHE_HOME:-$HOME/.cache}/kvrt/models/SmolLM2-135
   exit 77
 }
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# A sample that fails ends the script: say so, and what it said.
+ended() {
+  status=$?
+  [ $status = 0 ] || echo "samples: ended with status $status after:" "$(cat "$work/out" "$work/err" 2>/dev/null || true)"
+  rm -rf "$work"
+}
+trap ended EXIT
 # said FILE TEXT: the sample printed it.
 said() {
   grep -q "$2" "$1" || {
@@ -45,10 +52,15 @@ said "$work/out" "^tool: -\{0,1\}[0-9]"
 said "$work/err" "^\[tool: [1-9][0-9]* tokens"
 said "$work/err" "^\[assistant: [1-9][0-9]* prompt tokens, [1-9]"
 
-"$programs/shared_prefix" "$model" "$work/shared" >"$work/out"
-said "$work/out" "^ann: .* 0 from disk"
-said "$work/out" "^bob: .* [1-9][0-9]* from disk"
-"$programs/shared_prefix" "$model" "$work/shared" >"$work/out"
-said "$work/out" "^ann: .* [1-9][0-9]* from disk"
-said "$work/out" "^bob: .* [1-9][0-9]* from disk"
+shift
+[ $# = 0 ] || shift
+for model in "$model" "$@"; do
+  rm -rf "$work/shared"
+  "$programs/shared_prefix" "$model" "$work/shared" >"$work/out" 2>"$work/err"
+  said "$work/out" "^ann: .* 0 from disk"
+  said "$work/out" "^bob: .* [1-9][0-9]* from disk"
+  "$programs/shared_prefix" "$model" "$work/shared" >"$work/out" 2>"$work/err"
+  said "$work/out" "^ann: .* [1-9][0-9]* from disk"
+  said "$work/out" "^bob: .* [1-9][0-9]* from disk"
+done
 echo "samples: ok"

@@ -1,5 +1,6 @@
 /* A prefix that processes share through the store. The first process computes a long system prompt and saves it; each later process that
  * begins a conversation with the same text finds its KV on disk, without the name under which it was saved. Run again, both find it.
+ * A mark at the prefix's end has the save keep what layers with windows, or recurrent ones, need there.
  *   shared_prefix MODEL.gguf STORE-DIRECTORY
  */
 #include <stdio.h>
@@ -39,6 +40,7 @@ static uint64_t begin_conversation(const char* path, const char* directory, cons
   options.store = store;
   must(kvrt_session_open(model, &options, &session, NULL), "session");
   must(kvrt_session_append_text(session, kPrefix, strlen(kPrefix), 0, NULL), "prefix");
+  must(kvrt_session_mark(session, 0, NULL), "mark"); /* layers with windows, or recurrent ones, can go on from here */
   must(kvrt_session_append_text(session, question, strlen(question), 0, NULL), "question");
 
   kvrt_generate_options generate;
@@ -67,7 +69,9 @@ static int in_child(char** argv, const char* name, const char* question, int sha
   const pid_t child = fork();
   if (child == 0) {
     const uint64_t disk = begin_conversation(argv[1], argv[2], name, question);
-    exit(shared && disk == 0 ? 70 : 0);
+    if (!shared || disk > 0) exit(0);
+    fprintf(stderr, "%s: none of the prefix came from the store\n", name);
+    exit(70);
   }
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 71;

@@ -1,5 +1,5 @@
-/* Tool calls. The first answer has to be a call, which a grammar makes of any model; it comes as one event, the host runs it and appends the
- * result as a message of role "tool", and the model goes on with it. The template decides how tools and results look to the model; the
+/* Tool calls. The first answer has to be a call, with arguments that fit the tool's schema, whatever the model; it comes as one event, the host
+ * runs it and appends the result as a message of role "tool", and the model goes on with it. The template decides how tools and results look to the model; the
  * earlier turns are never computed again.
  *   tools MODEL.gguf QUESTION
  */
@@ -19,11 +19,6 @@ static const char kTools[] =
 static const char kSystem[] =
     "You can call the tool add with the numbers a and b. To call it, answer with "
     "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": 2}}</tool_call> and nothing else.";
-static const char kCall[] =
-    "root ::= \"<tool_call>{\\\"name\\\": \\\"add\\\", \\\"arguments\\\": {\\\"a\\\": \" number \", \\\"b\\\": \" number "
-    "\"}}</tool_call>\"\n"
-    "number ::= \"-\"? (\"0\" | [1-9] [0-9]{0,5}) (\".\" [0-9]{1,3})?\n";
-
 static void must(kvrt_status status, const char* what) {
   kvrt_error error;
   KVRT_INIT(&error);
@@ -72,18 +67,15 @@ static int32_t on_event(void* user, const kvrt_event* event) {
   return 0;
 }
 
-static void generate(kvrt_session* session, const char* grammar, struct answer* answer) {
+static void generate(kvrt_session* session, uint32_t tool_choice, struct answer* answer) {
   kvrt_generate_options options;
   kvrt_report report;
   KVRT_INIT(&options);
   KVRT_INIT(&report);
   options.max_tokens = 96;
   options.reply = KVRT_REPLY_HERMES;
-  if (grammar) {
-    options.grammar_kind = KVRT_GRAMMAR_GBNF;
-    options.grammar = grammar;
-    options.grammar_size = strlen(grammar);
-  }
+  options.tool_choice = tool_choice;
+  options.parallel_calls_max = 1;
   answer->call[0] = '\0';
   must(kvrt_session_generate(session, &options, on_event, answer, &report, NULL), "answer");
   fprintf(stderr, "[assistant: %llu prompt tokens, %llu computed]\n", (unsigned long long)report.prompt_tokens,
@@ -118,13 +110,13 @@ int main(int argc, char** argv) {
 
   static struct answer answer;
   char result[64];
-  generate(session, kCall, &answer);
+  generate(session, KVRT_TOOL_CHOICE_REQUIRED, &answer);
   printf("call: %s\n", answer.call);
   if (run_tool(answer.call, result, sizeof result)) {
     printf("tool: %s\n", result);
     say(session, "tool", result);
     printf("assistant: ");
-    generate(session, NULL, &answer);
+    generate(session, KVRT_TOOL_CHOICE_NONE, &answer);
     printf("\n");
   }
   kvrt_session_close(session);

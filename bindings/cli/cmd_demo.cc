@@ -225,20 +225,26 @@ nlohmann::json run_stage(const DemoFlags& flags, const char* name) {
   return status == 0 && result.is_object() ? result : nlohmann::json();
 }
 
-// Runs the stage talk, and kills it in the middle of the second answer. `saved`: its report of the save; null when something went wrong.
-// Fails where the stage could not begin, of which it told the user.
+// Why the stage ended before it was killed: it told the user, or an answer that nothing but the context can end was too short.
+kvrt_status ended(Stage& stage) {
+  const int status = stage.wait();
+  if (!WIFEXITED(status)) return complain(KVRT_INTERNAL, "demo: the first process was not killed in the middle of its answer");
+  if (!WEXITSTATUS(status))
+    return complain(KVRT_LIMIT, fmt::format("demo: the model's context was full before {} tokens of the second answer", kKillAfter));
+  if (WEXITSTATUS(status) == KVRT_LIMIT) say("(the demo needs a model with a longer context, or more --kv-bytes)\n");
+  return static_cast<kvrt_status>(WEXITSTATUS(status));
+}
+
+// Runs the stage talk, and kills it in the middle of the second answer. `saved`: its report of the save.
 kvrt_status talk_and_kill(const DemoFlags& flags, nlohmann::json& saved) {
   Stage stage(flags, "talk");
   const pid_t pid = stage.pid();
   int after_save = 0;
-  if (!stage.next().contains("ready")) {
-    const int status = stage.wait();
-    return WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : KVRT_OK;
-  }
+  if (!stage.next().contains("ready")) return ended(stage);
   put("\n[process {}] the first answer:\n  ", pid);
   while (after_save < kKillAfter) {
     const nlohmann::json line = stage.next();
-    if (!line.is_object()) return saved = {}, KVRT_OK;
+    if (!line.is_object()) return put("\n"), flush_out(), ended(stage);
     if (line.contains("saved")) {
       saved = line;
       put("\n[process {}] saved {} tokens, {} of KV, in {:.1f} ms. It begins the second answer:\n  ", pid, line["saved"].get<uint64_t>(),
@@ -251,7 +257,8 @@ kvrt_status talk_and_kill(const DemoFlags& flags, nlohmann::json& saved) {
   }
   stage.kill(SIGKILL);
   const int status = stage.wait();
-  if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) return saved = {}, KVRT_OK;
+  if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+    return complain(KVRT_INTERNAL, "demo: the first process was not killed in the middle of its answer");
   put(" ...\n[process {}] killed by SIGKILL after {} tokens of it.\n", pid, after_save);
   return KVRT_OK;
 }
@@ -293,7 +300,6 @@ int parent(const DemoFlags& flags) {
   }
   nlohmann::json saved;
   if (kvrt_status s = talk_and_kill(flags, saved)) return finish(s);
-  if (saved.is_null()) return complain(KVRT_INTERNAL, "demo: the first process was not killed in the middle of its answer");
   const nlohmann::json resumed = run_stage(flags, "resume");
   if (resumed.is_null()) return complain(KVRT_INTERNAL, "demo: the new process could not go on");
   const nlohmann::json whole = run_stage(flags, "whole");

@@ -51,9 +51,12 @@ void line(std::string_view what, const std::string& text) { put("{:<10} {}\n", w
 // What a session keeps in each group of layers. One group without a window needs no word.
 void print_groups(const kvrt_plan& p) {
   if (p.kv_groups < 2 && !has_windows(p)) return;
+  const bool one = p.kv_groups - has_states(p) == 1;  // group with KV: all bytes of a token are its
   for (uint32_t g = 0; g < p.kv_groups; ++g) {
     const std::string layers = many(p.kv_group_layers[g], "layer"), bytes = human_bytes(p.kv_group_bytes_per_token[g]);
-    std::string words = fmt::format("{}: {} for every token", layers, bytes);
+    const uint64_t over = one && !recurrent(p, g) ? p.kv_group_bytes_per_token[g] - p.kv_bytes_per_token : 0;
+    const std::string unused = over ? fmt::format(", {} of them unused", human_bytes(over)) : "";
+    std::string words = fmt::format("{}: {} for every token{}", layers, bytes, unused);
     if (recurrent(p, g)) {
       const uint64_t room = uint64_t{p.kv_group_bytes_per_token[g]} * p.block_tokens;
       words = fmt::format("{}, recurrent: two states of {}, each in {}, {}", layers, human_bytes(p.state_bytes),
@@ -113,6 +116,16 @@ void print_chart(const kvrt_plan& p, uint64_t tokens) {
   if (has_windows(p) && !has_states(p)) put("{:>10}  {:>10}  without windows\n", grouped(tokens), human_bytes(without));
 }
 
+// What a boundary keeps, at most, and how many the pool has room for: a quarter of it, or one, and all of it where no layer sees everything.
+std::string boundary_words(const kvrt_plan& p) {
+  uint64_t bytes = 0;
+  for (uint32_t g = 0; g < p.kv_groups; ++g) {
+    bytes += (uint64_t{p.kv_group_window[g]} + p.block_tokens - 1) / p.block_tokens * p.block_tokens * p.kv_group_bytes_per_token[g];
+  }
+  const uint64_t room = p.kv_group_window[0] > 0 ? p.kv_bytes : std::max(p.kv_bytes / 4, bytes);
+  return fmt::format("{} at each place to go back to; the pool keeps {} unused ones", human_bytes(bytes), grouped(room / bytes));
+}
+
 void print_table(const kvrt_plan& p, const PlanFlags& flags) {
   const uint64_t sessions = flags.sessions ? flags.sessions : 1, tokens = p.unshared_tokens / sessions;
   std::string shape = fmt::format("{}, {} of {}", many(p.layers, "layer"), many(p.kv_heads, "KV head"), many(p.head_dim, "dimension"));
@@ -133,6 +146,7 @@ void print_table(const kvrt_plan& p, const PlanFlags& flags) {
     all += fmt::format("; {} stored instead of {}", many(p.stored_tokens, "token"), grouped(p.unshared_tokens));
   }
   line("sessions", all);
+  if (has_windows(p)) line("boundary", boundary_words(p));
   line("total", fmt::format("{}: {} {}{}", human_bytes(p.total_bytes), p.fits ? "fits into" : "does not fit into",
                             human_bytes(p.memory_bytes), flags.memory ? "" : " that are free now"));
   line("at most", most_words(p, tokens));

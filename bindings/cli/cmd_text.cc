@@ -1,10 +1,12 @@
 // tokenize, detokenize, template and logits.
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 #include "bindings/cli/commands.h"
@@ -155,7 +157,10 @@ int cmd_logits(const LogitsFlags& flags) {
   RowWriter writer{.path = flags.output};
   kvrt_status s = write_rows(model, tokens, flags.all, writer);
   if (writer.file == stdout) return finish(s);
+  struct stat info {};
+  const bool regular = writer.file && fstat(fileno(writer.file), &info) == 0 && S_ISREG(info.st_mode);
   if (writer.file && std::fclose(writer.file) != 0 && !writer.error) writer.error = errno;
+  if (writer.error && regular) std::remove(flags.output.c_str());  // part of the rows would pass for all
   if (writer.error) s = complain(KVRT_IO, fmt::format("cannot write {}: {}", flags.output, std::strerror(writer.error)));
   if (!s) say("{} of f32\n", counted(writer.rows, "row"));
   return s;

@@ -17,8 +17,8 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
 
 // The file with the user's defaults; "" where there can be none.
 std::string config_file();
-// Reads that file. Returns its fault, or "".
-std::string load_defaults();
+// Reads that file. Returns its fault, or "". `warning`: why it cannot be read, where nobody named it.
+std::string load_defaults(std::string& warning);
 
 struct RunFlags {
   ModelFlags model;

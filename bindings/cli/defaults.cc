@@ -76,12 +76,17 @@ std::string config_file() {
   return home.empty() ? "" : home + "/.config/kvrt/config.toml";
 }
 
-std::string load_defaults() {
+std::string load_defaults(std::string& warning) {
   const std::string path = config_file();
   std::string text;
   const int error = path.empty() ? ENOENT : read_small(path, text);
   if (error == ENOENT || error == ENOTDIR) return "";
-  if (error) return fmt::format("cannot read {}: {}", path, std::strerror(error));
+  if (error) {  // a HOME that is another user's is no fault of the command; a named directory is
+    const std::string wrong = fmt::format("cannot read {}: {}", path, std::strerror(error));
+    if (!environment("XDG_CONFIG_HOME").empty()) return wrong;
+    warning = wrong;
+    return "";
+  }
   size_t number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());

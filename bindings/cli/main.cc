@@ -308,9 +308,12 @@ int run(const std::vector<std::string>& words, bool helps) {
   define_rest(app, code);
   define_manual(app, code);
   complete(app);
-  const std::string broken = load_defaults();
+  std::string warning;
+  const std::string broken = load_defaults(warning);
   app.parse_complete_callback([&] {
-    if (!broken.empty() && takes_defaults(app)) throw CLI::ConfigError(broken);
+    if (!takes_defaults(app)) return;
+    if (!broken.empty()) throw CLI::ConfigError(broken);
+    if (!warning.empty()) say("kvrt: warning: {}\n", warning);
   });
   try {
     app.parse(std::vector<std::string>(words));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <sstream>
 
 #include "bindings/cli/app.h"
 
@@ -187,7 +188,9 @@ int explain(const CLI::App& app, const CLI::ParseError& error, const std::string
   const bool asked = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
   std::string wrong = unknown_word(app, asked && !helps);
   if (wrong.empty() && asked) {
-    app.exit(error);
+    std::ostringstream out;
+    app.exit(error, out, out);
+    write_out(out.str());
     return finish(KVRT_OK);
   }
   if (wrong.empty() && !broken.empty() && takes_defaults(app)) return complain(KVRT_INVALID, broken);

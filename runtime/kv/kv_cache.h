@@ -27,7 +27,8 @@ class KvCache {
   uint32_t free_count() const { return pool_.free_count(); }      // nobody's
   uint32_t cached_count() const { return pool_.cached_count(); }  // in no sequence, kept for the next one that begins so
   uint32_t used_count() const { return size() - free_count() - cached_count(); }
-  uint64_t evictions() const { return evictions_; }  // cached blocks that were given up, ever
+  uint64_t window_units_max() const { return window_units_max_; }  // of windows that boundaries alone keep
+  uint64_t evictions() const { return evictions_; }                // cached blocks that were given up, ever
   BlockId next_unit(BlockId unit) const { return pool_.next_unit(unit); }
   std::vector<BlockId> units_of(BlockId block) const;
   // The block that a boundary keeps of a group's window there; kNoBlock: there is none.
@@ -50,6 +51,9 @@ class KvCache {
   void seal(KvSequence* sequence, std::span<const int32_t> tokens, uint32_t group, uint32_t i);
   // Keeps a window at the last block end of the first `tokens` tokens: now, or once its blocks are sealed. Needs a sequence that shares.
   void mark(KvSequence* sequence, uint64_t tokens);
+  // Keeps the state that the sequence has, also within a block, for itself and its forks. Who writes to it next gets a copy, or takes it.
+  void mark_end(KvSequence* sequence, std::span<const int32_t> tokens);
+  void mark_asked(KvSequence* sequence, uint64_t tokens);  // for the application: a save stores the state there
   // Gives up the blocks behind the windows: of n tokens the last two of each group stay, and one before `at`, the next row to be computed;
   // of states the one before `at` alone.
   void roll(KvSequence* sequence, uint64_t n, uint64_t at);
@@ -61,6 +65,7 @@ class KvCache {
   BlockId alloc(const KvSequence& for_sequence, uint32_t group = 0);
   bool is_foreign(BlockId block) const;
   void overwritten(BlockId block, const KvSequence& sequence);
+  uint32_t refs(BlockId block) const { return pool_.refs(block); }
   bool writable(BlockId block) const { return pool_.refs(block) == 1 && !index_.contains(block); }
   // Takes a block that one sequence alone holds out of the prefix cache, so that it can be written.
   bool unshare(BlockId block);
@@ -83,9 +88,10 @@ class KvCache {
   static constexpr uint64_t kForeign = 1;
   static uint64_t domain_of(const KvSequence& sequence);  // 64 bits of its root
 
-  void take(KvSequence* sequence, uint32_t group, uint32_t i, BlockId resident);
+  void take(KvSequence* sequence, uint32_t group, uint32_t i, BlockId resident, uint32_t filled);
   bool adopt_windows(KvSequence* sequence, uint64_t n);
   void keep_windows(KvSequence* sequence, uint64_t end);
+  void back_to_end(KvSequence* sequence, uint64_t tokens);
   void give_up(ChainRef boundary);
   void forget_windows(const ChainRef& boundary);
   void forget_past_boundary(ChainRef link);
@@ -101,7 +107,7 @@ class KvCache {
 
   const KvShape shape_;
   const uint32_t first_window_;      // the first group with a window; n_groups: there is none
-  const uint32_t window_units_max_;  // of windows at boundaries that no sequence holds
+  const uint64_t window_units_max_;  // of windows at boundaries that no sequence holds
   BlockPool pool_;
   PrefixIndex index_;
   std::vector<uint64_t> domains_;  // by unit: the domain of its KV. 0: none, the unit is zeros; kForeign: not its holder's

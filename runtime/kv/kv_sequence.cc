@@ -111,6 +111,14 @@ uint64_t KvShape::units_for(uint64_t tokens) const {
   return units;
 }
 
+uint64_t KvShape::boundary_units() const {
+  uint64_t units = 0;
+  for (uint32_t g = first_window(); g < n_groups; ++g) {
+    units += (uint64_t{groups[g].window} + block_tokens - 1) / block_tokens * groups[g].units;
+  }
+  return units;
+}
+
 uint64_t KvShape::tokens_in(uint64_t units) const {
   uint64_t blocks = 0;
   for (uint64_t step = uint64_t{1} << 32; step > 0; step /= 2) {

@@ -37,6 +37,7 @@ struct KvShape {
   // The most blocks of the group that a sequence of so many tokens holds: all; or of a window two, and before a step one with its rows.
   uint64_t blocks_for(uint32_t group, uint64_t tokens) const;
   uint64_t units_for(uint64_t tokens) const;  // of all groups
+  uint64_t boundary_units() const;            // of the windows that one boundary keeps, at most
   uint64_t tokens_in(uint64_t units) const;   // the most tokens whose units these are; whole blocks
   // Groups that keep block i where computing goes on after `end` blocks, as bits: a window is kept twice. Where there are windows, nothing
   // past `end` is of use.
@@ -64,6 +65,8 @@ struct KvSequence {
   KvRun next_run(uint64_t n) const;
   // The leading positions of n that need no computing for a token after them, or, where the last row always runs, for that.
   uint64_t ready(uint64_t n) const;
+  // The leading positions of n that are computed, and need not be for a token after them.
+  uint64_t computed(uint64_t n) const { return shape.has_states() ? restart(n) : ready(n); }
   // All that would be computed for n tokens, in order.
   std::vector<KvRun> runs(uint64_t n) const;
   // Positions of n that need no computing for a token after them.
@@ -82,12 +85,19 @@ struct KvSequence {
   uint64_t units_held() const;
 
   const KvShape shape;
-  BlockKey root;                   // before the first link: model, format, numerics, domain
-  bool share = true;               // takes part in the prefix cache
-  bool own_only = false;           // for this generation: KV that it reused made logits that are not finite
-  std::vector<ChainRef> chain;     // links of the full blocks so far known; a prefix of the tokens' own chain
-  std::vector<uint64_t> marks;     // ascending block ends whose windows are to be kept
-  uint64_t cut_known = 0;          // leading tokens that had their KV when the sequence was cut
+  BlockKey root;                // before the first link: model, format, numerics, domain
+  bool share = true;            // takes part in the prefix cache
+  bool own_only = false;        // for this generation: KV that it reused made logits that are not finite
+  std::vector<ChainRef> chain;  // links of the full blocks so far known; a prefix of the tokens' own chain
+  std::vector<uint64_t> marks;  // ascending block ends whose windows are to be kept
+  std::vector<uint64_t> asked;  // of these, in the same order, those that the application named: a save stores their states
+  uint64_t cut_known = 0;       // leading tokens that had their KV when the sequence was cut
+  // Ascending ends within a block whose state is to be kept; each with a link of the tokens of that block so far.
+  struct End {
+    uint64_t at = 0;
+    ChainRef link;
+  };
+  std::vector<End> ends;
   std::vector<BlockTable> tables;  // by group; a reference per block
 };
 

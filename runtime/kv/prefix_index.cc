@@ -86,6 +86,7 @@ std::optional<size_t> PrefixIndex::shared_with_sibling(const ChainRef& before, c
     const ChainLink& link = *p->second;
     if (link.before != before) continue;
     auto n = static_cast<size_t>(std::ranges::mismatch(link.tokens, tokens).in1 - link.tokens.begin());
+    if (n == link.tokens.size() && n < tokens.size()) continue;  // a state within the block: it tells no token that differs
     if (!best || n > *best) best = n;
   }
   return best;

@@ -13,6 +13,7 @@ class ArchKeys {
   ArchKeys(const GgufFile& file, const Arch& arch) : file_(file), arch_(arch) {}
 
   std::string key(const char* name) const { return std::string(arch_.name) + "." + name; }
+  // Or an array of this number for each block.
   Status read_uint(const char* name, uint64_t min, uint64_t max, uint32_t* out) const;
   // An absent key leaves *out as it is; a present one must be right.
   Status read_optional_uint(const char* name, uint64_t min, uint64_t max, uint32_t* out) const;
@@ -21,6 +22,9 @@ class ArchKeys {
   Status read_optional_float(const char* name, double min, double max, float* out) const;
   Status read_scale(const char* name, float* out) const;  // optional; 0 is as good as absent
   Status unsupported(const std::string& name, const std::string& why) const;
+
+ private:
+  Status read_same(const char* name, std::span<const int64_t> numbers, uint64_t blocks, uint64_t min, uint64_t max, uint32_t* out) const;
 
  protected:
   const GgufFile& file_;

@@ -84,12 +84,17 @@ class DimsReader : public ArchKeys {
                         (arch_.tempered && std::ranges::find(kTemperedKeys, neutral.key) != std::end(kTemperedKeys)) ||
                         (arch_.layer_kinds && neutral.key == kSharedKvKey);
       if (!file_.has(name) || read) continue;
-      std::optional<double> value = file_.get_float(name);
-      if (const auto integer = file_.get_uint(name)) value = static_cast<double>(*integer);
+      const auto integer = file_.get_uint(name);
+      std::optional<double> value = integer ? static_cast<double>(*integer) : file_.get_float(name);
       if (const auto flag = file_.get_bool(name)) value = *flag ? 1 : 0;
       if (value && (*value == neutral.neutral || (*value == 0 && neutral.zero))) continue;
       return error(Code::kUnsupported, Detail::kNone, "%s: metadata key %s: found %s, only %s is supported", file_.name().c_str(),
-                   name.c_str(), value ? shown(*value).c_str() : "another type", shown(neutral.neutral).c_str());
+                   name.c_str(),
+                   (integer ? std::to_string(*integer)
+                    : value ? shown(*value)
+                            : file_.found(name))
+                       .c_str(),
+                   shown(neutral.neutral).c_str());
     }
     return refuse_other_activation();
   }
@@ -107,6 +112,9 @@ class DimsReader : public ArchKeys {
     KVRT_TRY(read_uint("block_count", 1, kLayersMax, &dims->file_blocks));
     KVRT_TRY(read_optional_uint("nextn_predict_layers", 0, dims->file_blocks - 1, &dims->draft_blocks));
     dims->layers = dims->file_blocks - dims->draft_blocks;
+    const auto of_first = [](const GgufTensor& tensor) { return tensor.name.starts_with("blk.0."); };
+    if (dims->draft_blocks > 0 && std::ranges::none_of(file_.tensors(), of_first))
+      return unsupported(key("nextn_predict_layers"), "the file has the draft layers (MTP) alone, expected a model");
     KVRT_TRY(read_uint("embedding_length", 1, kWidthMax, &dims->width));
     const bool experts_alone = arch_.experts && file_.has(key(kExpertFf)) && !file_.has(key(kFf));
     const bool by_layer = arch_.layer_kinds && file_.get_ints(key(kFf));
@@ -123,8 +131,9 @@ class DimsReader : public ArchKeys {
     }
     if (arch_.scale_embedding) dims->embedding_scale = std::sqrt(static_cast<float>(dims->width));
     dims->gate_up_bias = arch_.bias && arch_.gated;
-    const char* epsilon = arch_.norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
-    return read_float(epsilon, 0, 1, &dims->norm_eps);
+    const char *rms = "attention.layer_norm_rms_epsilon", *other = "attention.layer_norm_epsilon";
+    const bool one = arch_.single_blocks && !file_.has(key(rms)) && file_.has(key(other));  // Nemotron-H's converter writes both
+    return read_float(arch_.norm == NormKind::kRms && !one ? rms : other, 0, 1, &dims->norm_eps);
   }
 
   Status read_ffs(ModelDims* dims) const {
@@ -200,10 +209,11 @@ class DimsReader : public ArchKeys {
       const int64_t n = (*numbers)[dims.blocks_of(i).mixer];
       if (n == 0 && arch_.recurrent == Mixer::kAttention && name != kFf)
         return unsupported(key(name), "layer " + std::to_string(i) + " has no attention, which is not supported");
-      if (n < 0 || (n == 0 && name == kFf) || static_cast<uint64_t>(n) > max) {
+      const int64_t least = name == kFf ? 1 : 0;  // without KV heads a layer is recurrent
+      if (n < least || static_cast<uint64_t>(n) > max) {
         return error(n <= 0 ? Code::kCorrupt : Code::kLimit, n <= 0 ? Detail::kFormat : Detail::kNone,
-                     "%s: metadata key %s: layer %u has %lld, expected 1 to %llu", file_.name().c_str(), key(name).c_str(), i,
-                     static_cast<long long>(n), Ull{max});
+                     "%s: metadata key %s: layer %u has %lld, expected %u to %llu", file_.name().c_str(), key(name).c_str(), i,
+                     static_cast<long long>(n), arch_.recurrent == Mixer::kAttention ? 1 : static_cast<uint32_t>(least), Ull{max});
       }
       (*out)[i] = static_cast<uint32_t>(n);
     }
@@ -267,7 +277,12 @@ class DimsReader : public ArchKeys {
     l.nope = q - rope;
     for (const auto& [name, expected] :
          {std::pair{"attention.head_count_kv", 1u}, {"attention.key_length", l.rank + rope}, {"attention.value_length", l.rank}}) {
-      KVRT_TRY(read_optional_uint(name, expected, expected, &q));
+      uint32_t found = expected;
+      KVRT_TRY(read_optional_uint(name, 0, UINT32_MAX, &found));
+      if (found == expected) continue;
+      return error(Code::kCorrupt, Detail::kFormat,
+                   "%s: metadata key %s: expected %u, found %u: all heads share one row of the rank %u and %u rotated dimensions",
+                   file_.name().c_str(), key(name).c_str(), expected, found, l.rank, rope);
     }
     dims->kv_heads = 1;
     dims->head_dim = l.rank + l.rope;
@@ -338,6 +353,10 @@ class DimsReader : public ArchKeys {
     const GgufTensor* embedding = file_.find("token_embd.weight");
     if (!embedding) return error(Code::kCorrupt, Detail::kFormat, "%s: tensor token_embd.weight is missing", file_.name().c_str());
     const uint64_t rows = embedding->view.ne[1];
+    if (embedding->view.ne[0] != dims->width) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor token_embd.weight: expected rows of %u numbers (%s), found rows of %llu",
+                   file_.name().c_str(), dims->width, key("embedding_length").c_str(), Ull{embedding->view.ne[0]});
+    }
     if (rows > kVocabMax) {
       return error(Code::kLimit, Detail::kNone, "%s: tensor token_embd.weight has %llu rows, the limit is %u", file_.name().c_str(),
                    Ull{rows}, kVocabMax);
@@ -358,7 +377,8 @@ class DimsReader : public ArchKeys {
 
 Result<ModelDims> read_dims(const GgufFile& file, const Arch** arch) {
   if (file.tensors().empty()) {
-    return error(Code::kInvalid, Detail::kNone, "%s: the file has no tensors (a vocabulary alone), expected a model", file.name().c_str());
+    return error(Code::kUnsupported, Detail::kNone, "%s: the file has no tensors (a vocabulary alone), expected a model",
+                 file.name().c_str());
   }
   KVRT_ASSIGN(*arch, read_arch(file));
   return DimsReader(file, **arch).read();

@@ -18,7 +18,7 @@ class RecurrentReader : public ArchKeys {
   Status read_blocks(ModelDims* dims) const {
     const auto ff = file_.get_ints(key("feed_forward_length"));
     if (!ff || ff->size() != dims->file_blocks) {
-      const std::string found = ff ? std::to_string(ff->size()) : "no array";
+      const std::string found = ff ? std::to_string(ff->size()) : file_.found(key("feed_forward_length"));
       return unsupported(key("feed_forward_length"),
                          "expected an array with a number for each of " + std::to_string(dims->file_blocks) + " blocks, found " + found);
     }
@@ -62,7 +62,7 @@ class RecurrentReader : public ArchKeys {
     if (file_.has(key(*name))) {
       const auto flags = file_.get_flags(key(*name));
       if (!flags || flags->size() != dims.file_blocks) {
-        const std::string found = flags ? std::to_string(flags->size()) : "no array";
+        const std::string found = flags ? std::to_string(flags->size()) : file_.found(key(*name));
         return unsupported(key(*name),
                            "expected an array with a flag for each of " + std::to_string(dims.file_blocks) + " layers, found " + found);
       }
@@ -96,7 +96,7 @@ class RecurrentReader : public ArchKeys {
       return error(Code::kLimit, Detail::kNone, "%s: metadata key %s: heads have %u dimensions, the limit is %u", file_.name().c_str(),
                    key("ssm.inner_size").c_str(), r.head_dim(), kHeadDimMax);
     }
-    return check_items(r, "ssm.inner_size");
+    return check_items(r, r.inner % (kItemAlign / sizeof(float)) ? "ssm.inner_size" : "ssm.state_size");
   }
 
   Status check_divisor(const char* name, uint32_t found, const char* of_name, uint32_t of) const {

@@ -59,11 +59,6 @@ std::optional<double> load_float(GgufType type, const uint8_t* p) {
   return std::nullopt;
 }
 
-std::string type_text(const GgufPair& pair) {
-  if (pair.type != GgufType::kArray) return gguf_type_name(pair.type);
-  return std::string("array of ") + gguf_type_name(pair.elem_type);
-}
-
 struct Opened {
   Mapping mapping;
   GgufFile::Identity identity;
@@ -146,6 +141,14 @@ class GgufFileImpl final : public GgufFile {
     return out;
   }
 
+  std::string found(std::string_view key) const override {
+    const GgufPair* pair = find_pair(directory_, key);
+    if (!pair) return "no such key";
+    if (pair->type == GgufType::kArray) return std::string("an array of ") + gguf_type_name(pair->elem_type);
+    const auto number = gguf_int(pair->type, pair->value.data());
+    return number && *number < 0 ? std::to_string(*number) : gguf_type_name(pair->type);
+  }
+
   Result<uint64_t> require_uint(std::string_view key, uint64_t min, uint64_t max) const override {
     const auto value = get_uint(key);
     if (!value) return wrong_type(key, "a non-negative integer");
@@ -212,9 +215,8 @@ class GgufFileImpl final : public GgufFile {
   }
 
   Status wrong_type(std::string_view key, const char* expected) const {
-    const GgufPair* pair = find_pair(directory_, key);
     return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %.*s: expected %s, found %s", name_.c_str(),
-                 static_cast<int>(key.size()), key.data(), expected, pair ? type_text(*pair).c_str() : "no such key");
+                 static_cast<int>(key.size()), key.data(), expected, found(key).c_str());
   }
 
   const std::vector<Opened> files_;
@@ -247,11 +249,11 @@ Result<Opened> map_file(int fd, const ModelSource& source) {
   return Opened{Mapping(base, size + skip, skip), identity};
 }
 
-Result<Opened> open_file(const ModelSource& source) {
+Result<Opened> open_file(const ModelSource& source, const std::string& what = "the model") {
   const std::string& path = source.name;
   // Non-blocking: a FIFO must not hang the caller.
   const Fd own(source.fd < 0 ? retry_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }) : -1);
-  if (source.fd < 0 && !own.ok()) return errno_error(errno, "%s: cannot open the model", path.c_str());
+  if (source.fd < 0 && !own.ok()) return errno_error(errno, "%s: cannot open %s", path.c_str(), what.c_str());
   return map_file(source.fd < 0 ? own.get() : source.fd, source);
 }
 
@@ -259,7 +261,7 @@ Result<Opened> open_file(const ModelSource& source) {
 Status open_others(const std::string& first, uint32_t count, GgufDirectory* directory, std::vector<Opened>* files) {
   for (uint32_t no = 1; no < count; ++no) {
     KVRT_ASSIGN(const std::string path, split_path(first, no, count));
-    KVRT_ASSIGN(Opened opened, open_file(path));
+    KVRT_ASSIGN(Opened opened, open_file(path, "file " + std::to_string(no + 1) + " of " + std::to_string(count)));
     KVRT_ASSIGN(GgufDirectory part, parse_gguf(opened.mapping.bytes(), path));
     KVRT_TRY(check_split(part, no, count, path));
     KVRT_TRY(add_split(std::move(part), path, directory));

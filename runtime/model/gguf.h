@@ -52,6 +52,8 @@ class GgufFile {
   virtual std::optional<std::vector<int64_t>> get_ints(std::string_view key) const = 0;
   virtual std::optional<std::vector<bool>> get_flags(std::string_view key) const = 0;
   virtual std::optional<std::vector<float>> get_floats(std::string_view key) const = 0;
+  // What a message says that it found: the type, of a number below 0 the number, "an array of u32", "no such key".
+  virtual std::string found(std::string_view key) const = 0;
   // CORRUPT naming file, key, expected and found type.
   virtual Result<uint64_t> require_uint(std::string_view key, uint64_t min, uint64_t max) const = 0;
   virtual Result<std::string_view> require_string(std::string_view key) const = 0;

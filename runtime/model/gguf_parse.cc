@@ -33,6 +33,20 @@ std::string grouped(uint64_t n) {
   return text;
 }
 
+// The bytes with which a file of another kind begins, as text where they are, and what it is.
+std::string found_instead(std::string_view text) {
+  if (text.starts_with("version https://git-lfs")) return "a Git LFS pointer, which stands for the file";
+  if (text.starts_with("<!DOCTYPE") || text.starts_with("<!doctype") || text.starts_with("<html")) return "a web page";
+  std::string hex;
+  char byte[4];
+  text = text.substr(0, 4);
+  for (const char c : text) hex.append(byte, static_cast<size_t>(std::snprintf(byte, sizeof byte, "%02x ", static_cast<unsigned char>(c))));
+  const bool shows = std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
+  if (shows) return hex + "(" + std::string(text) + ")";
+  hex.pop_back();
+  return hex;
+}
+
 // Walks the file once, forward. Every step either fits in the rest of the file or returns a Status that says where it stopped.
 class Parser {
  public:
@@ -93,10 +107,7 @@ class Parser {
     uint32_t magic = 0, version = 0;
     if (bytes_.empty()) return error(Code::kCorrupt, Detail::kFormat, "%s: the file is empty, expected a GGUF file", name_.c_str());
     if (bytes_.size() < 4 || !in_.read(&magic) || magic != 0x46554747) {
-      char found[16] = "";
-      for (size_t i = 0; i < std::min<size_t>(bytes_.size(), 4); ++i)
-        std::snprintf(found + 3 * i - (i > 0), 4, "%s%02x", i > 0 ? " " : "", bytes_[i]);
-      return fail(Code::kCorrupt, 0, "not a GGUF file: expected 47 47 55 46 (GGUF), found %s", found);
+      return fail(Code::kCorrupt, 0, "not a GGUF file: expected 47 47 55 46 (GGUF), found %s", found_instead(as_text(bytes_)).c_str());
     }
     KVRT_TRY(read(&version));
     if ((version & 0xffff) == 0 && version != 0) return fail(Code::kUnsupported, 4, "a big-endian GGUF file is not supported");

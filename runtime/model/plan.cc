@@ -105,6 +105,11 @@ class Planner {
     const auto take_qkv = [&](const char* name, uint64_t rows) {
       return take_rows(blk + name, d_.width, rows, bias, &layer->qkv, &layer->qkv_bias);
     };
+    if (!arch_.fused_qkv && file_.find(blk + "attn_qkv.weight")) {
+      return error(Code::kUnsupported, Detail::kNone,
+                   "%s: tensor %sattn_qkv.weight: Q, K and V in one matrix are not known to architecture %s", file_.name().c_str(),
+                   blk.c_str(), arch_.name);
+    }
     if (arch_.fused_qkv) {
       KVRT_TRY(take_qkv("attn_qkv", q_rows + 2 * kv_rows));
     } else {
@@ -319,8 +324,9 @@ class Planner {
     std::sort(taken_.begin(), taken_.end());
     for (const GgufTensor& tensor : file_.tensors()) {
       if (std::binary_search(taken_.begin(), taken_.end(), &tensor)) continue;
-      return error(Code::kUnsupported, Detail::kNone, "%s: tensor %.200s is not known to architecture %s", file_.name().c_str(),
-                   tensor.name.c_str(), arch_.name);
+      const bool senses = tensor.name.starts_with("v.") || tensor.name.starts_with("a.") || tensor.name.starts_with("mm.");
+      return error(Code::kUnsupported, Detail::kNone, "%s: tensor %.200s is not known to architecture %s%s", file_.name().c_str(),
+                   tensor.name.c_str(), arch_.name, senses ? ": images and sound are not supported" : "");
     }
     return Status::ok();
   }

@@ -3,7 +3,7 @@
 
 #include "chat.h"
 
-enum { kBlock = 16, kTokens = 300, kBack = 150, kPlaces = 24 };
+enum { kBlock = 16, kTokens = 300, kReplay = 1024, kBack = 150, kPlaces = 24 };
 
 struct stage {
   kvrt_runtime* rt;
@@ -11,6 +11,7 @@ struct stage {
   int32_t tokens[kTokens];
   uint64_t want[kTokens];  // digests of one uninterrupted run
   uint32_t damaged, computed;
+  uint32_t marked;  // pools that keep a state of more than a quarter of theirs
 };
 
 static int32_t each_digest(void* user, const kvrt_event* e) {
@@ -86,10 +87,83 @@ static void damaged(struct stage* t) {
   }
 }
 
+// What the application marked is in the store after a save: a resumed session, and another with the same tokens, go on from each mark.
+// Where a mark is the end of a block and no token follows it, from the end of the block before.
+static void marks(struct stage* t) {
+  static const size_t at[] = {32, 48, 103, 250};  // the pool of each model has room for these
+  enum { kMarks = sizeof at / sizeof *at };
+  kvrt_model* model = open_model(t->rt, t->path, 0, kBlock, 0);
+  kvrt_store* store = open_store(t->rt, t->dir);
+  kvrt_session* s = open_session(model, store, 0);
+  MUST(kvrt_session_append(s, t->tokens, kTokens, NULL));
+  for (size_t i = 0; i < kMarks; ++i) MUST(kvrt_session_mark(s, at[i], NULL));
+  MUST(kvrt_session_prefill(s, KVRT_LOGITS_NONE, NULL, NULL, NULL, NULL));
+  MUST(kvrt_session_suspend(s, "one", 3, NULL, NULL, NULL));
+  kvrt_session_close(s);
+  for (size_t i = 0; i < 3 * kMarks; ++i) {
+    const size_t mark = at[i / 3], end = mark / kBlock * kBlock, n = i % 3 == 0 ? end : mark + 1;
+    kvrt_model_release(model);
+    model = open_model(t->rt, t->path, 0, kBlock, 0);  // with nothing in memory
+    kvrt_report r = {.struct_size = sizeof r};
+    if (i % 3 < 2) {
+      s = resume_session(model, store, "one", &r);
+      MUST(kvrt_session_truncate(s, n, NULL));
+    } else {
+      s = open_session(model, store, 0);
+      MUST(kvrt_session_append(s, t->tokens, n, NULL));
+    }
+    EXPECT(next_digest(s, &r) == t->want[n - 1], "mark %zu, cut to %zu: it goes on differently", mark, n);
+    const uint64_t computed = i % 3 == 0 && mark == end ? kBlock : n > end ? n - end : kReplay;
+    EXPECT(r.prefilled <= computed, "mark %zu, cut to %zu: %" PRIu64 " computed, %" PRIu64 " from disk", mark, n, r.prefilled,
+           r.reused_disk);
+    kvrt_session_close(s);
+  }
+  kvrt_store_release(store);
+  expect_no_leaks(model);
+  kvrt_model_release(model);
+  remove_tree(t->dir);
+}
+
+static kvrt_plan plan_of(struct stage* t, uint64_t tokens) {
+  const kvrt_plan_options o = {.struct_size = sizeof o, .session_tokens = tokens, .block_tokens = kBlock};
+  kvrt_plan p = {.struct_size = sizeof p};
+  MUST(kvrt_model_plan(t->rt, t->path, strlen(t->path), &o, &p, NULL));
+  return p;
+}
+
+// A pool that is planned for one session keeps a boundary, however large a state is, as long as the session is shorter by that much. Where
+// it is not, a mark says so.
+static void small_pool(struct stage* t) {
+  enum { kAt = 64 };
+  const kvrt_plan p = plan_of(t, kTokens);
+  const uint64_t state = (uint64_t)p.kv_group_bytes_per_token[p.kv_groups - 1] * kBlock;
+  const kvrt_model_options o = {.struct_size = sizeof o, .block_tokens = kBlock, .kv_bytes_max = p.kv_bytes};
+  kvrt_model* model = NULL;
+  MUST(kvrt_model_open(t->rt, t->path, strlen(t->path), &o, NULL, NULL, &model, NULL));
+  kvrt_session* s = open_session(model, NULL, 0);
+  MUST(kvrt_session_append(s, t->tokens, kTokens, NULL));
+  EXPECT(kvrt_session_mark(s, kAt, NULL) == KVRT_LIMIT, "%s: marked in a pool without room", t->path);
+  MUST(kvrt_session_truncate(s, kAt, NULL));
+  const int room = plan_of(t, kAt).session_bytes + state <= p.session_bytes;
+  EXPECT(kvrt_session_mark(s, 0, NULL) == (room ? KVRT_OK : KVRT_LIMIT), "%s: a state has %" PRIu64 " bytes, the pool %" PRIu64, t->path,
+         state, p.kv_bytes);
+  t->marked += room && state > p.session_bytes / 4;
+  MUST(kvrt_session_append(s, t->tokens + kAt, 20, NULL));
+  MUST(kvrt_session_prefill(s, KVRT_LOGITS_NONE, NULL, NULL, NULL, NULL));
+  MUST(kvrt_session_truncate(s, kAt, NULL));
+  MUST(kvrt_session_append(s, t->tokens + kAt, 1, NULL));
+  kvrt_report r = {.struct_size = sizeof r};
+  EXPECT(next_digest(s, &r) == t->want[kAt], "%s: it goes on differently", t->path);
+  EXPECT(!room || r.prefilled == 1, "%s: %" PRIu64 " computed after the mark", t->path, r.prefilled);
+  kvrt_session_close(s);
+  expect_no_leaks(model);
+  kvrt_model_release(model);
+}
+
 // Each fork goes on with its own state, whoever goes first.
 static void forks(struct stage* t) {
   enum { kForks = 3, kAt = 100 };
-  kvrt_model* model = open_model(t->rt, t->path, 0, kBlock, 0);
+  kvrt_model* model = open_model(t->rt, t->path, 0, kBlock, 20000);  // with room for boundaries
   kvrt_session* s[kForks];
   s[0] = open_session(model, NULL, 0);
   MUST(kvrt_session_append(s[0], t->tokens, kAt, NULL));
@@ -104,7 +178,17 @@ static void forks(struct stage* t) {
       EXPECT(r.recomputed == 0, "fork %d at %zu computes %" PRIu64 " again", i, n + 25, r.recomputed);
     }
   }
-  for (int i = 0; i < kForks; ++i) kvrt_session_close(s[i]);
+  // Each comes back to the place where they parted: the state there is as it was, whoever wrote on, and whoever is gone.
+  for (int i = 0; i < kForks; ++i) {
+    for (int again = 0; again < 2; ++again) {
+      MUST(kvrt_session_truncate(s[i], kAt, NULL));
+      MUST(kvrt_session_append(s[i], t->tokens + kAt, 5, NULL));
+      kvrt_report r = {.struct_size = sizeof r};
+      EXPECT(next_digest(s[i], &r) == t->want[kAt + 4], "fork %d, cut to %d, differs", i, kAt);
+      EXPECT(r.prefilled == 6, "fork %d, cut to %d, computes %" PRIu64, i, kAt, r.prefilled);
+    }
+    kvrt_session_close(s[i]);
+  }
   expect_no_leaks(model);
   kvrt_model_release(model);
 }
@@ -123,9 +207,12 @@ int main(void) {
     EXPECT(t.damaged > kPlaces / 4 && t.computed > kPlaces / 4, "%s: %u of %d damaged, %u computed again", models[i], t.damaged,
            2 * kPlaces, t.computed);
     forks(&t);
+    marks(&t);
+    small_pool(&t);
     *strrchr(t.dir, '/') = 0;
     remove_tree(t.dir);
   }
+  EXPECT(t.marked > 0, "no state was large");
   kvrt_runtime_release(t.rt);
   return finish();
 }

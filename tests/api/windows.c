@@ -101,8 +101,8 @@ static void figures(struct stage* t) {
     MUST(kvrt_model_plan(t->rt, t->path, strlen(t->path), &o, &p, NULL));
     EXPECT(p.session_bytes == most, "%zu tokens: planned %" PRIu64 ", by groups %" PRIu64, n, p.session_bytes, most);
     const kvrt_session_props q = session_props(s);
-    EXPECT(q.kv_tokens == n && q.kv_bytes <= most && q.kv_bytes == q.kv_blocks * m.block_bytes, "%zu tokens: %" PRIu64 " bytes of %" PRIu64,
-           n, q.kv_bytes, most);
+    EXPECT(q.kv_tokens == n - last(t) && q.kv_bytes <= most && q.kv_bytes == q.kv_blocks * m.block_bytes,
+           "%zu tokens: %" PRIu64 " bytes of %" PRIu64, n, q.kv_bytes, most);
   }
   kvrt_session_close(s);
 }
@@ -117,7 +117,8 @@ static void cut_and_go_on(struct stage* t, kvrt_session* s, size_t n, const char
   EXPECT(r.prefilled <= kReplay + kBlock || !t->recurrent, "%s: cut to %zu, %" PRIu64 " computed", what, n, r.prefilled);
   EXPECT(!near || r.prefilled <= kBlock, "%s: cut to %zu, %" PRIu64 " computed", what, n, r.prefilled);
   if (n > kMark) EXPECT(r.reuse_stopped_at >= kMark / kBlock * kBlock, "%s: cut to %zu, reused to %" PRIu64, what, n, r.reuse_stopped_at);
-  if (r.reuse_stopped == KVRT_REUSE_ALL) return;
+  const int never_ran = t->recurrent && n == kTokens && r.reuse_stopped_at == n - 1;
+  if (r.reuse_stopped == KVRT_REUSE_ALL || (never_ran && r.reuse_stopped == KVRT_REUSE_NEW_TOKENS)) return;
   EXPECT(r.reuse_stopped == KVRT_REUSE_WINDOW && r.reuse_stopped_at % kBlock == 0 && r.reuse_stopped_at < n,
          "%s: cut to %zu, stopped by %u at %" PRIu64, what, n, r.reuse_stopped, r.reuse_stopped_at);
 }
@@ -139,7 +140,10 @@ static void every_position(struct stage* t) {
     empty_pool(t);
     kvrt_report r;
     s = resume_session(t->model, store, "long", &r);
-    EXPECT(r.prefilled <= last(t) && r.reuse_stopped == KVRT_REUSE_ALL, "resumed: %" PRIu64 " to compute", r.prefilled);
+    EXPECT(r.prefilled == last(t) && r.reuse_stopped == (t->recurrent ? KVRT_REUSE_NEW_TOKENS : KVRT_REUSE_ALL),
+           "resumed: %" PRIu64 " to compute, stopped by %u", r.prefilled, r.reuse_stopped);
+    EXPECT(r.reuse_stopped_at == kTokens - last(t) && session_props(s).kv_tokens == kTokens - last(t), "resumed: %" PRIu64 " of %u",
+           r.reuse_stopped_at, kTokens);
     cut_and_go_on(t, s, n, "after a resume");
     kvrt_session_close(s);
   }

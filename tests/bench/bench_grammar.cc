@@ -1,5 +1,6 @@
 // The cost of a grammar in a decode step: mask and accept, over a sampler's generations.
 // usage: schema_valid.py schemas | bench_grammar MODEL.gguf [GENERATIONS_PER_SCHEMA]     a JSON schema a line; each generation starts cold
+// With a third argument, "tools", a line is a list of tools, and answers are a model's of the Hermes family: text or calls.
 // A schema that is refused counts for the compile times alone, on a line of its own.
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "runtime/text/answer/answer_grammar.h"
 #include "tests/support/grammar_rig.h"
 
 using namespace kvrt;
@@ -33,7 +35,16 @@ void report(const char* what, std::vector<double> us) {
          sum / static_cast<double>(us.size()));
 }
 
-Status run(const char* path, uint64_t generations) {
+Result<std::shared_ptr<const Grammar>> grammar_of(const std::string& line, bool tools, const GrammarVocab& vocab) {
+  if (!tools) return Grammar::from_json_schema(line);
+  AnswerRules rules;
+  rules.style.format = ReplyFormat::kHermes;
+  rules.choice = ToolChoice::kAuto;
+  rules.tools = line;
+  return answer_grammar(rules, vocab);
+}
+
+Status run(const char* path, uint64_t generations, bool tools) {
   KVRT_ASSIGN(const auto tokenizer, rig::open_tokenizer(path));
   auto begin = now();
   const auto vocab = GrammarVocab::make(*tokenizer);
@@ -42,7 +53,7 @@ Status run(const char* path, uint64_t generations) {
   std::string schema;
   while (std::getline(std::cin, schema)) {
     begin = now();
-    auto made = Grammar::from_json_schema(schema);
+    auto made = grammar_of(schema, tools, *vocab);
     const double us = since(begin);
     (made.is_ok() ? compile : refuse).push_back(us);
     if (us > 20e3) printf("%.1f ms: line %zu, %s\n", us / 1e3, compile.size() + refuse.size(), made.status().message().c_str());
@@ -80,8 +91,8 @@ Status run(const char* path, uint64_t generations) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) return fprintf(stderr, "usage: %s MODEL.gguf|bytes [GENERATIONS_PER_SCHEMA] < schemas\n", argv[0]), 2;
-  const Status status = run(argv[1], argc > 2 ? strtoull(argv[2], nullptr, 10) : 34);
+  if (argc < 2) return fprintf(stderr, "usage: %s MODEL.gguf|bytes [GENERATIONS_PER_SCHEMA [tools]] < schemas\n", argv[0]), 2;
+  const Status status = run(argv[1], argc > 2 ? strtoull(argv[2], nullptr, 10) : 34, argc > 3);
   if (!status.is_ok()) fprintf(stderr, "%s: %s\n", code_name(status.code()), status.message().c_str());
   return status.is_ok() ? 0 : 1;
 }

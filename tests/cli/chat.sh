@@ -71,4 +71,8 @@ exits 0 inspect plain.gguf
 grep -q '^it has no chat template: kvrt run ' out || fail "inspect without a chat template: $(tail -n 3 out)"
 exits 0 inspect "$model"
 is "kvrt runs it" "$(tail -n 1 out)" "inspect with a chat template"
+
+# a context that the demo's conversation does not fit into
+exits 8 demo -m "$tiny/row_qwen35.gguf" --store short
+is "(the demo needs a model with a longer context, or more --kv-bytes)" "$(tail -n 1 err)" "a demo that does not fit"
 echo "chat: ok"

@@ -164,7 +164,7 @@ once 'cannot open the model "no model.gguf": at byte 0: not a GGUF file' 9 run -
 once 'cannot inspect none.gguf: cannot open the model: No such' 2 inspect none.gguf
 once 'cannot open the store nowhere: no store there' 2 store ls nowhere
 once 'cannot open the store no/store: its parent directory is missing' 2 run -m "$model" -p a -n 1 --store no/store --session a
-once "cannot inspect $tiny/../../cli/lib.sh: at byte 0: not a GGUF file: expected 47 47 55 46 (GGUF), found 23 20 73 68 (CORRUPT)" 9 inspect "$tiny/../../cli/lib.sh"
+once "cannot inspect $tiny/../../cli/lib.sh: at byte 0: not a GGUF file: expected 47 47 55 46 (GGUF), found 23 20 73 68 (# sh) (CORRUPT)" 9 inspect "$tiny/../../cli/lib.sh"
 once 'cannot open "no file": No such' 2 run -m "$model" -f "no file"
 once 'cannot look up "my chat": ' 2 store stat store "my chat"
 
@@ -328,6 +328,14 @@ cp "$model" home.gguf
 echo "model = '~/home.gguf'" >.config/kvrt/config.toml
 (unset XDG_CONFIG_HOME && HOME=$work asked) >out
 cmp -s out want || fail "config.toml in HOME/.config, and a path from the home on"
+
+# that file in a HOME of another user
+rm .config/kvrt/config.toml
+mkdir .config/kvrt/config.toml
+(unset XDG_CONFIG_HOME && HOME=$work asked -m "$model") >out 2>err
+cmp -s out want || fail "a config.toml that cannot be read"
+is "kvrt: warning: cannot read $work/.config/kvrt/config.toml: Is a directory" "$(cat err)" "a config.toml that cannot be read"
+rmdir .config/kvrt/config.toml
 
 # a default store: used where a session is named, and no reason to refuse or to save
 printf 'model = "%s"\nstore = "%s"\n' "$model" "$work/mine" >"$file"

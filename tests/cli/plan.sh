@@ -27,12 +27,14 @@ is "7 True" "$(json out 'str(j["session_blocks"]) + " " + str(j["fits"])')" "pla
 exits 0 plan -m "$model"
 exits 1 plan
 exits 1 plan -m "$model" --layers 3
-exits 1 plan -m "$tiny/vocab_only.gguf"
+exits 14 plan -m "$tiny/vocab_only.gguf"
 exits 2 plan -m none.gguf
 exits 0 plan -m "$tiny/row_gemma2.gguf" --context 1024
 for line in '^KV .* a token; a block: 32 tokens of 1 layer, 32.0 KiB$' '^ *1 layer, window 16: ' '^sessions  *1 in 50 blocks, and one of zeros: 1.59 MiB$'; do
   grep -q "$line" out || fail "plan of a model with windows, no line like $line: $(cat out)"
 done
+exits 0 plan -m "$tiny/row_granitehybrid.gguf"
+grep -q '^boundary  *20.0 KiB at each place to go back to; the pool keeps 1 ' out || fail "plan of states: $(cat out)"
 exits 0 plan -m "$tiny/row_gemma2.gguf" --context 1
 grep -q '^sessions  *1 in 4 blocks, the fewest that a pool has, and one of zeros: ' out || fail "plan of one token: $(cat out)"
 exits 0 plan -m "$model"
@@ -46,7 +48,7 @@ exits 8 plan -m "$model" --context 99999999
 grep -q -- '--context is 99999999' err || fail "plan, no option named: $(cat err)"
 # What a session's bytes hold: the last block is not full, and blocks have more than their layers and states need.
 exits 0 plan -m "$tiny/row_granitehybrid.gguf" --block-tokens 16
-for line in '^  *2 layers, recurrent: two states of 15.8 KiB, each in 11 blocks, 16.5 KiB$' '^session .* 129.0 KiB; 74.0 % used, 26.0 % waste$'; do
+for line in '^groups  *1 layer: 96 B for every token, 32 B of them unused$' '^  *2 layers, recurrent: two states of 15.8 KiB, each in 11 blocks, 16.5 KiB$' '^session .* 129.0 KiB; 74.0 % used, 26.0 % waste$'; do
   grep -q "$line" out || fail "plan of recurrent layers, no line like $line: $(cat out)"
 done
 exits 0 plan -m "$tiny/row_granitehybrid.gguf" --block-tokens 16 --json

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A turn that Jinja2 renders by a family's template is read back as the same turn, and its calls stand in it as the family's row writes them.
+"""A turn that Jinja2 renders by a family's template is read back as the same turn, its calls stand in it as the family's row writes them, and the
+grammar of answers with these tools takes it.
 
 usage: reply_families.py DUMP_PROGRAM [FOLDER]  the templates' folder; by default templates/
 """
@@ -106,7 +107,23 @@ def written(row, turn):
 def has_bool(turn): return any(isinstance(v, bool) for _, arguments in turn for v in arguments.values())  # str() of it, in some templates
 
 
+def in_order(turn): return all([k for k in PROPERTIES if k in arguments] == list(arguments) for _, arguments in turn)  # a grammar has the schema's
+
+
 def bytes_of(text): return [bytes([b]) for b in text.encode()]
+
+
+def bound_text(answer, row):
+    """The answer until the end of its last call, without what ends the turn."""
+    end = (row["end"] + row["close"]).rstrip()
+    at = answer.rfind(end) if end else answer.rfind("}") if "}" in answer else -1
+    return None if at < 0 else answer[:at + len(end or "}")]
+
+
+def refused(program, requests):
+    """Of texts that the grammar of an answer has to take, those that it does not."""
+    lines = subprocess.run([program.replace("reply_dump", "answer_dump"), json.dumps(TOOLS)], input="\n".join(map(json.dumps, requests)).encode(), stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()
+    return [(request, answer) for request, answer in zip(requests, map(json.loads, lines)) if not (answer.get("all") and answer.get("end"))]
 
 
 def main():
@@ -116,6 +133,7 @@ def main():
         row = json.loads(line)
         rows.setdefault(row["name"], row["written"])
     env, seen, shown, wrong, turns = environment(NOW), set(), {}, 0, 0
+    bound = []
     for path in sorted(folder.glob("*.jinja")):
         source = path.read_text()
         style = detect(program, source)
@@ -137,12 +155,19 @@ def main():
             elif reasoning and style[1] and style[1] in answer and ("R", reasoning) not in found: problem = f"the reasoning is not {reasoning!r}"
             elif not has_bool(turn) and not (path.stem in PYTHON_OBJECTS and "opts" in str(turn)) and squeezed(written(rows[style[4]], turn)) not in squeezed(whole): problem = f"it has not\n  {written(rows[style[4]], turn)!r}"
             read, turns = read + 1, turns + 1
+            text = bound_text(answer, rows[style[4]])
+            if text is not None and in_order(turn) and path.stem not in OTHER_SPACE and rows[style[4]]["form"] == "json":
+                for controls in (0, 1): bound.append({"template": path.name, "family": style[4], "place": 2 if style[3] else 0, "choice": 2, "controls": controls, "text": text, **({"reasoning": style[1:3]} if style[1] else {})})
             if problem:
                 wrong += 1
                 shown[path.name] = shown.get(path.name, 0) + 1
                 if shown[path.name] == 1: print(f"{path.name}, {style[4]}: {answer!r}\n  is read as {found}\n  {problem}")
         if read: seen.add(style[4])
-    print(f"{turns} turns of {len(seen)} families, wrong {wrong}")
+    for request, answer in refused(program, bound):
+        wrong += 1
+        shown[request["template"]] = shown.get(request["template"], 0) + 1
+        if shown[request["template"]] == 1: print(f"{request['template']}, {request['family']}: the grammar takes {answer.get('taken', answer)} bytes of {request['text']!r}")
+    print(f"{turns} turns of {len(seen)} families, {len(bound)} of them held against the grammar, wrong {wrong}")
     if folder == HERE and FAMILIES - seen: sys.exit(f"no turn of {sorted(FAMILIES - seen)}")
     sys.exit(1 if wrong else 0)
 

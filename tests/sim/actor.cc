@@ -59,7 +59,13 @@ void Actor::append() {
   SIM_CHECK(status.code() == want, "append of %zu to %zu in %zu: %s", size_t{count}, tokens_.size(), size_t{w_->room},
             status.message().c_str());
   if (status.is_ok()) tokens_.insert(tokens_.end(), fresh.begin(), fresh.end());
-  if (status.is_ok() && count % 3 == 1) SIM_CHECK(w_->engine->mark(session_, tokens_.size() - count / 2).is_ok(), "mark");
+  if (status.is_ok() && count % 3 == 1) {
+    const KvShape& shape = w_->engine->info().kv.shape;
+    const bool room = shape.units_for(tokens_.size()) + shape.boundary_units() <= w_->engine->info().blocks;
+    const Status marked = w_->engine->mark(session_, tokens_.size() - count / 2);
+    SIM_CHECK(marked.is_ok() || (marked.code() == Code::kLimit && !room), "mark: %s", marked.message().c_str());
+    w_->note(marked.is_ok() ? "marks" : "marks refused");
+  }
   if (want == Code::kLimit) w_->note("appends refused");
 }
 

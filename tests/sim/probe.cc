@@ -84,7 +84,10 @@ std::string Probe::check_index(bool deep) const {
   for (const auto& [block, entry] : index.entries_) {
     const ChainRef& link = entry.link;
     if (link->blocks[entry.group] != block) return say("block %d is not under its link", block);
-    if (link->tokens.size() != cache().block_tokens()) return say("block %d is indexed with %zu tokens", block, link->tokens.size());
+    const bool within = cache().shape().groups[entry.group].state && link->tokens.size() < cache().block_tokens();
+    if (within && link->boundary != (link->kept[entry.group] == 1)) return say("a state within block %d is no boundary", block);
+    if (!within && link->tokens.size() != cache().block_tokens())
+      return say("block %d is indexed with %zu tokens", block, link->tokens.size());
     if (deep && chain_key(link->parent, link->tokens) != link->key) return say("block %d is indexed under another key", block);
   }
   return "";
@@ -192,7 +195,7 @@ void Probe::note_roots(const Holders& held) {
 std::string Probe::check(bool deep) {
   Holders held = holders();
   if (!engine->leader_) note_roots(held);
-  const uint32_t windows = cache().pool_.window_count(), most = cache().shape().first_window() > 0 ? cache().size() / 4 : cache().size();
+  const uint32_t windows = cache().pool_.window_count(), most = static_cast<uint32_t>(cache().window_units_max());
   std::string wrong = windows <= most ? check_pool(held) : say("windows at boundaries alone have %u units, %u are allowed", windows, most);
   if (wrong.empty()) wrong = check_index(deep);
   if (wrong.empty()) wrong = check_shared(held);

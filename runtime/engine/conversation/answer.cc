@@ -57,8 +57,9 @@ Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, co
   const bool same_turn = !messages.empty() && messages.back().generated && messages.back().end == said->tokens.size();
   const uint64_t begin = continues ? said->grammar.begin : same_turn ? messages.back().begin : said->tokens.size();
   ReplyStyle style = answer_style(model, *said, tools, options->reply, begin);
-  const bool bound = (continues ? said->grammar.kind : options->grammar_kind) != GrammarKind::kNone;
-  if (bound) style.bound = true, style.calls = false;
+  const GrammarKind kind = continues ? said->grammar.kind : options->grammar_kind;
+  const bool json = kind == GrammarKind::kJsonSchema || kind == GrammarKind::kJsonSchemaOpen;  // a GBNF may write marks itself
+  if (json) style.bound = true, style.calls = false;
   auto [place, parser] = find_place(model, *said, style, begin);
   if (options->reply != ReplyKind::kNone) answer.parser.emplace(std::move(parser));
   if (!continues) {

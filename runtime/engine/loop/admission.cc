@@ -114,7 +114,8 @@ void Scheduler::count_reuse(Session* s) {
   r.prefilled = n - r.reused_disk - r.reused_memory;
   uint64_t missing = s->kv.ready(all);
   if (last_runs && s->kv.shape.has_states()) {
-    missing = runs.front().begin + 1 < n ? runs.front().begin : n;  // the last row always runs
+    missing = runs.front().begin;
+    if (missing + 1 == n && s->kv.without_window(n) == n) missing = n;  // it has run, and always runs again
   }
   missing = std::min(n, missing);
   if (g.computed == 0 && (first || missing > r.reuse_stopped_at)) {

@@ -11,6 +11,8 @@ namespace kvrt {
 
 namespace {
 
+constexpr uint64_t kBoundariesTold = 4;  // a pool that keeps fewer says so
+
 // The tokens of context for which attention costs a row as much as all weights do: both in multiply-adds, attention at half the speed.
 uint64_t context_cost(const ModelDims& d) {
   uint64_t weights = uint64_t{d.layers} * d.width * (2 * (uint64_t{d.heads} + d.kv_heads) * d.head_dim + 3 * uint64_t{d.ff});
@@ -74,6 +76,13 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
   limits.rows_max = kStepRowsMax;
   limits.logits_max = kLogitsRowsMax;
   cache_ = std::make_unique<KvCache>(static_cast<uint32_t>(units), kv_.shape);
+  const uint64_t each = kv_.shape.boundary_units();
+  if (each > 0 && each > cache_->window_units_max() / kBoundariesTold) {
+    logf(runtime_->log(), LogLevel::kInfo,
+         "boundaries (kvrt_session_mark) may take %llu of the pool's %llu bytes, one takes up to %llu: it keeps %llu that no session holds",
+         static_cast<unsigned long long>(cache_->window_units_max() * unit_bytes), static_cast<unsigned long long>(units * unit_bytes),
+         static_cast<unsigned long long>(each * unit_bytes), static_cast<unsigned long long>(cache_->window_units_max() / each));
+  }
   auto scheduler = std::make_unique<Scheduler>(cache_.get(), limits);
   scheduler->unit_bytes = unit_bytes;
   scheduler_ = std::move(scheduler);

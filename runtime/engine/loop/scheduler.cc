@@ -33,6 +33,7 @@ void Scheduler::add(Session* session) { sessions_.push_back(session); }
 void Scheduler::remove(Session* session) {
   cache_->release(&session->kv, 0);
   session->kv.chain.clear();
+  session->kv.ends.clear();
   for (Session** at = &woken_; *at; at = &(*at)->next_woken) {
     if (*at != session) continue;
     *at = session->next_woken;

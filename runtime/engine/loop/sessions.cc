@@ -61,6 +61,7 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   Lock lock(mu_);  // held until the copy is destroyed, on failure: keys are shared
   KVRT_TRY(enter(session, "fork"));
   cache_->mark(&session->kv, session->tokens.size());
+  cache_->mark_end(&session->kv, session->tokens);
   auto copy = std::make_unique<Session>(kv_.shape);
   static_cast<SessionValue&>(*copy) = *session;
   runtime_->env()->random(copy->saved.id.bytes);
@@ -72,6 +73,8 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   copy->kv.share = session->kv.share;
   copy->kv.chain = session->kv.chain;
   copy->kv.marks = session->kv.marks;
+  copy->kv.asked = session->kv.asked;
+  copy->kv.ends = session->kv.ends;
   copy->kv.cut_known = session->kv.cut_known;
   for (size_t g = 0; g < session->kv.tables.size(); ++g) copy->kv.tables[g].grow(session->kv.tables[g].size());
   KVRT_TRY(enlist(copy.get()));  // nothing fails from here on
@@ -168,7 +171,18 @@ Status Engine::mark(Session* session, uint64_t tokens) {
     return error(Code::kInvalid, Detail::kNone, "mark: at %llu tokens, the session has %llu", static_cast<unsigned long long>(tokens),
                  static_cast<unsigned long long>(n));
   }
-  cache_->mark(&session->kv, tokens ? tokens : n);
+  const uint64_t needs = kv_.shape.units_for(n), boundary = kv_.shape.boundary_units();
+  if (session->kv.share && boundary > 0 && needs + boundary > cache_->size()) {
+    return error(
+        Code::kLimit, Detail::kNone,
+        "mark: what a boundary keeps takes %llu KV blocks, and %llu tokens %llu, the pool has %u: raise kv_bytes_max of model_open",
+        static_cast<unsigned long long>(boundary), static_cast<unsigned long long>(n), static_cast<unsigned long long>(needs),
+        cache_->size());
+  }
+  const uint64_t at = tokens ? tokens : n;
+  cache_->mark_asked(&session->kv, at);
+  // The token before is asked again where none follows: that goes on from the state before it.
+  if (kv_.shape.has_states() && at > 0) cache_->mark_asked(&session->kv, at - 1);
   return {};
 }
 
@@ -239,7 +253,7 @@ SessionInfo Engine::session_info(const Session* session) const {
   SessionInfo info;
   info.state = session->generation && session->generation->abandoned ? SessionState::kIdle : session->state;
   info.tokens = session->tokens.size();
-  info.kv_tokens = session->kv.ready(session->tokens.size());
+  info.kv_tokens = session->kv.computed(session->tokens.size());
   info.kv_blocks = session->kv.units_held();
   info.kv_bytes = info.kv_blocks * kv_.unit_bytes();
   info.unread = session->mailbox.size();

@@ -40,7 +40,9 @@ bool Scheduler::make_state_writable(Session* s, const KvRun& run, BlockId spare,
     table.set_filled(i, 0);
     return true;
   }
-  const BlockId fresh = spare != kNoBlock ? spare : alloc_for(s, group, run);
+  // One that only a boundary keeps beside the session is not worth what another session holds.
+  const bool boundary = have != kNoBlock && cache_->refs(have) == 1;
+  const BlockId fresh = spare != kNoBlock ? spare : boundary ? cache_->alloc(s->kv, group) : alloc_for(s, group, run);
   if (fresh == kNoBlock) {
     const bool own = have != kNoBlock && cache_->unshare(have);  // nobody else needs it as it was
     if (own) table.set_filled(i, 0);

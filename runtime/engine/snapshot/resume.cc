@@ -99,11 +99,11 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
   if (loaded == Loaded::kStoppedNearer || loaded == Loaded::kStoppedInPlace)
     return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", saved.name.c_str());
   // A window that was in memory ends before the one that came from disk.
-  cache_->roll(&s.kv, n, s.kv.shape.has_states() ? s.kv.restart(n) : s.kv.ready(n));
+  cache_->roll(&s.kv, n, s.kv.computed(n));
   report->prompt_tokens = n;
   report->reused_disk = s.kv.reusable(n) - report->reused_memory;
   report->prefilled = n - s.kv.reusable(n);
-  report->reuse_stopped_at = s.kv.ready(n);
+  report->reuse_stopped_at = s.kv.computed(n);
   if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->why_stopped(s, &report->reuse_stopped_at);
   s.use.unpin();
   scheduler_->touch(&s);

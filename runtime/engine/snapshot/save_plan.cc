@@ -34,8 +34,9 @@ Conversation as_cancelled(const LoadedModel& model, const Session& s, uint64_t* 
   return said;
 }
 
-// The blocks, of the first `blocks`, at whose end the store is to have a boundary's state: the first, and those without which the next one,
-// or the session's end, were too far from the one before: a state may be larger than the KV of all tokens between them.
+// The blocks, of the first `blocks`, at whose end the store is to have a boundary's state: those that the application marked, the first, and
+// those without which the next one, or the session's end, were too far from the one before: a state may be larger than the KV of all tokens
+// between them.
 std::vector<uint32_t> states_to_keep(const KvSequence& kv, uint64_t blocks, uint64_t end) {
   std::vector<uint32_t> boundaries, chosen;
   const uint64_t T = kv.shape.block_tokens;
@@ -44,7 +45,8 @@ std::vector<uint32_t> states_to_keep(const KvSequence& kv, uint64_t blocks, uint
   }
   for (size_t b = 0; b < boundaries.size(); ++b) {
     const uint64_t next = b + 1 < boundaries.size() ? (boundaries[b + 1] + 1) * T : end;
-    if (chosen.empty() || next > (chosen.back() + 1) * T + kStateEvery) chosen.push_back(boundaries[b]);
+    const bool asked = std::ranges::binary_search(kv.asked, (boundaries[b] + 1) * T);
+    if (asked || chosen.empty() || next > (chosen.back() + 1) * T + kStateEvery) chosen.push_back(boundaries[b]);
   }
   return chosen;
 }

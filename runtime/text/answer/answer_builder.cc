@@ -4,11 +4,28 @@
 
 #include "runtime/text/grammar/gbnf.h"
 #include "runtime/text/grammar/json_schema.h"
+#include "runtime/text/grammar/states.h"
 #include "runtime/text/reply/syntax.h"
 
 namespace kvrt {
 
 using reply::CallSyntax;
+
+namespace {
+
+// Has the grammar the mark itself at its begin? Then the application writes of reasoning what it wants.
+Result<bool> begins_with(const AnswerRules& rules, std::string_view mark, const GrammarVocab& vocab) {
+  if (rules.kind != GrammarKind::kGbnf) return false;
+  KVRT_ASSIGN(const auto grammar, Grammar::from_gbnf(rules.source, &vocab));
+  GrammarStates states(grammar->automaton());
+  GrammarStates::State at = states.begin();
+  const int32_t token = vocab.find(mark);
+  if (token >= 0 && !states.dead(states.step_token(at, GrammarStates::kDead, token, true))) return true;
+  for (size_t i = 0; i < mark.size() && !states.dead(at); ++i) at = states.step(at, static_cast<uint8_t>(mark[i]));
+  return !states.dead(at);
+}
+
+}  // namespace
 
 AnswerBuilder::AnswerBuilder(const AnswerRules& rules, const GrammarVocab& vocab)
     : rules_(rules),
@@ -118,8 +135,11 @@ Result<AnswerBuilder::Node> AnswerBuilder::answer() {
     const Node call = unmarked ? calls_ : then(mark_, calls_);
     content = either({content, call});
   }
-  const bool may_reason =
-      !rules_.style.reasoning_end.empty() && (rules_.place == AnswerPlace::kBegin || rules_.place == AnswerPlace::kReasoning);
+  bool may_reason = !rules_.style.reasoning_end.empty() && (rules_.place == AnswerPlace::kBegin || rules_.place == AnswerPlace::kReasoning);
+  if (may_reason && rules_.place == AnswerPlace::kBegin) {
+    KVRT_ASSIGN(const bool itself, begins_with(rules_, rules_.style.reasoning_begin, vocab_));
+    may_reason = !itself;
+  }
   const Node after = with_breaks(content);
   if (!may_reason) return rules_.place == AnswerPlace::kClosed ? after : content;
   const Node reasons = reasoning(after);
@@ -137,8 +157,14 @@ Result<std::unique_ptr<const Automaton>> AnswerBuilder::build() {
 }
 
 Result<std::shared_ptr<const Grammar>> answer_grammar(const AnswerRules& rules, const GrammarVocab& vocab) {
-  KVRT_ASSIGN(auto automaton, AnswerBuilder(rules, vocab).build());
-  return automaton == nullptr ? std::shared_ptr<const Grammar>() : std::make_shared<const Grammar>(std::move(automaton));
+  auto automaton = AnswerBuilder(rules, vocab).build();
+  if (!automaton.is_ok() && rules.kind == GrammarKind::kNone && rules.choice == ToolChoice::kDefault) {  // then nothing is asked for
+    AnswerRules without = rules;
+    without.tools.clear();
+    automaton = AnswerBuilder(without, vocab).build();
+  }
+  if (!automaton.is_ok()) return automaton.take_status();
+  return automaton.value() == nullptr ? std::shared_ptr<const Grammar>() : std::make_shared<const Grammar>(std::move(automaton).value());
 }
 
 }  // namespace kvrt

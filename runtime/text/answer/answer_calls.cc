@@ -61,23 +61,15 @@ Status AnswerBuilder::add_tools() {
   if (rules_.kind != GrammarKind::kNone || rules_.choice == ToolChoice::kNone || (by_default && rules_.tools.empty())) return {};
   if (rules_.tools.empty()) return error(Code::kInvalid, Detail::kNone, "tool_choice: the session has no tools");
   const reply::WrittenCalls* written = written_calls(rules_.style);
-  Status bound = [&]() -> Status {
-    if (written == nullptr) {
-      return error(Code::kUnsupported, Detail::kNone, "tool_choice: how this model calls tools is not known by its chat template%s",
-                   rules_.style.format == ReplyFormat::kPlain ? "" : " and `reply`");
-    }
-    KVRT_ASSIGN(const std::vector<BoundTool> tools, bound_tools(rules_.tools));
-    for (const BoundTool& tool : tools) {
-      if (rules_.choice != ToolChoice::kNamed || tool.name == rules_.tool_name) KVRT_TRY(add_tool(*written, tool));
-    }
-    if (!tools_.empty()) return {};
-    return error(Code::kInvalid, Detail::kNone, "tool_choice: the session has no tool %.200s", rules_.tool_name.c_str());
-  }();
-  if (bound.code() == Code::kUnsupported && by_default) {  // as it was before there was a choice
-    calls_matter_ = false;
-    return {};
+  if (written == nullptr) {
+    return error(Code::kUnsupported, Detail::kNone, "tool_choice: how this model calls tools is not known by its chat template%s",
+                 rules_.style.format == ReplyFormat::kPlain ? "" : " and `reply`");
   }
-  KVRT_TRY(std::move(bound));
+  KVRT_ASSIGN(const std::vector<BoundTool> tools, bound_tools(rules_.tools));
+  for (const BoundTool& tool : tools) {
+    if (rules_.choice != ToolChoice::kNamed || tool.name == rules_.tool_name) KVRT_TRY(add_tool(*written, tool));
+  }
+  if (tools_.empty()) return error(Code::kInvalid, Detail::kNone, "tool_choice: the session has no tool %.200s", rules_.tool_name.c_str());
   written_ = written;
   const std::string first = std::string(written->begin) + std::string(written->call);
   for (const reply::CallSyntax& syntax : reply::syntaxes()) {
@@ -90,8 +82,7 @@ Status AnswerBuilder::add_tools() {
 
 Status AnswerBuilder::add_tool(const reply::WrittenCalls& written, const BoundTool& tool) {
   auto arguments = add_arguments(written, tool.parameters, vocab_, &builder_);
-  const Code code = arguments.status().code();
-  if (rules_.choice == ToolChoice::kDefault && (code == Code::kUnsupported || code == Code::kLimit))
+  if (!arguments.is_ok() && rules_.choice == ToolChoice::kDefault)
     arguments = add_arguments(written, "{\"type\": \"object\"}", vocab_, &builder_);
   if (!arguments.is_ok()) return arguments.take_status().annotate("tool " + tool.name);
   tools_.push_back({tool.name, *arguments});

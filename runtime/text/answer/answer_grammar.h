@@ -31,7 +31,7 @@ struct AnswerRules {
 
 // Null: nothing is bound. The grammar is of this vocabulary alone. INVALID (kGrammarError), UNSUPPORTED and LIMIT (kGrammarLimit): the grammar
 // or schema, as Grammar's; a tool's schema, which the message names; tools that are no list of functions; no such tool; a family that is not
-// known to call tools. With kDefault a schema that is UNSUPPORTED, or over a limit, binds its tool to an object alone.
+// known to call tools. With kDefault none of these: a schema that cannot be had binds its tool to an object, other tools than those are not bound.
 Result<std::shared_ptr<const Grammar>> answer_grammar(const AnswerRules& rules, const GrammarVocab& vocab);
 
 }  // namespace kvrt

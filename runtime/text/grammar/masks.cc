@@ -57,12 +57,28 @@ void GrammarBook::walk(const TokenTrie& trie, State from, uint32_t plain_run, st
       limited_ = true;
       return;
     }
+    constexpr uint32_t kSubtrie = 16;  // nodes that are worth the look
+    if (to == path_[node.depth - 1u] && node.next - i > kSubtrie && (trie.below[i] & kinds_away(to)) == 0) {
+      for (uint32_t t = trie.first[i]; t < trie.first[node.next]; ++t) {
+        const auto token = static_cast<size_t>(trie.tokens[t]);
+        (*mask)[token / 64] |= uint64_t{1} << (token % 64);
+      }
+      i = node.next;
+      continue;
+    }
     path_[node.depth] = to;
     for (int32_t token = node.token; token >= 0; token = vocab_.twin[static_cast<size_t>(token)]) {
       (*mask)[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
     }
     ++i;
   }
+}
+
+uint64_t GrammarBook::kinds_away(State state) {
+  for (const auto& [known, kinds] : away_) {
+    if (known == state) return kinds;
+  }
+  return away_.emplace_back(state, states_.kinds_away(state)).second;
 }
 
 // Adds the tokens that may come as tokens.
@@ -91,6 +107,7 @@ bool GrammarBook::make_mask(State state, std::vector<uint64_t>* mask) {
   const uint32_t run = states_.plain_run(state);
   *mask = vocab_.plain_masks[run];  // [0] is empty
   states_.begin_walk();
+  away_.clear();
   steps_ = 0;
   curtailed_ = limited_ = false;
   if (run < kPlainRunMax) walk(vocab_.plain, state, run, mask);
@@ -186,7 +203,7 @@ GrammarMasks::~GrammarMasks() = default;
 
 std::shared_ptr<GrammarBook> GrammarMasks::Impl::current(const GrammarBook* spent) {
   Lock lock(mu);
-  if (!book || book.get() == spent) book = std::make_shared<GrammarBook>(*grammar, *vocab);
+  if (!book || book.get() == spent || book->spent()) book = std::make_shared<GrammarBook>(*grammar, *vocab);
   return book;
 }
 

@@ -42,6 +42,7 @@ class GrammarBook {
  private:
   class Turn;
   void walk(const TokenTrie& trie, State from, uint32_t plain_run, std::vector<uint64_t>* mask) KVRT_REQUIRES(mu_);
+  uint64_t kinds_away(State state) KVRT_REQUIRES(mu_);
   void add_tokens(State state, std::vector<uint64_t>* mask) KVRT_REQUIRES(mu_);
   bool make_mask(State state, std::vector<uint64_t>* mask) KVRT_REQUIRES(mu_);
   uint32_t keep(std::vector<uint64_t> mask) KVRT_REQUIRES(mu_);
@@ -59,7 +60,8 @@ class GrammarBook {
   std::vector<MaskOf> mask_of_ KVRT_GUARDED_BY(mu_);               // by state
   std::vector<std::vector<uint64_t>> masks_ KVRT_GUARDED_BY(mu_);  // each once: many states have the same
   std::unordered_multimap<uint64_t, uint32_t> by_hash_ KVRT_GUARDED_BY(mu_);
-  std::vector<State> path_ KVRT_GUARDED_BY(mu_);  // a walk's states, by depth
+  std::vector<State> path_ KVRT_GUARDED_BY(mu_);                       // a walk's states, by depth
+  std::vector<std::pair<State, uint64_t>> away_ KVRT_GUARDED_BY(mu_);  // what the walk knows of kinds_away
   uint64_t steps_ KVRT_GUARDED_BY(mu_) = 0;
   bool curtailed_ KVRT_GUARDED_BY(mu_) = false;  // the walk met a limit of the states
   bool limited_ KVRT_GUARDED_BY(mu_) = false;    // the walk met one of its own, or no token is left

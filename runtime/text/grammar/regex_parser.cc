@@ -8,7 +8,7 @@
 
 namespace kvrt {
 
-using Part = CharNfa::Part;
+using NfaPart = CharNfa::Part;
 
 namespace {
 
@@ -37,17 +37,17 @@ CodePointSet with_non_ascii(CodePointSet set) {
 
 }  // namespace
 
-Part RegexParser::characters(const Chars& chars) {
+NfaPart RegexParser::characters(const Chars& chars) {
   engines_differ_ = engines_differ_ || chars.every.ranges() != chars.some.ranges();
   return nfa_.read(some_ ? chars.some : chars.every);
 }
 
-Part RegexParser::end_of_text() {
+NfaPart RegexParser::end_of_text() {
   engines_differ_ = true;
   if (!some_) return nfa_.assertion(CharNfa::kEnd);
-  Part line = nfa_.literal("\n");
+  NfaPart line = nfa_.literal("\n");
   line = nfa_.sequence(line, nfa_.assertion(CharNfa::kEnd));
-  const Part ways[] = {line, nfa_.assertion(CharNfa::kEnd)};
+  const NfaPart ways[] = {line, nfa_.assertion(CharNfa::kEnd)};
   return nfa_.choice(ways);
 }
 
@@ -134,7 +134,7 @@ Result<Chars> RegexParser::char_class() {
   return negated ? set.complement() : set;
 }
 
-Result<Part> RegexParser::group() {
+Result<NfaPart> RegexParser::group() {
   ++at_;
   if (++depth_ > kGrammarDepthMax) {
     return error(Code::kLimit, Detail::kGrammarLimit, "%s: groups nested deeper than %u", where_.c_str(), kGrammarDepthMax);
@@ -150,14 +150,14 @@ Result<Part> RegexParser::group() {
       return unsupported("look-around or another (?...) group");
     }
   }
-  KVRT_ASSIGN(const Part part, alternatives());
+  KVRT_ASSIGN(const NfaPart part, alternatives());
   if (peek() != ')') return wrong("a group without its closing )");
   ++at_;
   --depth_;
   return part;
 }
 
-Result<Part> RegexParser::atom() {
+Result<NfaPart> RegexParser::atom() {
   const char c = peek();
   if (c == '(') return group();
   if (c == '[') {
@@ -214,7 +214,7 @@ Result<bool> RegexParser::bounds(uint32_t* min, uint32_t* max) {
   return true;
 }
 
-Result<Part> RegexParser::quantified(Part part) {
+Result<NfaPart> RegexParser::quantified(NfaPart part) {
   uint32_t min = 0, max = CharNfa::kNoMax;
   const char c = peek();
   if (c == '?') {
@@ -252,11 +252,11 @@ Status RegexParser::look_around(bool behind) {
   inner.at_ = begin;
   inner.depth_ = depth_ + 1;
   if (inner.depth_ > kGrammarDepthMax) return unsupported("look-around nested this deep");
-  KVRT_ASSIGN(Part part, inner.alternatives());
+  KVRT_ASSIGN(NfaPart part, inner.alternatives());
   if (inner.peek() != ')') return inner.wrong("a group without its closing )");
   at_ = inner.at_ + 1;
   if (behind) {
-    const Part before = inner.nfa_.anything();
+    const NfaPart before = inner.nfa_.anything();
     part = inner.nfa_.sequence(before, part);
   } else {
     part = inner.nfa_.sequence(part, inner.nfa_.anything());
@@ -268,9 +268,9 @@ Status RegexParser::look_around(bool behind) {
   return Status::ok();
 }
 
-Result<Part> RegexParser::sequence() {
+Result<NfaPart> RegexParser::sequence() {
   const bool outer = depth_ == 0;
-  Part whole = nfa_.empty();
+  NfaPart whole = nfa_.empty();
   bool end = false;
   if (outer && peek() == '^') {
     ++at_;
@@ -294,7 +294,7 @@ Result<Part> RegexParser::sequence() {
       end = true;
       break;
     }
-    KVRT_ASSIGN(Part part, atom());
+    KVRT_ASSIGN(NfaPart part, atom());
     KVRT_ASSIGN(part, quantified(part));
     whole = nfa_.sequence(whole, part);
     KVRT_TRY(limit());
@@ -302,10 +302,10 @@ Result<Part> RegexParser::sequence() {
   return outer && !end ? nfa_.sequence(whole, nfa_.anything()) : whole;
 }
 
-Result<Part> RegexParser::alternatives() {
-  std::vector<Part> parts;
+Result<NfaPart> RegexParser::alternatives() {
+  std::vector<NfaPart> parts;
   for (;;) {
-    KVRT_ASSIGN(const Part part, sequence());
+    KVRT_ASSIGN(const NfaPart part, sequence());
     parts.push_back(part);
     if (peek() != '|' || at_end()) break;
     ++at_;
@@ -315,7 +315,7 @@ Result<Part> RegexParser::alternatives() {
 }
 
 Status RegexParser::parse() {
-  KVRT_ASSIGN(const Part part, alternatives());
+  KVRT_ASSIGN(const NfaPart part, alternatives());
   if (!at_end()) return wrong("a ) that closes nothing");
   nfa_.finish(part);
   return limit();

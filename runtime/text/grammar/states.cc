@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "runtime/text/grammar/vocab.h"
+
 namespace kvrt {
 
 namespace {
@@ -170,6 +172,14 @@ void GrammarStates::add_row(State s) {
   rows_[s].next = static_cast<uint32_t>(next_.size());
   next_.resize(next_.size() + automaton_.byte_classes, kUnknown);
   last_walk_.resize(next_.size(), 0);
+}
+
+uint64_t GrammarStates::kinds_away(State from) {
+  uint64_t kinds = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    if (step(from, static_cast<uint8_t>(byte)) != from) kinds |= byte_kind(static_cast<uint8_t>(byte));
+  }
+  return kinds;
 }
 
 GrammarStates::State GrammarStates::make_step(State from, uint8_t byte) {

@@ -35,6 +35,8 @@ class GrammarStates {
       }
     }
   }
+  // The kinds of bytes (byte_kind) of which some do not lead back to the state itself. Takes all its steps.
+  uint64_t kinds_away(State from);
   void begin_walk() {
     ++walk_;
     walked_bytes_ = 0;

@@ -1,6 +1,8 @@
 #include "runtime/text/grammar/vocab.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "runtime/base/utf8.h"
 #include "runtime/text/tokenizer/tokenizer.h"
@@ -46,6 +48,23 @@ void sort_by_text(const GrammarVocab::Impl& v, std::vector<int32_t>* tokens) {
   for (size_t i = 0; i < keyed.size(); ++i) (*tokens)[i] = keyed[i].second;
 }
 
+// Which tokens are under a node, and which bytes.
+void sum_up(const GrammarVocab::Impl& v, TokenTrie* trie) {
+  trie->below.assign(trie->nodes.size(), 0);
+  trie->first.reserve(trie->nodes.size() + 1);
+  for (const TokenTrie::Node& node : trie->nodes) {
+    trie->first.push_back(static_cast<uint32_t>(trie->tokens.size()));
+    for (int32_t token = node.token; token >= 0; token = v.twin[static_cast<size_t>(token)]) trie->tokens.push_back(token);
+  }
+  trie->first.push_back(static_cast<uint32_t>(trie->tokens.size()));
+  std::vector<uint64_t> under(trie->depth_max + 2, 0);  // by depth, of the nodes that came since the last above it
+  for (size_t i = trie->nodes.size(); i-- > 0;) {
+    const TokenTrie::Node& node = trie->nodes[i];
+    trie->below[i] = std::exchange(under[node.depth + 1u], 0);
+    under[node.depth] |= trie->below[i] | byte_kind(node.byte);
+  }
+}
+
 // `sorted` by their bytes; `length` in characters of a token, for `longest`.
 template <class Length>
 TokenTrie make_trie(const GrammarVocab::Impl& v, const std::vector<int32_t>& sorted, Length length) {
@@ -79,6 +98,20 @@ TokenTrie make_trie(const GrammarVocab::Impl& v, const std::vector<int32_t>& sor
 }
 
 }  // namespace
+
+uint64_t byte_kind(uint8_t byte) {
+  static const std::array<uint8_t, 256> kKinds = [] {
+    std::array<uint8_t, 256> kinds{};
+    uint8_t next = 10;
+    for (size_t b = 0; b < 256; ++b) {
+      const bool small = b >= 'a' && b <= 'z', digit = b >= '0' && b <= '9', capital = b >= 'A' && b <= 'Z', line = b >= '\t' && b <= '\r';
+      kinds[b] = b >= 0xF0 ? 0 : b >= 0xE0 ? 1 : b >= 0xC0 ? 2 : b >= 0x80 ? 3 : small ? 4 : digit ? 5 : capital ? 6 : line ? 7 : 8;
+      if (b >= ' ' && b < 0x7F && kinds[b] == 8) kinds[b] = next++;  // each mark of its own
+    }
+    return kinds;
+  }();
+  return uint64_t{1} << kKinds[byte];
+}
 
 std::shared_ptr<const GrammarVocab> GrammarVocab::make(const Tokenizer& tokenizer) {
   auto v = std::make_unique<Impl>();
@@ -124,6 +157,8 @@ std::shared_ptr<const GrammarVocab> GrammarVocab::make(const Tokenizer& tokenize
   }
   v->plain = make_trie(*v, plain, [&](int32_t t) { return lengths[static_cast<size_t>(t)]; });
   v->other = make_trie(*v, other, [&](int32_t) { return 0; });
+  sum_up(*v, &v->plain);
+  sum_up(*v, &v->other);
   return std::make_shared<const GrammarVocab>(std::move(v));
 }
 

@@ -22,7 +22,14 @@ struct TokenTrie {
   };
   std::vector<Node> nodes;
   uint32_t depth_max = 0;
+  // All tokens, twins too, in preorder: those at and under node n are tokens[first[n]] to tokens[first[nodes[n].next] - 1].
+  std::vector<int32_t> tokens;
+  std::vector<uint32_t> first;
+  std::vector<uint64_t> below;  // of each node, the kinds of the bytes under it
 };
+
+// Bytes of the same kind are alike to most states: one of 64 bits.
+uint64_t byte_kind(uint8_t byte);
 
 struct GrammarVocab::Impl {
   uint32_t tokens = 0;

@@ -48,7 +48,6 @@ bool ReplyParser::Impl::begins_active(std::string_view text) const {
 
 // `shown`: the bytes of it that are no control tokens.
 void ReplyParser::Impl::act(const Marker& marker, std::string shown) {
-  given_ = 0;
   switch (marker.role) {
     case Role::kReasoningBegin:
       mode_ = Mode::kReasoning;
@@ -72,6 +71,7 @@ void ReplyParser::Impl::act(const Marker& marker, std::string shown) {
       return end_header();
   }
   space_.clear();
+  given_ = 0;
   trim_ = true;
 }
 

@@ -125,15 +125,18 @@ void ReplyParser::Impl::put_space() {
 }
 
 void ReplyParser::Impl::emit(std::string_view text) {
+  if (text.empty()) return;
+  const bool reasoning = mode_ == Mode::kReasoning, breaks = trim_ && last_ == mode_ && given_ == 0;
+  if (trim_ && last_ == mode_ && given_ > 0) --given_;  // the line break came before, too
   const size_t given = std::min(given_, text.size());
   given_ -= given;
   text.remove_prefix(given);
-  if (text.empty()) return;
-  const bool reasoning = mode_ == Mode::kReasoning;
-  auto kind = reasoning ? ReplyPart::Kind::kReasoning : ReplyPart::Kind::kContent;
-  if (out_->size() == out_begin_ || out_->back().kind != kind) out_->push_back({kind, {}});
-  if (trim_ && last_ == mode_) out_->back().text.push_back('\n');
-  out_->back().text.append(text);
+  if (!text.empty()) {
+    auto kind = reasoning ? ReplyPart::Kind::kReasoning : ReplyPart::Kind::kContent;
+    if (out_->size() == out_begin_ || out_->back().kind != kind) out_->push_back({kind, {}});
+    if (breaks) out_->back().text.push_back('\n');
+    out_->back().text.append(text);
+  }
   trim_ = false;
   last_ = mode_;
   if (reasoning) {
@@ -202,6 +205,7 @@ void ReplyParser::Impl::end_call() {
   mode_ = Mode::kContent;
   shown_.clear();
   space_.clear();
+  given_ = 0;
   trim_ = true;
   last_ = Mode::kCall;
   blank_ = false;
@@ -261,6 +265,7 @@ void ReplyParser::Impl::end_header() {
   mode_ = reasoning ? Mode::kReasoning : Mode::kContent;
   reasoning_blank_ = true;
   space_.clear();
+  given_ = 0;
   trim_ = true;
 }
 

@@ -53,7 +53,7 @@ struct ReplyStyle {
   std::string reasoning_begin, reasoning_end;  // "": no reasoning between markers
   AnswerPlace begin = AnswerPlace::kBegin;     // kReasoning: the generation prompt opens it (DeepSeek R1, QwQ), the answer has only its end
   bool calls = true;                           // false: nothing is a call but kHarmony's; what stands around content is still dropped
-  bool bound = false;                          // a grammar binds the content: what stands in it is no mark, but for a control token
+  bool bound = false;                          // a schema binds the content: what stands in it is no mark, but for a control token
   const reply::Family* family = nullptr;       // that the template shows: how its calls are written
   std::shared_ptr<const ReplyTools> tools = nullptr;  // they say what type an argument has; null: not known
 };

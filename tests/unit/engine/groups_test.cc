@@ -115,6 +115,8 @@ class World {
       auto copy = std::make_unique<Session>(shape_);
       copy->tokens = s->tokens;
       copy->kv.root = s->kv.root, copy->kv.share = s->kv.share, copy->kv.chain = s->kv.chain, copy->kv.marks = s->kv.marks;
+      cache_.mark_end(&s->kv, s->tokens);
+      copy->kv.ends = s->kv.ends;
       for (size_t g = 0; g < s->kv.tables.size(); ++g) copy->kv.tables[g].grow(s->kv.tables[g].size());
       scheduler_.add(copy.get());
       cache_.share(s->kv, &copy->kv);

@@ -70,6 +70,29 @@ TEST(ModelDims, HeadsMayDifferByLayerAndAWrongListIsNamed) {
   EXPECT_EQ(same->kv_heads, 3u);
 }
 
+// Where one number is for all layers, an array may have it for each.
+TEST(ModelDims, OneNumberMayBeWrittenForEachLayer) {
+  GgufModel spec;
+  spec.layers = 3;
+  spec.skip_key = "feed_forward_length";
+  const char* const key = "llama.feed_forward_length";
+  const auto with = [&](const std::vector<int32_t>& numbers) {
+    return dims_with(spec, [&](GgufWriter& w) { w.add_array(key, 5, numbers); });
+  };
+  auto same = with({48, 48, 48});
+  ASSERT_TRUE(same.is_ok()) << same.status().message();
+  EXPECT_EQ(same->ff, 48u);
+  for (const auto& [numbers, code, words] :
+       {std::tuple<std::vector<int32_t>, Code, const char*>{{48, 48, 64}, Code::kUnsupported, "found 48 and 64, "},
+        {{48, 48}, Code::kCorrupt, "expected a number for each of 3 layers, found 2"},
+        {{}, Code::kCorrupt, "expected a number for each of 3 layers, found 0"},
+        {{-1, -1, -1}, Code::kCorrupt, "expected 1 to 1048576, found -1"}}) {
+    const Status status = with(numbers).take_status();
+    EXPECT_EQ(status.code(), code) << words;
+    for (const char* part : {key, words}) EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+  }
+}
+
 // cohere2's logits are multiplied by a number that its file must have; its layers without RoPE are those without a window, by a period or
 // a flag for each layer.
 TEST(ModelDims, Cohere2NeedsItsScaleAndRotatesWhereItsWindowsAre) {
@@ -166,8 +189,8 @@ TEST(ModelDims, LatentsAreReadAndWrongOnesNamed) {
       {"attention.kv_lora_rank", 0, Code::kCorrupt, "attention.kv_lora_rank"},
       {"attention.kv_lora_rank", 4096, Code::kLimit, "attention.kv_lora_rank"},
       {"rope.dimension_count", 24, Code::kCorrupt, "expected less than the 24 dimensions of a head"},
-      {"attention.key_length", 41, Code::kLimit, "attention.key_length"},
-      {"attention.head_count_kv", 4, Code::kLimit, "attention.head_count_kv"},
+      {"attention.key_length", 41, Code::kCorrupt, "attention.key_length: expected 40, found 41"},
+      {"attention.head_count_kv", 4, Code::kCorrupt, "attention.head_count_kv: expected 1, found 4"},
       {"expert_gating_func", 3, Code::kUnsupported, "only 1 (softmax) and 2 (sigmoid)"},
       {"expert_group_count", 3, Code::kCorrupt, "3 groups, 1 of them used, do not give 3 of 8 experts"},
       {"expert_shared_count", 1024, Code::kLimit, "have a width above the limit"},

@@ -105,7 +105,7 @@ TEST_F(Split, WhatIsWrongIsNamed) {
   const auto second = std::move(GgufFile::open(whole())).value();
   const GgufTensor norm = *second->find(kMoved[0]), twice = *second->find("blk.0.attn_norm.weight");
   fs::remove(part(1));
-  expect_refused(part(0), Code::kNotFound, "m-00002-of-00003.gguf");
+  expect_refused(part(0), Code::kNotFound, "m-00002-of-00003.gguf: cannot open file 2 of 3");
   write(part(1), {'G', 'G', 'U', 'F'});
   expect_refused(part(0), Code::kCorrupt, "m-00002-of-00003.gguf");
   write(part(1), with(2, {norm}));

@@ -1,5 +1,5 @@
-// The rules of the reply parser in every format: how long it holds back, its bounds, any mixture of markers; and the style that a
-// template shows.
+// The rules of the reply parser in every format: how long it holds back, its bounds, any mixture of markers, and
+// answers that go on.
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -267,107 +267,61 @@ TEST(ReplyStream, RandomMixtures) {
   EXPECT_GT(counts[static_cast<size_t>(Kind::kReasoning)], 1000u);
 }
 
-struct Shown {
-  const char* text;
-  ReplyStyle style;
-};
-
-using F = ReplyFormat;
-
-void expect_detected(std::span<const Shown> cases) {
-  for (const Shown& shown : cases) {
-    ReplyStyle style = detect_reply_style(shown.text);
-    EXPECT_EQ(style.format, shown.style.format) << shown.text;
-    EXPECT_EQ(style.reasoning_begin, shown.style.reasoning_begin) << shown.text;
-    EXPECT_EQ(style.reasoning_end, shown.style.reasoning_end) << shown.text;
-    EXPECT_EQ(style.begin, shown.style.begin) << shown.text;
-    EXPECT_TRUE(style.format == F::kPlain || (style.family != nullptr && style.family->format == style.format)) << shown.text;
+// An answer that is cut and goes on is as one that is not, but that what finish() gave at the cut stays given.
+TEST(ReplyStream, GoesOnWhereItWasCut) {
+  std::mt19937_64 random(7);
+  const std::string_view marks[] = {"<think>", "</think>", "<tool_call>", "</tool_call>"};
+  for (int round = 0; round < 3000; ++round) {
+    std::string text;
+    for (uint64_t n = random() % 8; n > 0; --n) text += random() % 3 ? kPieces[random() % std::size(kPieces)] : marks[random() % 4];
+    const size_t cut = text.empty() ? 0 : random() % text.size();
+    ReplyParser whole(thinking(ReplyFormat::kHermes)), parser(thinking(ReplyFormat::kHermes));
+    Parts in_one, before, after, given;
+    whole.push(std::string_view(text).substr(0, cut), false, &in_one);
+    parser.push(std::string_view(text).substr(0, cut), false, &before);
+    ReplyParser(parser).finish(&given);
+    parser.go_on();
+    const AnswerPlace place = parser.place();
+    whole.push(std::string_view(text).substr(cut), false, &in_one);
+    whole.finish(&in_one);
+    parser.push(std::string_view(text).substr(cut), false, &after);
+    parser.finish(&after);
+    Parts joined, expected;
+    reply_rig::add(in_one, &expected);
+    reply_rig::add(before, &joined);
+    if (given.empty()) {  // nothing was held back
+      reply_rig::add(after, &joined);
+      EXPECT_EQ(show(joined), show(expected)) << text << " cut at " << cut;
+    } else {
+      reply_rig::add(given, &joined);
+      reply_rig::add(after, &joined);
+      size_t bytes = 0, expected_bytes = 0;  // nothing is lost, or comes twice
+      for (const ReplyPart& part : joined) bytes += part.kind == Kind::kToolCall ? 0 : part.text.size();
+      for (const ReplyPart& part : expected) expected_bytes += part.kind == Kind::kToolCall ? 0 : part.text.size();
+      EXPECT_GE(bytes, expected_bytes) << text << " cut at " << cut << ": " << show(joined) << " and " << show(expected);
+      EXPECT_LE(bytes, text.size() + 2) << text << " cut at " << cut << ": " << show(joined);
+    }
+    EXPECT_NE(place, AnswerPlace::kClosed);
   }
+  ReplyParser parser(thinking(ReplyFormat::kHermes, true));
+  Parts parts;
+  parser.push("so </thi", false, &parts);
+  parser.go_on();
+  EXPECT_EQ(parser.place(), AnswerPlace::kReasoning);
+  parts.clear();
+  parser.push("nk>\n\nIt is.", false, &parts);
+  parser.finish(&parts);
+  EXPECT_EQ(show(parts), "C<It is.>");
 }
 
-TEST(ReplyStyle, IsDetectedByTheTemplate) {
-  const Shown cases[] = {
-      {"", {F::kPlain, "", ""}},
-      {"{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt "
-       "%}<|im_start|>assistant\n{% endif %}",
-       {F::kPlain, "", ""}},
-      // Qwen 2.5, Qwen 3 (thinks unless the prompt closes it), QwQ (the prompt opens it)
-      {"<|im_start|>system\nUse <tool_call>\\n{\"name\": <function-name>}\\n</tool_call>{% if add_generation_prompt "
-       "%}<|im_start|>assistant\n{% endif %}",
-       {F::kHermes, "", ""}},
-      {"<tool_call>{{ m.content.split('</think>')[-1] }}{%- if add_generation_prompt %}<|im_start|>assistant\n{%- if enable_thinking is "
-       "false %}"
-       "{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}{%- endif %}",
-       {F::kHermes, "<think>", "</think>"}},
-      {"<tool_call>{{ m.content.split('</think>')[-1] }}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n<think>\\n' }}{%- "
-       "endif %}",
-       {F::kHermes, "<think>", "</think>", AnswerPlace::kReasoning}},
-      // Llama 3.0, 3.1, 3.2, 4
-      {"<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}<|eot_id|>", {F::kPlain, "", ""}},
-      {"<|start_header_id|>assistant<|end_header_id|>{{ '<|python_tag|>' + t.name + '.call(' }}", {F::kLlama3, "", ""}},
-      {"<|start_header_id|>{{ 'Respond in the format {\"name\": function name, \"parameters\": dictionary}' }}",
-       {F::kLlama3, "", ""}},
-      {"<|header_start|>assistant<|header_end|>{{ '<|python_start|>' }}", {F::kLlama3, "", ""}},
-      // Mistral, Magistral
-      {"{{ bos_token }}[INST]{{ m.content }}[/INST]", {F::kPlain, "", ""}},
-      {"[AVAILABLE_TOOLS]{{ tools }}[/AVAILABLE_TOOLS][INST]x[/INST][TOOL_CALLS] [", {F::kMistral, "", ""}},
-      {"[SYSTEM_PROMPT]First think: [THINK]your thoughts[/THINK]then answer[/SYSTEM_PROMPT][TOOL_CALLS]name[ARGS]",
-       {F::kMistral, "[THINK]", "[/THINK]"}},
-      {"<start_of_turn>user\n{{ m.content }}<end_of_turn>\n", {F::kGemma, "", ""}},
-      // DeepSeek V3, R1
-      {"<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>", {F::kDeepSeek, "", ""}},
-      {"{% set c = c.split('</think>')[-1] %}<｜tool▁calls▁begin｜>{% if add_generation_prompt and not ns.is_tool "
-       "%}{{'<｜Assistant｜><think>\\n'}}{% endif %}",
-       {F::kDeepSeek, "<think>", "</think>", AnswerPlace::kReasoning}},
-      {"<|tool_calls_section_begin|><|tool_call_begin|>{{ t.id }}<|tool_call_argument_begin|>", {F::kKimi, "", ""}},
-      // Command R, Command R7B
-      {"Write 'Action:' followed by a json list of actions: {\"tool_name\": title of the tool}", {F::kCommandR, "", ""}},
-      {"<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": <|END_ACTION|> <|START_THINKING|>{{ m.plan }}<|END_THINKING|>",
-       {F::kCommandR7b, "<|START_THINKING|>", "<|END_THINKING|>"}},
-      // Granite 3, Phi-4 mini
-      {"<|start_of_role|>system<|end_of_role|>To call a tool write <|tool_call|> and a JSON list", {F::kGranite, "", ""}},
-      {"{{ '<|' + m.role + '|>' + m.content + '<|tool|>' + m.tools + '<|/tool|>' + '<|end|>' }}", {F::kGranite, "", ""}},
-      {"use <function=name>{args}</function>", {F::kFunctionTag, "", ""}},
-      // Qwen3-Coder, GLM 4.5
-      {"<tool_call>\n<function=f>\n<parameter=p>\nv\n</parameter>\n</function>\n</tool_call>", {F::kQwenTags, "", ""}},
-      {"<tool_call>f\n<arg_key>k</arg_key>\n<arg_value>v</arg_value>\n</tool_call></think>", {F::kGlm, "<think>", "</think>"}},
-      {"<|start|>assistant<|channel|>analysis<|message|>{{ m.thinking }}<|end|>", {F::kHarmony, "", ""}},
-  };
-  expect_detected(cases);
-}
-
-TEST(ReplyStyle, OfNewerFamilies) {
-  const Shown cases[] = {
-      // LFM2, Gemma 4, Kimi K3, Apertus, MiniMax M2 and M3, DeepSeek V4, Seed-OSS, Nemotron Nano 2, Apriel, Hunyuan, GigaChat, MiniCPM
-      {"<|im_start|>system\nList of tools: [", {F::kPythonList, "", ""}},
-      {"<|tool_list_start|>[", {F::kPythonList, "", ""}},
-      {"<|turn>model\n<|channel>thought\n<channel|><|tool_call>call:", {F::kGemma4, "<|channel>thought", "<channel|>"}},
-      {"'<|open|>' + tag + '<|sep|>' {{ open_tag('think') }}", {F::kKimi3, "<|open|>think<|sep|>", "<|close|>think<|sep|>"}},
-      {"<|inner_prefix|>{{ x }}<|tools_prefix|>[", {F::kKeyed, "<|inner_prefix|>", "<|inner_suffix|>"}},
-      {"<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"k\">", {F::kMiniMax, "", ""}},
-      {"{% set ns = ']<]minimax[>[' %}{{ ns + '<tool_call>' }}<mm:think>", {F::kMiniMax3, "<mm:think>", "</mm:think>"}},
-      {"{% set dsml = '｜DSML｜' %}{{ '<' + dsml + 'tool_calls>' }}</think>", {F::kDsml, "<think>", "</think>"}},
-      {"<seed:tool_call>\n<function=f>\n<parameter=p>v</parameter><seed:think>", {F::kSeed, "<seed:think>", "</seed:think>"}},
-      {"<TOOLCALL>[{{ c }}]</TOOLCALL>{% if add_generation_prompt %}<think>\n{% endif %}", {F::kNemotron, "<think>", "</think>", AnswerPlace::kReasoning}},
-      {"<tool_calls>[{% if add_generation_prompt %}{{ 'Here are my reasoning steps:\n' }}{% endif %}",
-       {F::kToolCalls, "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"}},
-      {"{{ '<tool_call{}>'.format(T) }}{{ '<arg_key{}>'.format(T) }}{{ '<think{}>'.format(T) }}",
-       {F::kHunyuan, "<think:opensource>", "</think:opensource>"}},
-      {"{{ 'function call' + '<|role_sep|>\n' }}", {F::kGigaChat, "", ""}},
-      {"<function name=\"f\"><param name=\"k\">v</param></function>", {F::kMiniCpm, "", ""}},
-      {"<|start_header_id|>assistant<|end_header_id|>\n\n>>>all\n", {F::kRecipient, "", ""}},
-  };
-  expect_detected(cases);
-}
-
-TEST(ReplyStyle, ThePromptsEndSaysWhereTheAnswerBegins) {
-  ReplyStyle style = thinking(ReplyFormat::kHermes);
-  EXPECT_EQ(answer_place(style, "<|im_start|>assistant\n<think>\n"), AnswerPlace::kReasoning);
-  EXPECT_EQ(answer_place(style, "<think>"), AnswerPlace::kReasoning);
-  EXPECT_EQ(answer_place(style, "<|im_start|>assistant\n<think>\n\n</think>\n\n"), AnswerPlace::kClosed);
-  EXPECT_EQ(answer_place(style, "say <think> now"), AnswerPlace::kBegin);
-  EXPECT_EQ(answer_place(style, ""), AnswerPlace::kBegin);
-  EXPECT_EQ(answer_place(style_of(ReplyFormat::kHermes), "<think>"), AnswerPlace::kBegin);
+// What a grammar binds has no marks in it, whatever it spells.
+TEST(ReplyStream, BoundContentHasNoMarks) {
+  ReplyStyle style = thinking(ReplyFormat::kLlama3, true);
+  style.bound = true;
+  style.calls = false;
+  ReplyParser parser(style);
+  EXPECT_EQ(parse(&parser, {{"a</think>{\"name\": \"<think>\", \"parameters\": {}}</think>", false}}, [](size_t) { return true; }),
+            "R<a>C<{\"name\": \"<think>\", \"parameters\": {}}</think>>");
 }
 
 }  // namespace

@@ -1,0 +1,211 @@
+// KvCache's part for boundaries: which windows and states stay in the cache for the application to come back to, and which go.
+#include <algorithm>
+
+#include "runtime/base/check.h"
+#include "runtime/kv/kv_cache.h"
+
+namespace kvrt {
+
+namespace {
+
+void insert(uint64_t end, std::vector<uint64_t>* ascending) {
+  const auto at = std::ranges::lower_bound(*ascending, end);
+  if (at == ascending->end() || *at != end) ascending->insert(at, end);
+}
+
+}  // namespace
+
+// Looks for the last block end, past the one where computing can go on as it is, whose windows are resident.
+bool KvCache::adopt_windows(KvSequence* sequence, uint64_t n) {
+  const uint32_t T = block_tokens();
+  const auto& chain = sequence->chain;
+  if (chain.empty()) return false;
+  const KvRun next = sequence->next_run(n);  // of all tokens: past the full blocks it may go on with less of the windows than before them
+  if (next.stores == 0 || chain.size() * T <= next.begin) return false;
+  const auto found = [&](uint32_t g, uint32_t i) {
+    return sequence->tables[g].filled(i) == T || PrefixIndex::lookup(chain[i], g) != kNoBlock;
+  };
+  // Not past the first hole of a group that keeps everything: rows there need it. Where there are states the last row runs once more.
+  const uint64_t last = std::min<uint64_t>(chain.size() * T, shape_.has_states() ? n - 1 : n);
+  auto end = static_cast<uint32_t>(sequence->without_window(last) / T);
+  if (first_window_ > 0 && uint64_t{end} * T > next.begin) mark(sequence, uint64_t{end} * T);
+  for (; uint64_t{end} * T > next.begin; --end) {
+    uint32_t g = first_window_;
+    for (; g < shape_.n_groups; ++g) {
+      uint32_t i = end;
+      const uint32_t begin = shape_.window_begin(g, end - 1);
+      while (i > begin && found(g, i - 1)) --i;
+      if (i > begin) break;
+    }
+    if (g == shape_.n_groups) break;
+  }
+  if (uint64_t{end} * T <= next.begin) return false;
+  for (uint32_t g = first_window_; g < shape_.n_groups; ++g) {
+    for (uint32_t i = shape_.window_begin(g, end - 1); i < end; ++i) {
+      if (sequence->tables[g].filled(i) < T) take(sequence, g, i, PrefixIndex::lookup(chain[i], g), T);
+    }
+  }
+  for (const uint64_t mark : sequence->marks) {
+    if (mark > next.begin && mark <= uint64_t{end} * T) keep_windows(sequence, mark);  // its last block is not computed, so not sealed
+  }
+  roll(sequence, n, uint64_t{end} * T);
+  return true;
+}
+
+void KvCache::mark(KvSequence* sequence, uint64_t tokens) {
+  const uint64_t end = tokens / block_tokens() * block_tokens();
+  if (first_window_ == shape_.n_groups || !sequence->share || end == 0) return;
+  insert(end, &sequence->marks);
+  keep_windows(sequence, end);
+}
+
+void KvCache::mark_asked(KvSequence* sequence, uint64_t tokens) {
+  const uint64_t end = tokens / block_tokens() * block_tokens();
+  if (!shape_.has_windows() || !sequence->share || end == 0) return;
+  insert(end, &sequence->asked);
+  mark(sequence, end);
+}
+
+void KvCache::mark_end(KvSequence* sequence, std::span<const int32_t> tokens) {
+  if (!shape_.has_states() || first_window_ + 1 < shape_.n_groups || !sequence->share) return;
+  const uint64_t T = block_tokens(), at = sequence->computed(tokens.size()), first = at / T * T;
+  const BlockId state = sequence->tables[first_window_].block(static_cast<uint32_t>(at / T));
+  if (at == first || state == kNoBlock) return;  // the end of a block is marked as any
+  auto& ends = sequence->ends;
+  std::erase_if(ends, [&](const KvSequence::End& end) { return end.at >= at || PrefixIndex::lookup(end.link, first_window_) == kNoBlock; });
+  ends.reserve(ends.size() + 1);
+  extend(sequence, tokens);
+  ChainRef link = index_.link(first ? sequence->chain[first / T - 1] : nullptr, sequence->root, tokens.subspan(first, at - first));
+  if (!index_.contains(state) && index_.insert(state, link, first_window_)) {
+    link->boundary = true;
+    link->kept[first_window_] = 1;
+  }
+  ends.push_back({at, std::move(link)});
+}
+
+// Takes the state at the last such end within the first `tokens` tokens, if the sequence has all other KV there and no later state.
+void KvCache::back_to_end(KvSequence* sequence, uint64_t tokens) {
+  auto& ends = sequence->ends;
+  std::erase_if(ends, [&](const KvSequence::End& end) { return end.at > tokens; });
+  for (; !ends.empty(); ends.pop_back()) {
+    const uint64_t at = ends.back().at, first = at / block_tokens() * block_tokens();
+    const BlockId state = PrefixIndex::lookup(ends.back().link, first_window_);
+    if (state == kNoBlock) continue;
+    if (!sequence->adopts() || sequence->without_window(tokens) < at || sequence->restart(tokens) >= at) return;
+    return take(sequence, first_window_, static_cast<uint32_t>(at / block_tokens()), state, static_cast<uint32_t>(at - first));
+  }
+}
+
+// Calls fn(link, group) for each link of the windows that end with this one.
+template <typename Fn>
+void KvCache::each_of_windows(const ChainRef& last, Fn fn) const {
+  for (uint32_t g = first_window_; g < shape_.n_groups; ++g) {
+    const uint64_t links = (uint64_t{shape_.groups[g].window} + block_tokens() - 1) / block_tokens();
+    ChainRef link = last;
+    for (uint64_t n = 0; n < links && link; ++n, link = link->before) fn(link, g);
+  }
+}
+
+// Makes the block end a boundary, if all that it needs is resident.
+void KvCache::keep_windows(KvSequence* sequence, uint64_t end) {
+  const auto& chain = sequence->chain;
+  if (end == 0 || end / block_tokens() > chain.size()) return;
+  const auto last = static_cast<uint32_t>(end / block_tokens() - 1);
+  if (chain[last]->boundary) return;
+  bool whole = true;
+  for (uint32_t g = 0; g < first_window_; ++g) whole &= PrefixIndex::lookup(chain[last], g) != kNoBlock;
+  each_of_windows(chain[last], [&](const ChainRef& link, uint32_t g) { whole &= PrefixIndex::lookup(link, g) != kNoBlock; });
+  if (!whole) return;
+  chain[last]->boundary = true;
+  each_of_windows(chain[last], [](const ChainRef& link, uint32_t g) { ++link->kept[g]; });
+  const BlockId block = chain[last]->blocks[first_window_];
+  if (block == kNoBlock || !pool_.cached(block)) return;
+  pool_.ref(block);  // it went along with another boundary
+  drop(block);
+}
+
+// Drops the blocks of groups with windows but those of which keeps(group, first position, end) is true. False: there were none.
+template <typename Fn>
+bool KvCache::give_up_windows(KvSequence* sequence, Fn keeps) {
+  const uint64_t T = block_tokens();
+  bool any = false;
+  for (uint32_t g = first_window_; g < shape_.n_groups; ++g) {
+    BlockTable& table = sequence->tables[g];
+    for (uint32_t i = table.first(); i < table.size(); ++i) {
+      if (table.block(i) == kNoBlock || keeps(shape_.groups[g], i * T, (i + 1) * T)) continue;
+      drop(table.block(i));
+      table.set(i, kNoBlock, 0);
+      any = true;
+    }
+  }
+  return any;
+}
+
+void KvCache::roll(KvSequence* sequence, uint64_t n, uint64_t at) {
+  give_up_windows(sequence, [&](const KvShape::Group& group, uint64_t first, uint64_t end) {
+    const uint64_t window = group.window;
+    const bool before = first < at && (group.state ? at <= end : end + window > at);
+    return before || (!group.state && end + 2 * window > n);
+  });
+}
+
+bool KvCache::shed(KvSequence* sequence, const KvRun& run) {
+  return give_up_windows(sequence, [&](const KvShape::Group& group, uint64_t first, uint64_t end) {
+    if (group.state) return run.begin <= end;  // before the run, or the place for the one after it
+    return first < run.end && end + group.window > run.begin;
+  });
+}
+
+// The boundary that was used least recently. One whose last block is held is in no LRU: any such is given up last.
+bool KvCache::give_up_oldest_window() {
+  const BlockId oldest = pool_.oldest(Keep::kCachedWindow);
+  ChainRef boundary =
+      oldest != kNoBlock ? index_.find(oldest)->link : index_.find_link([&](const ChainRef& link) { return has_cached_window(link); });
+  if (!boundary) return false;
+  give_up(std::move(boundary));
+  return true;
+}
+
+// A boundary whose last block is held is in no LRU.
+bool KvCache::has_cached_window(const ChainRef& boundary) const {
+  bool found = false;
+  if (!boundary->boundary) return false;
+  each_of_windows(boundary,
+                  [&](const ChainRef& link, uint32_t g) { found |= link->blocks[g] != kNoBlock && pool_.cached(link->blocks[g]); });
+  return found;
+}
+
+// Gives up a boundary: its windows, and the KV that these alone made usable.
+void KvCache::give_up(ChainRef boundary) {
+  forget_windows(boundary);
+  forget_past_boundary(std::move(boundary));
+}
+
+void KvCache::forget_windows(const ChainRef& boundary) {
+  KVRT_CHECK(boundary->boundary);
+  boundary->boundary = false;
+  each_of_windows(boundary, [&](const ChainRef& link, uint32_t g) {
+    const BlockId block = link->blocks[g];
+    --link->kept[g];
+    if (block == kNoBlock || !pool_.cached(block) || (link->boundary && g == first_window_)) return;
+    pool_.ref(block);
+    evictions_ += link->kept[g] == 0;
+    drop(block);  // as what it is kept for now
+  });
+}
+
+// Cached blocks of groups that keep everything, from the link back to a boundary, or to one after which others go on.
+void KvCache::forget_past_boundary(ChainRef link) {
+  for (; first_window_ > 0 && link && !link->boundary && !index_.has_child(*link); link = link->before) {
+    for (uint32_t g = 0; g < first_window_; ++g) {
+      const BlockId block = link->blocks[g];
+      if (block == kNoBlock) continue;
+      if (pool_.refs(block) > 0) return;
+      ++evictions_;
+      index_.erase(block);
+      pool_.evict(block);
+    }
+  }
+}
+
+}  // namespace kvrt

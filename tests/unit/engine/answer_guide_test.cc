@@ -1,0 +1,58 @@
+// The count of reasoning tokens, and the grammar that takes over at its end.
+#include "runtime/engine/conversation/answer_guide.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/text/answer/answer_grammar.h"
+#include "tests/support/byte_vocabulary.h"
+
+namespace kvrt {
+namespace {
+
+ReplyStyle thinking() { return {ReplyFormat::kHermes, "<think>", "</think>"}; }
+
+TEST(ReasoningCount, CountsWhatIsBetweenTheMarks) {
+  ReasoningCount count(thinking(), AnswerPlace::kBegin);
+  for (const char* token : {"x", "<th", "ink>", "a", "b</", "think", ">c", "d"}) count.add(token);
+  EXPECT_EQ(count.tokens(), 3u);  // the marks' pieces that do not end or begin it are of it
+  EXPECT_FALSE(count.inside());
+  count.add("<think>");
+  EXPECT_TRUE(count.inside());
+}
+
+TEST(ReasoningCount, OfGptOssIsTheAnalysis) {
+  ReasoningCount count({ReplyFormat::kHarmony, "", ""}, AnswerPlace::kBegin);
+  for (const char* token : {"<|channel|>", "analysis", "<|message|>", "a", "b", "<|end|>", "<|start|>", "assistant", "<|channel|>", "final",
+                            "<|message|>", "c", "d"})
+    count.add(token);
+  EXPECT_EQ(count.tokens(), 2u);
+}
+
+TEST(AnswerGuide, EndsReasoningThatIsTooLong) {
+  const auto tokenizer = byte_tokenizer({{"<|im_end|>", 3}});
+  const auto vocab = GrammarVocab::make(*tokenizer);
+  AnswerRules rules;
+  rules.style = thinking();
+  rules.place = AnswerPlace::kReasoning;
+  rules.kind = GrammarKind::kGbnf;
+  rules.source = "root ::= \"yes\"";
+  auto matcher = [&] {
+    auto grammar = answer_grammar(rules, *vocab);
+    EXPECT_TRUE(grammar.is_ok()) << grammar.status().message();
+    return std::make_unique<GrammarMatcher>(std::move(grammar).value(), vocab);
+  };
+  auto first = matcher();
+  rules.reasoning_over = true;
+  AnswerGuide guide(*tokenizer, std::move(first), ReasoningCount(rules.style, rules.place), 4, matcher());
+  for (char c : std::string("ab</")) EXPECT_TRUE(guide.accept(tokens_of(*tokenizer, std::string(1, c))[0]));
+  for (char c : std::string("</think>\n\nyes")) {
+    const int32_t token = tokens_of(*tokenizer, std::string(1, c))[0];
+    EXPECT_TRUE(has(guide.mask(), token)) << c;
+    EXPECT_FALSE(has(guide.mask(), tokens_of(*tokenizer, "q")[0])) << c;
+    EXPECT_TRUE(guide.accept(token)) << c;
+  }
+  EXPECT_TRUE(has(guide.mask(), vocab->find("<|im_end|>")));
+}
+
+}  // namespace
+}  // namespace kvrt
