@@ -4,6 +4,7 @@
 // Each generation comes three times, each time cold, and a figure is the least of the three: a busy machine's pauses are not the mask's cost.
 // Then it comes again, warm.
 // A schema that is refused counts for the compile times alone, on a line of its own.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
