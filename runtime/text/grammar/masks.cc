@@ -116,8 +116,9 @@ bool GrammarBook::make_mask(State state, std::vector<uint64_t>* mask) {
 uint32_t GrammarBook::keep(std::vector<uint64_t> mask) {
   const uint64_t hash = std::hash<std::string_view>()({reinterpret_cast<const char*>(mask.data()), mask.size() * sizeof(uint64_t)});
   const auto [first, last] = by_hash_.equal_range(hash);
-  const auto same = std::find_if(first, last, [&](const auto& entry) { return masks_[entry.second] == mask; });
-  if (same != last) return same->second;
+  for (auto same = first; same != last; ++same) {
+    if (masks_[same->second] == mask) return same->second;
+  }
   masks_.push_back(std::move(mask));
   return by_hash_.emplace(hash, static_cast<uint32_t>(masks_.size() - 1))->second;
 }
