@@ -37,40 +37,36 @@ GrammarBook::At GrammarBook::begin() {
 
 // Sets the tokens that can be read from here; `plain_run` characters of plain text are known to be.
 void GrammarBook::walk(const TokenTrie& trie, State from, uint32_t plain_run, std::vector<uint64_t>* mask) {
+  constexpr uint32_t kSubtrie = 16;  // nodes that are worth a look whether all can be taken at once
   path_.resize(trie.depth_max + 1);
   path_[0] = from;
-  const auto count = static_cast<uint32_t>(trie.nodes.size());
+  const TokenTrie::Node* nodes = trie.nodes.data();
+  const auto count = static_cast<uint32_t>(trie.nodes.size() - 1);
   for (uint32_t i = 0; i < count;) {
-    const TokenTrie::Node& node = trie.nodes[i];
+    const TokenTrie::Node& node = nodes[i];
     if (node.longest != 0 && node.longest <= plain_run) {
       i = node.next;
       continue;
     }
-    const State to = states_.step(path_[node.depth - 1u], node.byte);
-    if (states_.first_of_walk(path_[node.depth - 1u], node.byte, to)) steps_ += 1 + states_.readings(to);
-    curtailed_ = curtailed_ || states_.curtailed(to);
+    const State at = path_[node.depth - 1u];
+    const auto [to, first] = states_.walk_step(at, node.byte);
+    if (first) {
+      steps_ += 1 + states_.readings(to);
+      curtailed_ = curtailed_ || states_.curtailed(to);
+      limited_ = steps_ > kGrammarMaskStepsMax || states_.walked_bytes() > 3 * kGrammarCacheBytesMax;
+      if (limited_) return;
+    }
     if (states_.dead(to)) {
       i = node.next;
       continue;
     }
-    if (steps_ > kGrammarMaskStepsMax || states_.walked_bytes() > 3 * kGrammarCacheBytesMax) {
-      limited_ = true;
-      return;
-    }
-    constexpr uint32_t kSubtrie = 16;  // nodes that are worth the look
-    if (to == path_[node.depth - 1u] && node.next - i > kSubtrie && (trie.below[i] & kinds_away(to)) == 0) {
-      for (uint32_t t = trie.first[i]; t < trie.first[node.next]; ++t) {
-        const auto token = static_cast<size_t>(trie.tokens[t]);
-        (*mask)[token / 64] |= uint64_t{1} << (token % 64);
-      }
-      i = node.next;
-      continue;
-    }
+    const bool all = to == at && node.next - i > kSubtrie && (trie.below[i] & kinds_away(to)) == 0;
     path_[node.depth] = to;
-    for (int32_t token = node.token; token >= 0; token = vocab_.twin[static_cast<size_t>(token)]) {
-      (*mask)[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
+    i = all ? node.next : i + 1;
+    for (uint32_t t = node.first; t < nodes[i].first; ++t) {
+      const auto token = static_cast<size_t>(trie.tokens[t]);
+      (*mask)[token / 64] |= uint64_t{1} << (token % 64);
     }
-    ++i;
   }
 }
 

@@ -48,8 +48,7 @@ void GrammarStates::clear() {
   stacks_.assign(1, {0, 0, 0});
   readings_.clear();
   rows_.clear();
-  next_.clear();
-  last_walk_.clear();
+  steps_.clear();
   stack_index_ = row_index_ = {};
   found_.clear();
   may_end_ = curtailed_ = false;
@@ -57,8 +56,8 @@ void GrammarStates::clear() {
 }
 
 size_t GrammarStates::bytes() const {
-  return stacks_.size() * sizeof(Stack) + readings_.size() * sizeof(Reading) + rows_.size() * sizeof(Row) +
-         2 * next_.size() * sizeof(State) + (stack_index_.slots.size() + row_index_.slots.size()) * sizeof(uint32_t);
+  return stacks_.size() * sizeof(Stack) + readings_.size() * sizeof(Reading) + rows_.size() * sizeof(Row) + steps_.size() * sizeof(Step) +
+         (stack_index_.slots.size() + row_index_.slots.size()) * sizeof(uint32_t);
 }
 
 uint32_t GrammarStates::push(uint32_t back_to, uint32_t under) {
@@ -169,9 +168,8 @@ GrammarStates::State GrammarStates::begin() {
 }
 
 void GrammarStates::add_row(State s) {
-  rows_[s].next = static_cast<uint32_t>(next_.size());
-  next_.resize(next_.size() + automaton_.byte_classes, kUnknown);
-  last_walk_.resize(next_.size(), 0);
+  rows_[s].next = static_cast<uint32_t>(steps_.size());
+  steps_.resize(steps_.size() + automaton_.byte_classes);
 }
 
 uint64_t GrammarStates::kinds_away(State from) {

@@ -17,12 +17,7 @@ class GrammarStates {
   explicit GrammarStates(const Automaton& automaton);
 
   State begin();
-  State step(State from, uint8_t byte) {
-    if (rows_[from].next == kNone) add_row(from);
-    State& to = next_[rows_[from].next + automaton_.byte_class[byte]];
-    if (to == kUnknown) to = make_step(from, byte);
-    return to;
-  }
+  State step(State from, uint8_t byte) { return known_step(from, byte).to; }
   // The state after this token as a token; or after its bytes, which lead to `by_bytes`. `ordinary`: it may be any token of a set's others.
   State step_token(State from, State by_bytes, int32_t token, bool ordinary);
   // Calls f(set) for each set of tokens of which one may come.
@@ -41,14 +36,20 @@ class GrammarStates {
     ++walk_;
     walked_bytes_ = 0;
   }
-  // True where this walk takes this step, to this state, for the first time: so a walk's cost does not depend on the states kept from before.
-  bool first_of_walk(State from, uint8_t byte, State to) {
-    if (rows_[to].walk != walk_) {
-      rows_[to].walk = walk_;
-      walked_bytes_ += row_bytes() + rows_[to].size * sizeof(Reading);
+  struct Walked {
+    State to;
+    bool first;  // this walk takes this step for the first time: so a walk's cost does not depend on the states kept from before
+  };
+  Walked walk_step(State from, uint8_t byte) {
+    Step& step = known_step(from, byte);
+    if (step.walk == walk_) return {step.to, false};
+    step.walk = walk_;
+    Row& to = rows_[step.to];
+    if (to.walk != walk_) {
+      to.walk = walk_;
+      walked_bytes_ += row_bytes() + to.size * sizeof(Reading);
     }
-    uint32_t& last = last_walk_[rows_[from].next + automaton_.byte_class[byte]];
-    return last != walk_ && (last = walk_, true);
+    return {step.to, true};
   }
   size_t walked_bytes() const { return walked_bytes_; }                         // of the states that this walk came to
   bool dead(State s) const { return rows_[s].size == 0 && !rows_[s].may_end; }  // also where a limit left nothing
@@ -76,12 +77,16 @@ class GrammarStates {
   };
   struct Row {
     uint32_t first, size;  // its readings
-    uint32_t next;         // the row in next_, by byte class
+    uint32_t next;         // the row in steps_, by byte class
     uint32_t walk;         // the last that came here
     uint8_t plain_run;
     bool may_end, curtailed;
   };
-  size_t row_bytes() const { return sizeof(Row) + 2 * automaton_.byte_classes * sizeof(State); }
+  struct Step {
+    State to = kUnknown;
+    uint32_t walk = 0;  // the last that took it
+  };
+  size_t row_bytes() const { return sizeof(Row) + automaton_.byte_classes * sizeof(Step); }
   // A hash table of indices into something else.
   struct Index {
     std::vector<uint32_t> slots;
@@ -91,6 +96,12 @@ class GrammarStates {
   void clear();
   void begin_state();
   void add_row(State s);
+  Step& known_step(State from, uint8_t byte) {
+    if (rows_[from].next == kNone) add_row(from);
+    Step& step = steps_[rows_[from].next + automaton_.byte_class[byte]];
+    if (step.to == kUnknown) step.to = make_step(from, byte);
+    return step;
+  }
   State make_step(State from, uint8_t byte);
   uint32_t push(uint32_t back_to, uint32_t under);
   void close(uint32_t node, uint32_t stack);  // adds the readings that start there to found_
@@ -102,8 +113,7 @@ class GrammarStates {
   std::vector<Stack> stacks_;
   std::vector<Reading> readings_;
   std::vector<Row> rows_;
-  std::vector<State> next_;
-  std::vector<uint32_t> last_walk_;  // by step: the last walk that took it
+  std::vector<Step> steps_;
   uint32_t walk_ = 0;
   size_t walked_bytes_ = 0;
   Index stack_index_, row_index_;

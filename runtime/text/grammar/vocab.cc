@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "runtime/base/utf8.h"
 #include "runtime/text/tokenizer/tokenizer.h"
@@ -48,52 +47,40 @@ void sort_by_text(const GrammarVocab::Impl& v, std::vector<int32_t>* tokens) {
   for (size_t i = 0; i < keyed.size(); ++i) (*tokens)[i] = keyed[i].second;
 }
 
-// Which tokens are under a node, and which bytes.
-void sum_up(const GrammarVocab::Impl& v, TokenTrie* trie) {
-  trie->below.assign(trie->nodes.size(), 0);
-  trie->first.reserve(trie->nodes.size() + 1);
-  for (const TokenTrie::Node& node : trie->nodes) {
-    trie->first.push_back(static_cast<uint32_t>(trie->tokens.size()));
-    for (int32_t token = node.token; token >= 0; token = v.twin[static_cast<size_t>(token)]) trie->tokens.push_back(token);
-  }
-  trie->first.push_back(static_cast<uint32_t>(trie->tokens.size()));
-  std::vector<uint64_t> under(trie->depth_max + 2, 0);  // by depth, of the nodes that came since the last above it
-  for (size_t i = trie->nodes.size(); i-- > 0;) {
-    const TokenTrie::Node& node = trie->nodes[i];
-    trie->below[i] = std::exchange(under[node.depth + 1u], 0);
-    under[node.depth] |= trie->below[i] | byte_kind(node.byte);
-  }
-}
-
 // `sorted` by their bytes; `length` in characters of a token, for `longest`.
 template <class Length>
-TokenTrie make_trie(const GrammarVocab::Impl& v, const std::vector<int32_t>& sorted, Length length) {
+TokenTrie make_trie(const GrammarVocab::Impl& v, std::vector<int32_t> sorted, Length length) {
   TokenTrie trie;
   std::vector<uint32_t> path;  // the nodes that the last token went through
   std::string_view last;
   auto leave = [&](size_t depth) {
     while (path.size() > depth) {
-      TokenTrie::Node& node = trie.nodes[path.back()];
+      const uint32_t at = path.back();
+      TokenTrie::Node& node = trie.nodes[at];
       node.next = static_cast<uint32_t>(trie.nodes.size());
       path.pop_back();
-      if (!path.empty()) trie.nodes[path.back()].longest = std::max(trie.nodes[path.back()].longest, node.longest);
+      if (path.empty()) continue;
+      trie.nodes[path.back()].longest = std::max(trie.nodes[path.back()].longest, node.longest);
+      trie.below[path.back()] |= trie.below[at] | byte_kind(node.byte);
     }
   };
-  for (int32_t token : sorted) {
-    const std::string_view text = v.text(token);
+  for (uint32_t n = 0; n < sorted.size(); ++n) {
+    const std::string_view text = v.text(sorted[n]);
     const size_t shared = static_cast<size_t>(std::mismatch(text.begin(), text.end(), last.begin(), last.end()).first - text.begin());
     leave(shared);
     for (size_t i = shared; i < text.size(); ++i) {
       path.push_back(static_cast<uint32_t>(trie.nodes.size()));
-      trie.nodes.push_back({0, -1, static_cast<uint16_t>(i + 1), static_cast<uint8_t>(text[i]), 0});
+      trie.nodes.push_back({0, n, static_cast<uint16_t>(i + 1), static_cast<uint8_t>(text[i]), 0});
+      trie.below.push_back(0);
     }
-    trie.nodes[path.back()].token = token;
-    trie.nodes[path.back()].longest = static_cast<uint8_t>(length(token));
+    trie.nodes[path.back()].longest = static_cast<uint8_t>(length(sorted[n]));
     trie.depth_max = std::max(trie.depth_max, static_cast<uint32_t>(text.size()));
     last = text;
   }
   leave(0);
+  trie.nodes.push_back({0, static_cast<uint32_t>(sorted.size()), 0, 0, 0});
   trie.nodes.shrink_to_fit();
+  trie.tokens = std::move(sorted);
   return trie;
 }
 
@@ -117,7 +104,6 @@ std::shared_ptr<const GrammarVocab> GrammarVocab::make(const Tokenizer& tokenize
   auto v = std::make_unique<Impl>();
   v->tokens = tokenizer.vocab_size();
   v->end_mask.assign(v->words(), 0);
-  v->twin.assign(v->tokens, -1);
   v->offsets.push_back(0);
   v->ordinary_mask.assign(v->words(), 0);
   std::vector<int32_t>& texts = v->texts;
@@ -140,25 +126,17 @@ std::shared_ptr<const GrammarVocab> GrammarVocab::make(const Tokenizer& tokenize
   v->plain_masks.assign(kPlainRunMax + 1, std::vector<uint64_t>(v->words(), 0));
   std::vector<uint8_t> lengths(v->tokens, 0);
   std::vector<int32_t> plain, other;
-  int32_t previous = -1;
   for (int32_t token : texts) {
     const uint32_t length = plain_length(v->text(token));
     lengths[static_cast<size_t>(token)] = static_cast<uint8_t>(length);
     if (length) set_bit(&v->plain_masks[length], token);
-    if (previous >= 0 && v->text(previous) == v->text(token)) {
-      v->twin[static_cast<size_t>(previous)] = token;
-    } else {
-      (length ? plain : other).push_back(token);
-    }
-    previous = token;
+    (length ? plain : other).push_back(token);
   }
   for (uint32_t n = 1; n <= kPlainRunMax; ++n) {
     for (size_t i = 0; i < v->words(); ++i) v->plain_masks[n][i] |= v->plain_masks[n - 1][i];
   }
-  v->plain = make_trie(*v, plain, [&](int32_t t) { return lengths[static_cast<size_t>(t)]; });
-  v->other = make_trie(*v, other, [&](int32_t) { return 0; });
-  sum_up(*v, &v->plain);
-  sum_up(*v, &v->other);
+  v->plain = make_trie(*v, std::move(plain), [&](int32_t t) { return lengths[static_cast<size_t>(t)]; });
+  v->other = make_trie(*v, std::move(other), [&](int32_t) { return 0; });
   return std::make_shared<const GrammarVocab>(std::move(v));
 }
 

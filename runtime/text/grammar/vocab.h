@@ -11,21 +11,19 @@
 
 namespace kvrt {
 
-// A trie in preorder: the nodes under n are (n, nodes[n].next).
+// A trie in preorder: the nodes under n are (n, nodes[n].next). Tokens lie in the same order: tokens[nodes[n].first, nodes[n + 1].first) end at
+// n, and up to nodes[nodes[n].next].first they end at or under it.
 struct TokenTrie {
   struct Node {
-    uint32_t next;
-    int32_t token;   // the first that ends here, or -1
+    uint32_t next, first;
     uint16_t depth;  // in bytes, from 1
     uint8_t byte;
     uint8_t longest;  // the longest token at or under it, in characters; plain text only
   };
-  std::vector<Node> nodes;
-  uint32_t depth_max = 0;
-  // All tokens, twins too, in preorder: those at and under node n are tokens[first[n]] to tokens[first[nodes[n].next] - 1].
-  std::vector<int32_t> tokens;
-  std::vector<uint32_t> first;
+  std::vector<Node> nodes;      // and one more, for its `first`
   std::vector<uint64_t> below;  // of each node, the kinds of the bytes under it
+  std::vector<int32_t> tokens;
+  uint32_t depth_max = 0;
 };
 
 // Bytes of the same kind are alike to most states: one of 64 bits.
@@ -37,7 +35,6 @@ struct GrammarVocab::Impl {
   TokenTrie plain;  // tokens that are whole characters of plain_text, at most kPlainRunMax of them
   TokenTrie other;
   std::vector<std::vector<uint64_t>> plain_masks;  // [n]: the plain tokens of at most n characters
-  std::vector<int32_t> twin;                       // the next token with the same bytes, or -1
   std::vector<uint32_t> offsets;                   // each token's bytes; no bytes: it is no text
   std::string bytes;
   std::vector<uint64_t> end_mask;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -100,6 +102,50 @@ TEST(GrammarMasks, TheirSizeIsBoundedAndHarmless) {
   for (int32_t id : ids) ASSERT_TRUE(replay.accept(id));
   EXPECT_TRUE(std::ranges::equal(m.mask(), replay.mask()));
   EXPECT_TRUE(m.status().is_ok());
+}
+
+// A walk over tries takes steps that it knows and whole parts at once; accept goes a byte at a time. Random grammars.
+TEST(GrammarMasks, EachBitIsWhatAcceptSays) {
+  std::mt19937_64 random(11);
+  auto one_of = [&](std::initializer_list<const char*> texts) { return std::string(texts.begin()[random() % texts.size()]); };
+  std::vector<std::pair<std::string, int64_t>> more{{"<|im_end|>", 3}};
+  std::set<std::string> texts;
+  while (texts.size() < 900) {
+    std::string text;
+    for (uint64_t size = 2 + random() % 6; size > 0; --size)
+      text += one_of({"a", "b", "c", "Z", "0", "7", " ", "\"", "-", "é", "日", "\xE6\x97"});
+    texts.insert(text);
+  }
+  for (const std::string& text : texts) {
+    more.emplace_back("", 1);
+    for (char c : text) append_code_point(byte_to_symbol(static_cast<uint8_t>(c)), &more.back().first);
+  }
+  const auto tokenizer = byte_tokenizer(more);
+  const auto vocab = GrammarVocab::make(*tokenizer);
+  const auto tokens = static_cast<int32_t>(tokenizer->vocab_size());
+  for (int round = 0; round < 60; ++round) {
+    std::string source = "root ::=";
+    for (uint64_t parts = 1 + random() % 3; parts > 0; --parts) {
+      source += " " + one_of({"[a-c]", "[^ ]", "[^\"]", "[a-z0-9]", "[é日a]", "\"ab\"", "(\"a\" | [b-z]+ \"-\")", "[^\\x00-\\x1f]"});
+      source += one_of({"", "*", "+", "{1,3}", "{0,40}", "?"});
+    }
+    const auto masks = GrammarMasks::make(gbnf(source), vocab);
+    std::vector<int32_t> before;
+    for (int step = 0; step < 4; ++step) {
+      GrammarMatcher at(masks);
+      for (int32_t id : before) ASSERT_TRUE(at.accept(id));
+      const std::vector<uint64_t> mask(at.mask().begin(), at.mask().end());
+      std::vector<int32_t> allowed;
+      for (int32_t id = 0; id < tokens; ++id) {
+        GrammarMatcher again(masks);
+        for (int32_t first : before) (void)again.accept(first);
+        ASSERT_EQ(has(mask, id), again.accept(id)) << source << ": " << tokenizer->piece(id, true);
+        if (has(mask, id) && !tokenizer->is_end(id)) allowed.push_back(id);
+      }
+      if (allowed.empty()) break;
+      before.push_back(allowed[random() % allowed.size()]);
+    }
+  }
 }
 
 }  // namespace
