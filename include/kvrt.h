@@ -1487,8 +1487,11 @@ enum {
  * the model's family writes them, by names that there are, with arguments that fit the tool's `parameters`, as
  * JSON_SCHEMA says. Reasoning stays free, and comes first. It works with every `reply`; where that names a family, the
  * calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session without tools, and UNSUPPORTED where the
- * template does not show calls, or shows arguments in another form than JSON. A schema that JSON_SCHEMA would not take has
- * the same status with these, and with DEFAULT binds its tool's arguments to an object. */
+ * template does not show calls. A schema that JSON_SCHEMA would not take, or of which the model's syntax cannot write a
+ * constant or the name of a member, has the same status with these; with DEFAULT it binds its tool's arguments to an
+ * object with members of those types.
+ * Where arguments are no JSON, what a reader of them would take for something else cannot come: a string with the mark that
+ * ends it, or, where a string is one of several types, one that reads as a number, true, false or null. */
 enum {
   KVRT_TOOL_CHOICE_DEFAULT = 0,  /**< AUTO where that is possible; else calls are not bound. */
   KVRT_TOOL_CHOICE_NONE = 1,     /**< No calls: the marks by which they begin cannot come. */

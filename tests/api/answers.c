@@ -210,7 +210,7 @@ static void marks(kvrt_model* model) {
   expect_taken(model, o, NULL, "</think>{\"t\": \"<think></think><tool_call>\"}", "");
 }
 
-// A schema that no mask can hold binds by default to an object, and is refused where a call is asked for.
+// A schema that no mask can hold, or that nothing fits, binds by default to an object, and is refused where a call is asked for.
 static void schemas_of_tools(kvrt_model* model) {
   const char* odd =
       "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"l\":{\"type\":"
@@ -221,6 +221,16 @@ static void schemas_of_tools(kvrt_model* model) {
   o.tool_choice = KVRT_TOOL_CHOICE_AUTO;
   kvrt_session* s = asked(model, NULL, odd, 0);
   EXPECT(kvrt_session_begin(s, &o, NULL) == KVRT_UNSUPPORTED && strstr(last_message(), "tool f: ") && strstr(last_message(), "uniqueItems"),
+         "%s", last_message());
+  kvrt_session_close(s);
+  const char* never =
+      "[{\"name\":\"f\",\"parameters\":{\"required\":[\"at\"],\"properties\":{\"at\":false,\"n\":{\"type\":\"integer\"}}}}]";
+  o.tool_choice = KVRT_TOOL_CHOICE_DEFAULT;
+  expect_taken(model, o, never, "</think><tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": 1, \"x\": [1]}}\n</tool_call>", "");
+  expect_taken(model, o, never, "</think><tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": \"1\"", "\"1\"");
+  o.tool_choice = KVRT_TOOL_CHOICE_AUTO;
+  s = asked(model, NULL, never, 0);
+  EXPECT(kvrt_session_begin(s, &o, NULL) == KVRT_INVALID && strstr(last_message(), "tool f: ") && strstr(last_message(), "nothing fits"),
          "%s", last_message());
   kvrt_session_close(s);
 }

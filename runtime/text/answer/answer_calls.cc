@@ -83,8 +83,10 @@ Status AnswerBuilder::add_tools() {
 
 Status AnswerBuilder::add_tool(const reply::WrittenCalls& written, const BoundTool& tool) {
   auto arguments = add_arguments(written, tool.parameters, vocab_, &builder_);
-  if (!arguments.is_ok() && rules_.choice == ToolChoice::kDefault)
-    arguments = add_arguments(written, "{\"type\": \"object\"}", vocab_, &builder_);
+  if (!arguments.is_ok() && rules_.choice == ToolChoice::kDefault) {
+    arguments = add_arguments(written, loose_parameters(tool.parameters), vocab_, &builder_);
+    if (!arguments.is_ok()) arguments = add_arguments(written, R"({"type":"object"})", vocab_, &builder_);
+  }
   if (!arguments.is_ok()) return arguments.take_status().annotate("tool " + tool.name);
   tools_.push_back({tool.name, *arguments});
   return {};

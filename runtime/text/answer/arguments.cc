@@ -3,6 +3,7 @@
 #include <map>
 #include <vector>
 
+#include "runtime/base/json.h"
 #include "runtime/text/grammar/json_schema.h"
 #include "runtime/text/reply/syntax.h"
 #include "runtime/text/reply/tools.h"
@@ -13,12 +14,12 @@ namespace {
 
 using reply::ArgumentSchema;
 
+std::string tool_of(std::string_view parameters) { return R"([{"name":"f","parameters":)" + std::string(parameters) + "}]"; }
+
 // The types by which the reply parser tells what an argument's text means.
 class TypesRead final : public ValueReader {
  public:
-  explicit TypesRead(std::string_view parameters) : tools_(R"([{"name":"f","parameters":)" + std::string(parameters) + "}]") {
-    (void)place_of(tools_.arguments("f"));
-  }
+  explicit TypesRead(std::string_view parameters) : tools_(tool_of(parameters)) { (void)place_of(tools_.arguments("f")); }
   uint8_t types(uint32_t place) override {
     constexpr std::pair<unsigned, uint8_t> kSame[] = {
         {ArgumentSchema::kNull, ValueTypes::kNull},       {ArgumentSchema::kBoolean, ValueTypes::kBoolean},
@@ -170,6 +171,27 @@ Result<uint32_t> add_arguments(const reply::WrittenCalls& written, std::string_v
     }
   }
   return add_arguments_schema(parameters, {}, builder);
+}
+
+std::string loose_parameters(std::string_view parameters) {
+  constexpr std::pair<unsigned, std::string_view> kNames[] = {{ArgumentSchema::kNull, "null"},       {ArgumentSchema::kBoolean, "boolean"},
+                                                              {ArgumentSchema::kInteger, "integer"}, {ArgumentSchema::kNumber, "number"},
+                                                              {ArgumentSchema::kString, "string"},   {ArgumentSchema::kArray, "array"},
+                                                              {ArgumentSchema::kObject, "object"}};
+  const ReplyTools tools(tool_of(parameters));
+  const ArgumentSchema schema = tools.arguments("f");
+  std::string out = R"({"type":"object","additionalProperties":true,"properties":{)";
+  std::string_view comma;
+  for (std::string_view name : schema.property_names()) {
+    out.append(comma);
+    append_json_string(name, &out);
+    std::string types;
+    for (const auto& [type, text] : kNames)
+      if (schema.property(name).types() & type) types.append(types.empty() ? "\"" : ",\"").append(text).append("\"");
+    out += types.empty() ? ":{}" : ":{\"type\":[" + types + "]}";
+    comma = ",";
+  }
+  return out + "}}";
 }
 
 }  // namespace kvrt

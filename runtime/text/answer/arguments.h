@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "runtime/base/status.h"
@@ -20,5 +21,8 @@ namespace kvrt {
 //   the schema gives no type is JSON.
 Result<uint32_t> add_arguments(const reply::WrittenCalls& written, std::string_view parameters, const GrammarVocab& vocab,
                                GrammarBuilder* builder);
+
+// For a schema that add_arguments refuses: its members, by no more than their types, and others.
+std::string loose_parameters(std::string_view parameters);
 
 }  // namespace kvrt

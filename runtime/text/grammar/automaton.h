@@ -91,8 +91,7 @@ class GrammarBuilder {
   void link(uint32_t node, uint32_t to);
   void link(uint32_t node, std::span<const uint32_t> to);
 
-  // What build() says where nothing fits: what was left out might have.
-  void left_out(Status why) { left_out_ = std::move(why); }
+  bool matches(uint32_t rule) const;  // some text, by rules that are defined
 
   Status status() const;  // LIMIT once a limit was met; parts built from then on are thrown away
   Result<std::unique_ptr<const Automaton>> build();
@@ -126,7 +125,6 @@ class GrammarBuilder {
   std::map<std::pair<Spelling, std::vector<CodePointSet::Range>>, uint32_t> classes_;
   std::map<TokenSet, uint32_t> token_sets_;
   std::string limit_;  // the limit that was met
-  Status left_out_;
 };
 
 }  // namespace kvrt

@@ -86,8 +86,9 @@ Result<uint32_t> SchemaCompiler::compile(All whole) {
     KVRT_TRY(builder_.status());
     builder_.define(rule, part);
   }
-  if (!left_out_.is_ok()) builder_.left_out(std::move(left_out_));
-  return root;
+  if (builder_.matches(root)) return root;
+  if (!left_out_.is_ok()) return std::move(left_out_);  // what was left out might have fit
+  return invalid(document_.root(), "nothing fits it");
 }
 
 // Items that were followed before stay as they are: the schemas that they lead to are among them.

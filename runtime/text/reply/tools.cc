@@ -117,6 +117,14 @@ unsigned ArgumentSchema::types(int depth) const {
   return types;
 }
 
+std::vector<std::string_view> ArgumentSchema::property_names() const {
+  std::vector<std::string_view> out;
+  const Value* properties = find("properties");
+  const bool listed = properties != nullptr && properties->is(Kind::kDict);
+  for (uint32_t i = 0; listed && i < properties->dict->size; ++i) out.push_back(properties->dict->data[i].key.str());
+  return out;
+}
+
 ArgumentSchema ArgumentSchema::property(std::string_view key, int depth) const {
   if (at_ == nullptr || depth > kDepthMax) return {};
   ArgumentSchema found(root_, member(find("properties"), key));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "runtime/text/reply/parser.h"
 #include "runtime/text/template/value.h"
@@ -20,6 +21,7 @@ class ArgumentSchema {
   const void* id() const { return at_; }  // the same for the same schema
   unsigned types() const { return types(0); }
   ArgumentSchema property(std::string_view key) const { return property(key, 0); }
+  std::vector<std::string_view> property_names() const;  // without those of branches
   ArgumentSchema items() const { return items(0); }
 
  private:

@@ -139,6 +139,18 @@ TEST(Arguments, NamesThatCallsCannotHave) {
          "<|open|>argument key=\"a&quot;&amp;b\" type=\"number\"<|sep|>1<|close|>argument<|sep|>", R"({"a\"&b":1})");
 }
 
+TEST(Arguments, LooseOnesHaveTheTypesOfMembers) {
+  const std::string loose = loose_parameters(R"({"$defs": {"n": {"type": ["integer", "null"]}}, "properties": {
+    "n": {"$ref": "#/$defs/n"}, "s": {"type": "string", "pattern": "\\bx"}, "\"": {}, "o": {"properties": {"p": {}}}}, "required": ["s"]})");
+  EXPECT_EQ(loose, R"({"type":"object","additionalProperties":true,"properties":{"n":{"type":["null","integer"]},)"
+                   R"("s":{"type":["string"]},"\"":{},"o":{"type":["object"]}}})");
+  EXPECT_EQ(loose_parameters("[1"), R"({"type":"object","additionalProperties":true,"properties":{}})");
+  const std::string parameters = R"({"properties": {"s": {"type": "string"}, "n": {"type": "integer"}}})";
+  expect("MiniMax M3", loose_parameters(parameters), "]<]minimax[>[<s>12]<]minimax[>[</s>]<]minimax[>[<n>12]<]minimax[>[</n>",
+         R"({"s":"12","n":12})");
+  expect("Hermes", loose_parameters(parameters), R"({"s": "12", "x": [{}]})", R"({"s":"12","x":[{}]})");
+}
+
 TEST(Arguments, SchemasOfOneBuilder) {
   const Vocab v(false);
   GrammarBuilder builder("tools");
