@@ -1444,9 +1444,10 @@ enum {
  * which reasoning opens binds reasoning, too. */
 enum {
   KVRT_GRAMMAR_DEFAULT = 0, /**< None. */
-  /** Rules `name ::= ...` as in llama.cpp, beginning with `root`. Text never matches control tokens; the rules `<[1000]>`
-   * (by its id) and `<think>` (spelled so, with the brackets) match one token, of whatever kind, and `!<think>` any token
-   * but that and those that end the turn. A token that the vocabulary lacks is INVALID, with line and column. */
+  /** Rules `name ::= ...` as in llama.cpp, beginning with `root`. Text never matches control tokens, nor those
+   * that the file calls unused; the rules `<[1000]>` (by its id) and `<think>` (spelled so, with the brackets) match one
+   * token, of whatever kind, and `!<think>` any token but that, unused ones, and those that end the turn. A token that the
+   * vocabulary lacks is INVALID, with line and column. */
   KVRT_GRAMMAR_GBNF = 1,
   /** JSON text that is valid by this JSON schema: 2020-12, and what earlier drafts write in another way ($schema names
    * one before 2019-09: what stands beside $ref says nothing). What is valid and cannot be written:

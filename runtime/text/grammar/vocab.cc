@@ -108,12 +108,12 @@ std::shared_ptr<const GrammarVocab> GrammarVocab::make(const Tokenizer& tokenize
   v->ordinary_mask.assign(v->words(), 0);
   std::vector<int32_t>& texts = v->texts;
   for (int32_t id = 0; id < static_cast<int32_t>(v->tokens); ++id) {
-    const bool end = tokenizer.is_end(id);
+    const bool end = tokenizer.is_end(id), unused = tokenizer.is_unused(id);
     if (end) set_bit(&v->end_mask, id);
     const std::string_view spelled = tokenizer.piece(id, true);
-    if (!end && !spelled.empty()) set_bit(&v->ordinary_mask, id);
+    if (!end && !unused && !spelled.empty()) set_bit(&v->ordinary_mask, id);
     // A token that a reader of the answer would not see is no text; nor is one longer than any word.
-    const std::string_view text = end || tokenizer.is_control(id) ? std::string_view() : tokenizer.piece(id, false);
+    const std::string_view text = end || unused || tokenizer.is_control(id) ? std::string_view() : tokenizer.piece(id, false);
     if (!text.empty() && text.size() <= UINT16_MAX) {
       v->bytes.append(text);
       texts.push_back(id);

@@ -38,7 +38,7 @@ struct GrammarVocab::Impl {
   std::vector<uint32_t> offsets;                   // each token's bytes; no bytes: it is no text
   std::string bytes;
   std::vector<uint64_t> end_mask;
-  std::vector<uint64_t> ordinary_mask;                 // tokens that are spelled somehow, and end nothing
+  std::vector<uint64_t> ordinary_mask;                 // tokens that models write, and that end nothing
   std::vector<int32_t> texts;                          // tokens of text by their bytes
   std::map<std::string, int32_t, std::less<>> hidden;  // the others by how they are spelled
   std::string_view text(int32_t token) const {

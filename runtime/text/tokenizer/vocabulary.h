@@ -52,6 +52,7 @@ class VocabTokenizer : public Tokenizer {
   bool add_bos() const override { return add_bos_; }
   bool is_end(int32_t id) const override;
   bool is_control(int32_t id) const override { return types_[static_cast<size_t>(id)] == kControl; }
+  bool is_unused(int32_t id) const override { return types_[static_cast<size_t>(id)] == kUnused; }
   const Hash256& text_id() const override { return text_id_; }
   const std::string& warning() const override { return warning_; }
 

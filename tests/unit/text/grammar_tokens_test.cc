@@ -104,6 +104,17 @@ TEST(GrammarTokens, MasksAndStates) {
   EXPECT_TRUE(deep.accept(pad) && deep.complete());
 }
 
+TEST(GrammarTokens, UnusedOnesComeByNameAlone) {
+  const auto tokenizer = byte_tokenizer({{"[PAD0]", 5}, {"<|im_end|>", 3}});
+  const auto vocab = GrammarVocab::make(*tokenizer);
+  GrammarMatcher text(gbnf("root ::= [^x]*", vocab.get()), vocab), others(gbnf("root ::= !<|im_end|>*", vocab.get()), vocab),
+      named(gbnf("root ::= <[256]>", vocab.get()), vocab);
+  EXPECT_TRUE(has(text.mask(), 'a') && has(others.mask(), 'a'));
+  EXPECT_FALSE(has(text.mask(), 256) || text.accept(256));
+  EXPECT_FALSE(has(others.mask(), 256) || others.accept(256));
+  EXPECT_TRUE(has(named.mask(), 256) && named.accept(256));
+}
+
 // Grammars that llama.cpp's own tests have, with texts that fit and that do not; <tN> is the token that they call N.
 TEST(GrammarTokens, ThoseOfLlamaCpp) {
   std::vector<std::pair<std::string, int64_t>> more;
