@@ -56,8 +56,11 @@ void Chat::rewind(const std::string& argument) {
   say("left: {}\n", counted(tokens(), "token"));
   for (const Message& m : before) {
     if (to <= m.begin || m.end <= to) continue;
-    say("(this cuts the {} message in two: {}the next message drops the rest of it, too)\n", m.role,
-        m.generated ? "/continue goes on from here; " : "");
+    if (m.generated) {
+      say("(the answer is cut here: /continue goes on from here)\n");
+    } else {
+      say("(this cuts the {} message in two: the next message drops the rest of it, too)\n", m.role);
+    }
   }
   if (saves_) save(name_, true);
 }

@@ -80,11 +80,11 @@ struct Generation {
   OutputText text;
   std::unique_ptr<AnswerGuide> guide;  // null: any token may come
   std::optional<ReplyParser> parser;   // splits the answer into parts; none: they are not wanted
-  std::vector<ReplyPart> parts;        // so far
   Report report;
   std::optional<Conversation> before;  // all_or_nothing: the conversation to go back to
   uint64_t order = 0;                  // the count of begins: when blocks run short, the first to begin keeps its own
   uint64_t prompt_end = 0;             // tokens when it began
+  uint64_t answer_begin = 0;           // its answer's first token: before prompt_end where it goes on with one
   bool warmed = false;                 // the prefix look-up was done
   bool admitted = false;               // it may take blocks
   bool recompute_all = false;          // prefill with all logits
@@ -99,7 +99,5 @@ struct Generation {
   bool abandoned = false;              // it is over, and nobody takes its DONE: the session's next call settles it
   uint64_t begin_ns = 0, first_step_ns = 0, first_token_ns = 0, last_token_ns = 0;
 };
-
-void add_part(std::vector<ReplyPart>* parts, ReplyPart part);  // joins adjacent increments of one kind
 
 }  // namespace kvrt

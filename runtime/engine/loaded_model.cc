@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/json.h"
 #include "runtime/base/threads.h"
 
 namespace kvrt {
@@ -89,6 +90,7 @@ LoadedModel::LoadedModel(ModelParts parts, Log* log) : parts_(std::move(parts)),
   auto parsed = ChatTemplate::parse(source);
   if (parsed.is_ok()) {
     template_ = std::move(parsed).value();
+    template_shows_reasoning_ = source.find("reasoning_content") != std::string::npos && !takes_reasoning_apart();
   } else {  // the model runs; calls that need the template give the error
     template_status_ = parsed.take_status().annotate("chat template of " + name());
     logf(log, LogLevel::kWarn, "%s", template_status_.message().c_str());
@@ -106,6 +108,14 @@ Result<std::string> LoadedModel::render(std::string_view messages_json, bool gen
   if (tokenizer().bos() >= 0) options.bos_token = tokenizer().piece(tokenizer().bos(), true);
   if (tokenizer().eos() >= 0) options.eos_token = tokenizer().piece(tokenizer().eos(), true);
   return template_->render(messages_json, options);
+}
+
+bool LoadedModel::takes_reasoning_apart() const {
+  const std::string answer = "so" + reply_style_.reasoning_end + "yes";
+  std::string messages = R"([{"role":"user","content":"?"},{"role":"assistant","content":)";
+  append_json_string(answer, &messages);
+  auto text = render(messages + "}]", false, {});
+  return text.is_ok() && text->find(answer) == std::string::npos;
 }
 
 void LoadedModel::tell_dropped(uint64_t bytes) const {

@@ -54,6 +54,8 @@ class LoadedModel {
   const Hash256& template_id() const { return template_id_; }          // zero: none
   const ReplyStyle& reply_style() const { return reply_style_; }       // as the template shows it
   bool template_shows_calls() const { return template_shows_calls_; }  // the template renders a message's tool_calls
+  // It renders a message's reasoning_content, and would not find reasoning within the content.
+  bool template_shows_reasoning() const { return template_shows_reasoning_; }
   Result<std::string> render(std::string_view messages_json, bool generation_prompt, const TemplateArguments& arguments) const;
   // Says in the log that a text lost so many bytes, for which the vocabulary has no token.
   void tell_dropped(uint64_t bytes) const;
@@ -64,13 +66,15 @@ class LoadedModel {
   Result<Hash256> id(const Runtime& runtime, const std::shared_ptr<Store>& store) const;
 
  private:
+  bool takes_reasoning_apart() const;  // the template, of an answer's content
+
   const ModelParts parts_;
   Log* const log_;                          // the runtime's
   std::unique_ptr<ChatTemplate> template_;  // null without one
   Status template_status_;                  // the parser's error, if there is one
   Hash256 template_id_;
   ReplyStyle reply_style_;
-  bool template_shows_calls_ = false;
+  bool template_shows_calls_ = false, template_shows_reasoning_ = false;
   mutable Mutex id_mu_;
   mutable Hash256 id_ KVRT_GUARDED_BY(id_mu_);                              // zero until a store asks
   mutable std::vector<std::weak_ptr<Store>> told_ KVRT_GUARDED_BY(id_mu_);  // stores that have it

@@ -132,8 +132,10 @@ static void calls_are_bound(kvrt_model* model) {
 static void goes_on(const char* path, kvrt_model* model, kvrt_generate_options first, const char* tools, uint32_t piece) {
   char dir[kPathMax];
   struct parts whole = {0}, p = {0};
+  char message[4096] = "", pieces[4096] = "";
   kvrt_session* s = asked(model, NULL, tools, 0);
   generate(s, first, &whole);
+  newest_message(s, message, sizeof message);
   static int32_t tokens[1024];
   const size_t count = session_tokens(s, tokens, 1024);
   kvrt_session_close(s);
@@ -149,6 +151,7 @@ static void goes_on(const char* path, kvrt_model* model, kvrt_generate_options f
     o.max_tokens = piece;
     generate(s, o, &p);
     if (p.reason == KVRT_REASON_EOS) expect_tokens(s, tokens, count, "an answer in pieces");
+    newest_message(s, pieces, sizeof pieces);
     MUST(kvrt_session_suspend(s, "answer", 6, NULL, NULL, NULL));
     kvrt_session_close(s);
     kvrt_model_release(again);
@@ -157,6 +160,8 @@ static void goes_on(const char* path, kvrt_model* model, kvrt_generate_options f
   }
   EXPECT(p.reason == KVRT_REASON_EOS && (p.reasoning[0] != 0) == (whole.reasoning[0] != 0), "reasoning in pieces \"%s\", in one go \"%s\"",
          p.reasoning, whole.reasoning);
+  EXPECT(strcmp(p.calls, whole.calls) == 0, "calls in pieces \"%s\", in one go \"%s\"", p.calls, whole.calls);
+  EXPECT(strcmp(pieces, message) == 0, "the message in pieces %s, in one go %s", pieces, message);
   if (!whole.call_count)
     EXPECT(strcmp(p.content, whole.content) == 0, "content in pieces \"%s\", in one go \"%s\"", p.content, whole.content);
 }

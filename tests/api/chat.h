@@ -42,6 +42,12 @@ static inline kvrt_message_props message_props(kvrt_session* s, uint64_t index) 
   return p;
 }
 
+static inline void newest_message(kvrt_session* s, char* json, size_t capacity) {
+  size_t size = 0;
+  MUST(kvrt_session_message(s, session_props(s).messages - 1, NULL, json, capacity - 1, &size, NULL));
+  json[size] = 0;
+}
+
 // The session's messages as a JSON array.
 static inline void all_messages(kvrt_session* s, char* json, size_t capacity) {
   const uint64_t count = session_props(s).messages;

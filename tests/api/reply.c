@@ -54,20 +54,25 @@ static kvrt_session* conversation(kvrt_model* model, const char* tools) {
   return s;
 }
 
-static void forced(kvrt_model* model, kvrt_session* s, uint32_t reply, struct parts* p) {
+static void forced_text(kvrt_model* model, kvrt_session* s, uint32_t reply, const char* answer, struct parts* p) {
   int32_t tokens[512];
   size_t count = 0;
-  MUST(kvrt_model_tokenize(model, kAnswer, strlen(kAnswer), 0, tokens, 512, &count, NULL));
+  MUST(kvrt_model_tokenize(model, answer, strlen(answer), 0, tokens, 512, &count, NULL));
   force(s, reply, tokens, count, p);
-  EXPECT(strcmp(p->raw, kAnswer) == 0, "the text of the tokens is %s", p->raw);
+  EXPECT(strcmp(p->raw, answer) == 0, "the text of the tokens is %s", p->raw);
 }
+
+static void forced(kvrt_model* model, kvrt_session* s, uint32_t reply, struct parts* p) { forced_text(model, s, reply, kAnswer, p); }
 
 static void last_message_is(kvrt_session* s, const char* want) {
   char json[2048] = "";
-  size_t size = 0;
-  MUST(kvrt_session_message(s, session_props(s).messages - 1, NULL, json, sizeof json, &size, NULL));
-  EXPECT(size == strlen(want) && memcmp(json, want, size) == 0, "the message is %s", json);
+  newest_message(s, json, sizeof json);
+  EXPECT(strcmp(json, want) == 0, "the message is %s", json);
 }
+
+static const char kMessage[] =
+    "{\"role\":\"assistant\",\"content\":\"I will add.\",\"reasoning_content\":\"Two and two.\",\"tool_calls\":[{\"type\":"
+    "\"function\",\"function\":{\"name\":\"add\",\"arguments\":{\"a\":2,\"b\":[2,\"}\"]}}}]}";
 
 static void taken_apart(kvrt_model* model) {
   struct parts p;
@@ -76,9 +81,7 @@ static void taken_apart(kvrt_model* model) {
   EXPECT(strcmp(p.content, "I will add.") == 0, "content: \"%s\"", p.content);
   EXPECT(strcmp(p.reasoning, "Two and two.") == 0, "reasoning: \"%s\"", p.reasoning);
   EXPECT(p.call_count == 1 && strcmp(p.calls, "{\"name\":\"add\",\"arguments\":{\"a\":2,\"b\":[2,\"}\"]}};") == 0, "calls: %s", p.calls);
-  last_message_is(s,
-                  "{\"role\":\"assistant\",\"content\":\"I will add.\",\"reasoning_content\":\"Two and two.\",\"tool_calls\":[{\"type\":"
-                  "\"function\",\"function\":{\"name\":\"add\",\"arguments\":{\"a\":2,\"b\":[2,\"}\"]}}}]}");
+  last_message_is(s, kMessage);
   // The template writes it as the model did: the result follows, and nothing is written anew.
   kvrt_append_info info;
   say(s, "tool", "4", &info);
@@ -108,6 +111,62 @@ static void by_option(kvrt_model* model) {
   }
 }
 
+// The message is the same whether parts were asked for, and the turn keeps its tokens although the template would write the call in another
+// way; also where another message follows. Reasoning stands apart where the template would not find it in the content.
+static void keeps_its_tokens(kvrt_model* model) {
+  struct parts p;
+  kvrt_session* s = conversation(model, kTools);
+  forced_text(model, s, KVRT_REPLY_DEFAULT,
+              "<think>\nTwo and two.\n</think>\n\nI will add.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\":2,\"b\":[ 2, "
+              "\"}\" ]}}\n</tool_call>",
+              &p);
+  EXPECT(p.call_count == 0, "%d calls", p.call_count);
+  last_message_is(s, kMessage);
+  int32_t before[kChatMax], after[kChatMax];
+  const uint64_t answer = session_props(s).messages - 1;
+  const size_t count = session_tokens(s, before, kChatMax);
+  const kvrt_message_props turn = message_props(s, answer);
+  kvrt_append_info info;
+  say(s, "tool", "4", &info);
+  EXPECT(info.rewritten == 0, "%" PRIu64 " tokens rewritten", info.rewritten);
+  forced_text(model, s, KVRT_REPLY_AUTO, "<think>\nSo\n</think>\n\nFour.", &p);
+  last_message_is(s, "{\"role\":\"assistant\",\"content\":\"Four.\",\"reasoning_content\":\"So\"}");
+  say(s, "user", "Thanks", &info);
+  EXPECT(info.rewritten == 0 && message_props(s, answer).generated, "%" PRIu64 " tokens rewritten", info.rewritten);
+  EXPECT(message_props(s, answer).begin == turn.begin && message_props(s, answer).end == turn.end, "the turn's tokens moved");
+  session_tokens(s, after, kChatMax);
+  EXPECT(memcmp(before, after, count * sizeof *before) == 0, "the first %zu tokens changed", count);
+  // A call that says another thing is written anew.
+  char json[kChatMax];
+  all_messages(s, json, sizeof json);
+  char* two = strstr(json, "\"a\":2");
+  two[4] = '3';
+  MUST(kvrt_session_set_messages(s, json, strlen(json), &info, NULL));
+  EXPECT(!message_props(s, answer).generated, "another call keeps the tokens");
+  kvrt_session_close(s);
+}
+
+// An answer whose end is truncated away keeps its first part, and goes on with it.
+static void truncated(kvrt_model* model) {
+  struct parts p;
+  kvrt_session* s = conversation(model, kTools);
+  forced(model, s, KVRT_REPLY_AUTO, &p);
+  const uint64_t messages = session_props(s).messages;
+  const kvrt_message_props turn = message_props(s, messages - 1);
+  int32_t rest[kChatMax];
+  session_tokens(s, rest, kChatMax);
+  const uint64_t at = turn.begin + 30;  // within the content
+  MUST(kvrt_session_truncate(s, at, NULL));
+  EXPECT(session_props(s).messages == messages && message_props(s, messages - 1).end == at, "%" PRIu64 " messages",
+         session_props(s).messages);
+  force(s, KVRT_REPLY_AUTO, rest + at, turn.end - 1 - at, &p);
+  last_message_is(s, kMessage);
+  EXPECT(message_props(s, messages - 1).begin == turn.begin && session_props(s).messages == messages, "it is another message");
+  MUST(kvrt_session_truncate(s, turn.begin, NULL));
+  EXPECT(session_props(s).messages == messages - 1, "nothing of the answer is left, but its message");
+  kvrt_session_close(s);
+}
+
 // A turn that is cut and goes on is one message.
 static void one_message(kvrt_model* model) {
   kvrt_session* s = conversation(model, NULL);
@@ -128,6 +187,8 @@ int main(void) {
   kvrt_model* model = open_with_template(t.runtime, t.tiny, t.dir, "hermes", kTemplate, path);
   taken_apart(model);
   by_option(model);
+  keeps_its_tokens(model);
+  truncated(model);
   one_message(model);
   BAD("begin", "reply 8",
       kvrt_session_begin(t.session, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options), .reply = 8}, NULL));

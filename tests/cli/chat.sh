@@ -31,8 +31,8 @@ is "1 1" "$(grep -c "(/rewind removes the turn; the model's context has no more 
   "one turn fills the model's context: $(cat err)"
 talk '/stats\n' --context 10
 is 1 "$(grep -c "^0 tokens of 64 (--context 10 in whole blocks; the model's context is 1024)$" err)" "/stats with --context 10: $(cat err)"
-talk 'Hello\n/rewind 60\nHello\n/stats\n/rewind 5\n' -n 30
-is "1 1" "$(grep -c 'cuts the assistant message in two: /continue goes on from here; ' err) $(grep -c 'cuts the user message in two: the next message drops the rest' err)" \
+talk 'Hello\n/rewind 60\nHello\n/stats\n/rewind 40\nWho\n' -n 30
+is "1 1" "$(grep -c '^(the answer is cut here: /continue goes on from here)$' err) $(grep -c 'cuts the user message in two: the next message drops the rest' err)" \
   "/rewind into the middle of messages: $(cat err)"
 grep -q '^([0-9]* tokens from token [0-9]* on are dropped: no message has them)$' err || fail "a message after half a one: $(cat err)"
 grep -q '^reuse stopped at token .*: what follows is new$' err || fail "/stats in words: $(cat err)"

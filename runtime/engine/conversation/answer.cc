@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "runtime/base/limits.h"
+#include "runtime/engine/sampling/output_text.h"
+#include "runtime/text/reply/message.h"
 
 namespace kvrt {
 
@@ -25,13 +27,14 @@ ReplyStyle named_style(const LoadedModel& model, ReplyKind kind) {
 }
 
 // The style of an answer that begins at token `begin`.
-ReplyStyle answer_style(const LoadedModel& model, const Conversation& said, const std::string& tools, ReplyKind kind, uint64_t begin) {
+ReplyStyle answer_style(const LoadedModel& model, std::span<const int32_t> tokens, const std::string& tools, ReplyKind kind,
+                        uint64_t begin) {
   ReplyStyle style = named_style(model, kind);
   // Without tools, JSON that the model writes is its answer, not a call.
   style.calls = !tools.empty() || (kind != ReplyKind::kAuto && kind != ReplyKind::kNone);
   if (!tools.empty()) style.tools = read_reply_tools(tools);
   const uint64_t from = begin - std::min<uint64_t>(begin, kReasoningLookBack);
-  style.begin = answer_place(style, model.tokenizer().decode(std::span(said.tokens).subspan(from, begin - from), true));
+  style.begin = answer_place(style, model.tokenizer().decode(tokens.subspan(from, begin - from), true));
   return style;
 }
 
@@ -61,7 +64,8 @@ Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, co
   const bool continues = options->ask.kind == GrammarKind::kContinue;
   const auto& messages = said->messages;
   const bool same_turn = !messages.empty() && messages.back().generated && messages.back().end == said->tokens.size();
-  const uint64_t begin = continues ? said->grammar.begin : same_turn ? messages.back().begin : said->tokens.size();
+  const uint64_t begin = same_turn ? messages.back().begin : continues ? said->grammar.begin : said->tokens.size();
+  answer.begin = begin;
   AnswerGrammar& grammar = said->grammar;
   if (!continues) {
     grammar = {std::move(options->ask)};
@@ -73,7 +77,7 @@ Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, co
   rules.tools = tools;
   const bool binds = !options->ignore_eos && may_bind(rules);  // most answers do not
   if (options->reply != ReplyKind::kNone || binds) {
-    ReplyStyle style = answer_style(model, *said, tools, options->reply, begin);
+    ReplyStyle style = answer_style(model, said->tokens, tools, options->reply, begin);
     // A GBNF may write marks itself.
     const bool json = grammar.kind == GrammarKind::kJsonSchema || grammar.kind == GrammarKind::kJsonSchemaOpen;
     if (json) style.bound = true, style.calls = false;
@@ -93,6 +97,29 @@ Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, co
     grammar = {};
   }
   return answer;
+}
+
+std::string answer_message(const LoadedModel& model, const std::string& tools, const AnswerSpan& answer) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  const auto& tokens = answer.tokens;
+  ReplyParser parser(answer_style(model, tokens, tools, answer.reply, answer.begin));
+  OutputText text({});
+  std::vector<ReplyPart> parts;
+  for (uint64_t i = answer.begin; i < tokens.size(); ++i) {
+    if (i == answer.stops_from) text.stop_at(answer.stops);
+    const bool control = tokenizer.is_control(tokens[i]);
+    std::string more = control ? text.flush() : std::string();  // a control token ends a part: it may be a marker
+    more += text.push(tokenizer.piece_after(i ? tokens[i - 1] : -1, tokens[i], false));
+    parser.push(more, false, &parts);
+    if (control) parser.push(tokenizer.piece(tokens[i], true), true, &parts);
+  }
+  parser.push(text.finish(), false, &parts);
+  parser.finish(&parts);
+  const auto has = [&](ReplyPart::Kind kind) { return std::ranges::any_of(parts, [&](const ReplyPart& p) { return p.kind == kind; }); };
+  const bool calls = model.template_shows_calls() && has(ReplyPart::Kind::kToolCall);
+  // Else the template would drop the parts, or takes the text apart by itself.
+  const bool apart = calls || (model.template_shows_reasoning() && has(ReplyPart::Kind::kReasoning));
+  return assistant_message(text.shown(), apart ? parts : std::vector<ReplyPart>());
 }
 
 }  // namespace kvrt

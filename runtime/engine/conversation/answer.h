@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/engine/conversation/grammar_cache.h"
 #include "runtime/engine/generation.h"
@@ -14,11 +16,23 @@ namespace kvrt {
 struct Answer {
   std::unique_ptr<AnswerGuide> guide;  // null: any token may come
   std::optional<ReplyParser> parser;   // none: parts are not wanted
+  uint64_t begin = 0;                  // its first token
 };
 
 // Of the answer that the conversation's next tokens are. It may be the rest of one: then both have taken its tokens. Sets said->grammar for a
 // new answer, and takes the texts of `options`. `tools`: the session's, JSON, or "".
 Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, const std::string& tools, Conversation* said,
                             GenerateOptions* options);
+
+// Tokens [begin, tokens.size()) as an assistant's message, by the model's template, or as `reply` says. `stops`: the stop strings of the
+// generation that made the tokens from `stops_from` on; what they cut off is not in it.
+struct AnswerSpan {
+  std::span<const int32_t> tokens;
+  uint64_t begin = 0;
+  ReplyKind reply = ReplyKind::kNone;
+  uint64_t stops_from = UINT64_MAX;
+  std::vector<std::string> stops{};
+};
+std::string answer_message(const LoadedModel& model, const std::string& tools, const AnswerSpan& answer);
 
 }  // namespace kvrt

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <span>
 
-#include "runtime/text/reply/message.h"
+#include "runtime/engine/conversation/answer.h"
 
 namespace kvrt {
 
@@ -107,13 +107,57 @@ uint64_t find_preamble(const LoadedModel& model, const TemplateArguments& argume
   return Spelling(model.tokenizer(), said.tokens, model.adds_bos(text)).advance(bytes);
 }
 
+// The text with generated messages as they were generated, where it has the same message in other words: templates write a call's JSON in one
+// way, models in many.
+std::string as_generated(const LoadedModel& model, const std::string& tools, const Conversation& said, std::string text) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  const std::span<const int32_t> tokens = said.tokens;
+  uint64_t i = !tokens.empty() && tokens[0] == tokenizer.bos() && model.adds_bos(text) ? 1 : 0;
+  size_t at = 0;
+  const auto matches = [&](uint64_t end) {  // tokens [i, end); goes on behind them
+    for (; i < end; ++i) {
+      const std::string_view piece = tokenizer.piece_after(i ? tokens[i - 1] : -1, tokens[i], true);
+      if (text.compare(at, piece.size(), piece) != 0) return false;
+      at += piece.size();
+    }
+    return true;
+  };
+  for (const Message& m : said.messages) {
+    if (!m.generated || m.begin < i || m.begin == m.end) continue;
+    if (!matches(m.begin)) break;
+    const size_t begin = at;
+    if (matches(m.end)) continue;
+    // The last token ends the turn: what the text has up to the same must say the same.
+    if (!tokenizer.is_end(tokens[m.end - 1])) break;
+    const std::string_view last = tokenizer.piece(tokens[m.end - 1], true);
+    const size_t end = text.find(last, begin);
+    if (last.empty() || end == text.npos) break;
+    std::vector<int32_t> other(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(m.begin));
+    const std::string theirs = text.substr(begin, end + last.size() - begin);
+    if (!tokenizer.encode(theirs, true, &other, m.begin ? tokens[m.begin - 1] : -1, nullptr).is_ok()) break;
+    if (answer_message(model, tools, {other, m.begin}) != answer_message(model, tools, {tokens.first(m.end), m.begin})) break;
+    const std::string ours = tokenizer.decode(tokens.subspan(m.begin, m.end - m.begin), true, m.begin ? tokens[m.begin - 1] : -1);
+    text.replace(begin, theirs.size(), ours);
+    at = begin + ours.size();
+    i = m.end;
+  }
+  return text;
+}
+
+// The template's text of the first `count` messages, and of one more unless `extra` is empty.
+Result<std::string> spelled(const LoadedModel& model, const TemplateArguments& arguments, const Conversation& said, size_t count,
+                            std::string_view extra, bool generation_prompt = false) {
+  KVRT_ASSIGN(std::string text, model.render(as_array(said.messages, count, extra), generation_prompt, arguments));
+  return as_generated(model, arguments.tools, said, std::move(text));
+}
+
 // Finds the tokens of the messages from `first` on. A message ends where the text of the conversation up to it ends.
 void find_spans(const LoadedModel& model, const TemplateArguments& arguments, size_t first, Conversation* said) {
   auto& messages = said->messages;
   std::vector<size_t> ends;  // in bytes of text
   bool bos = false;
   for (size_t i = first; i < messages.size(); ++i) {
-    auto text = model.render(as_array(messages, i + 1, ""), false, arguments);  // a template may refuse a part of the conversation
+    auto text = spelled(model, arguments, *said, i + 1, "");  // a template may refuse a part of the conversation
     ends.push_back(text.is_ok() ? encodable(model.tokenizer(), *text).size() : ends.empty() ? 0 : ends.back());
     bos |= text.is_ok() && model.adds_bos(*text);
   }
@@ -122,6 +166,14 @@ void find_spans(const LoadedModel& model, const TemplateArguments& arguments, si
     messages[i].begin = i ? messages[i - 1].end : 0;
     messages[i].end = std::max(messages[i].begin, spelling.advance(ends[i - first]));
   }
+}
+
+// Keeps the first tokens, and the messages that end within them.
+void cut(Conversation* said, uint64_t tokens) {
+  said->tokens.resize(tokens);
+  while (!said->messages.empty() && said->messages.back().end > tokens) said->messages.pop_back();
+  if (said->grammar.begin > tokens) said->grammar = {};
+  if (said->preamble > tokens) said->preamble = 0;
 }
 
 // Makes the tokens spell `text`. Generated tokens stay as they are while the text up to them is the same; the rest is tokenized as one, so
@@ -205,16 +257,17 @@ uint64_t joint(const LoadedModel& model, const std::vector<int32_t>& tokens, con
 
 }  // namespace
 
-void cut(Conversation* said, uint64_t tokens) {
-  said->tokens.resize(tokens);
-  while (!said->messages.empty() && said->messages.back().end > tokens) said->messages.pop_back();
-  if (said->grammar.begin > tokens) said->grammar = {};
-  if (said->preamble > tokens) said->preamble = 0;
+void truncate(const LoadedModel& model, const std::string& tools, uint64_t tokens, Conversation* said) {
+  const auto open =
+      std::ranges::find_if(said->messages, [&](const Message& m) { return m.generated && m.begin < tokens && tokens < m.end; });
+  const uint64_t begin = open == said->messages.end() ? tokens : open->begin;
+  cut(said, tokens);
+  if (begin < tokens) said->messages.push_back({answer_message(model, tools, {said->tokens, begin}), begin, tokens, true});
 }
 
 Status add_message(const LoadedModel& model, const TemplateArguments& arguments, std::string message, Conversation* said) {
   const size_t count = said->messages.size();
-  KVRT_ASSIGN(const std::string text, model.render(as_array(said->messages, count, message), false, arguments));
+  KVRT_ASSIGN(const std::string text, spelled(model, arguments, *said, count, message));
   const uint64_t had = said->tokens.size();
   size_t first = count;
   uint64_t begin = 0;
@@ -242,7 +295,7 @@ Status replace_messages(const LoadedModel& model, const TemplateArguments& argum
 Status open_turn(const LoadedModel& model, const TemplateArguments& arguments, Conversation* said) {
   const auto& messages = said->messages;
   if (messages.empty() || messages.back().generated || messages.back().end != said->tokens.size()) return {};
-  KVRT_ASSIGN(const std::string text, model.render(as_array(messages, messages.size(), ""), true, arguments));
+  KVRT_ASSIGN(const std::string text, spelled(model, arguments, *said, messages.size(), "", true));
   const uint64_t had = said->tokens.size();
   size_t first = messages.size();
   uint64_t begin = 0;
@@ -274,18 +327,15 @@ Status erase(const LoadedModel& model, const TemplateArguments& arguments, uint6
   return {};
 }
 
-void add_answer(const LoadedModel& model, const Generation& g, const std::string& shown, const std::vector<ReplyPart>& parts, uint64_t end,
-                std::vector<Message>* messages) {
-  if (messages->empty() || g.options.prefill_only || end <= g.prompt_end || messages->back().end > g.prompt_end) return;
-  static const std::vector<ReplyPart> kNone;
-  const auto& told = model.template_shows_calls() ? parts : kNone;  // else the template would drop the parts: the text has all
-  Message& last = messages->back();
-  if (last.generated && last.end == g.prompt_end) {  // the same turn went on
-    last.json = extended_message(last.json, shown, told);
-    last.end = end;
-  } else {
-    messages->push_back({assistant_message(shown, told), g.prompt_end, end, true});
-  }
+void add_answer(const LoadedModel& model, const std::string& tools, const Generation& g, Conversation* said) {
+  auto& messages = said->messages;
+  const uint64_t end = said->tokens.size();
+  if (messages.empty() || g.options.prefill_only || end <= g.prompt_end) return;
+  const bool goes_on = messages.back().generated && messages.back().begin == g.answer_begin;
+  if (!goes_on && messages.back().end > g.answer_begin) return;
+  if (goes_on) messages.pop_back();
+  messages.push_back({answer_message(model, tools, {said->tokens, g.answer_begin, g.options.reply, g.prompt_end, g.options.stop_strings}),
+                      g.answer_begin, end, true});
 }
 
 }  // namespace kvrt

@@ -12,8 +12,8 @@
 
 namespace kvrt {
 
-// Keeps the first tokens, and the messages that end within them.
-void cut(Conversation* said, uint64_t tokens);
+// Keeps the first tokens, the messages that end within them, and of an answer that ends beyond what its tokens there say.
+void truncate(const LoadedModel& model, const std::string& tools, uint64_t tokens, Conversation* said);
 // Adds one message, which is normalized.
 Status add_message(const LoadedModel& model, const TemplateArguments& arguments, std::string message, Conversation* said);
 // Replaces all messages. Leading ones that are the same keep their tokens.
@@ -24,8 +24,7 @@ Status open_turn(const LoadedModel& model, const TemplateArguments& arguments, C
 // Drops tokens [from, to), and with them tokens that only joined their messages to the next one (a newline, say): the rest then spells the
 // template's text of the remaining messages. INVALID: the span is past the end, or cuts a message in two.
 Status erase(const LoadedModel& model, const TemplateArguments& arguments, uint64_t from, uint64_t to, Conversation* said);
-// Makes the answer a message with the tokens up to `end`; or appends it to the message before, if that turn went on.
-void add_answer(const LoadedModel& model, const Generation& generation, const std::string& shown, const std::vector<ReplyPart>& parts,
-                uint64_t end, std::vector<Message>* messages);
+// Makes the answer, whose tokens end the conversation, a message: a new one, or the last one anew, if that turn went on.
+void add_answer(const LoadedModel& model, const std::string& tools, const Generation& generation, Conversation* said);
 
 }  // namespace kvrt

@@ -22,14 +22,6 @@ void Scheduler::push(Session* s, Event event) {
   s->mailbox.push_back(std::move(event));
 }
 
-void add_part(std::vector<ReplyPart>* parts, ReplyPart part) {
-  if (part.kind != ReplyPart::Kind::kToolCall && !parts->empty() && parts->back().kind == part.kind) {
-    parts->back().text += part.text;
-  } else {
-    parts->push_back(std::move(part));
-  }
-}
-
 // Parses more of the answer: the text that a token gave, and the token itself if it is a control token.
 void Scheduler::push_parts(Session* s, std::string_view text, std::string_view control, bool last) {
   Generation& g = *s->generation;
@@ -43,9 +35,8 @@ void Scheduler::push_parts(Session* s, std::string_view text, std::string_view c
     event.type = part.kind == ReplyPart::Kind::kContent     ? EventType::kContent
                  : part.kind == ReplyPart::Kind::kReasoning ? EventType::kReasoning
                                                             : EventType::kToolCall;
-    event.text = part.text;
+    event.text = std::move(part.text);
     push(s, std::move(event));
-    add_part(&g.parts, std::move(part));
   }
 }
 

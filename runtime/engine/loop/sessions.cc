@@ -158,7 +158,7 @@ Status Engine::truncate(Session* session, uint64_t count) {
     return error(Code::kInvalid, Detail::kNone, "truncate: to %llu tokens, the session has %zu", static_cast<unsigned long long>(count),
                  session->tokens.size());
   }
-  cut(session, count);
+  kvrt::truncate(*model_, session->arguments.tools, count, session);
   cut_kv(session, count);
   return {};
 }

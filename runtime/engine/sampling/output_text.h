@@ -15,6 +15,7 @@ class OutputText {
  public:
   explicit OutputText(std::vector<std::string> stop_strings) : stops_(std::move(stop_strings)) {}
 
+  void stop_at(std::vector<std::string> stop_strings) { stops_ = std::move(stop_strings); }  // from here on
   // Adds one token's bytes; returns the text that can be shown now. After a stop string matched, the text before it.
   std::string push(std::string_view piece);
   std::string flush();   // the text held back for a stop string, at a point that none may cross

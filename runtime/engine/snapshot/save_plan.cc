@@ -25,12 +25,7 @@ Conversation as_cancelled(const LoadedModel& model, const Session& s, uint64_t* 
   }
   Conversation said(s);
   if (!g) return said;
-  OutputText text = g->text;
-  text.finish();
-  std::vector<ReplyPart> parts = g->parts, rest;
-  if (g->parser && !g->finished) ReplyParser(*g->parser).finish(&rest);
-  for (ReplyPart& part : rest) add_part(&parts, std::move(part));
-  add_answer(model, *g, text.shown(), parts, said.tokens.size(), &said.messages);
+  add_answer(model, s.arguments.tools, *g, &said);
   return said;
 }
 

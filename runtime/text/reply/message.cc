@@ -72,26 +72,19 @@ class Members {
 
 }  // namespace
 
-std::string extended_message(const std::string& message, std::string_view shown, const std::vector<ReplyPart>& parts) {
+std::string assistant_message(std::string_view shown, const std::vector<ReplyPart>& parts) {
   Members members;
-  if (!members.read(message)) members.add_text("role", "assistant");  // a store may hold anything
-  const auto is_call = [](const ReplyPart& part) { return part.kind == ReplyPart::Kind::kToolCall; };
-  if (std::none_of(parts.begin(), parts.end(), is_call)) {
-    members.add_text("content", shown);
-    return members.json();
-  }
+  members.add_text("role", "assistant");
+  members.at("content") = "\"\"";
+  if (parts.empty()) members.add_text("content", shown);
   for (const ReplyPart& part : parts) {
-    if (is_call(part)) {
+    if (part.kind == ReplyPart::Kind::kToolCall) {
       members.add_call(part.text);
     } else {
       members.add_text(part.kind == ReplyPart::Kind::kReasoning ? "reasoning_content" : "content", part.text);
     }
   }
   return members.json();
-}
-
-std::string assistant_message(std::string_view shown, const std::vector<ReplyPart>& parts) {
-  return extended_message(R"({"role":"assistant","content":""})", shown, parts);
 }
 
 }  // namespace kvrt

@@ -76,12 +76,6 @@ void ReplyParser::Impl::go_on() {
   std::vector<ReplyPart> parts;
   Impl(*this).finish(&parts);
   for (const ReplyPart& part : parts) given_ += part.text.size();
-  if (mode_ != Mode::kCall && (mode_ != Mode::kHeader || hidden_)) return;
-  push("", false, &parts);
-  settle(true);
-  give_up();
-  settle(true);
-  put_space();
 }
 
 AnswerPlace ReplyParser::Impl::place() const {

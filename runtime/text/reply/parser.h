@@ -101,7 +101,7 @@ class ReplyParser {
   // The end of the answer: the bytes held back come out. The parser is then as new.
   void finish(std::vector<ReplyPart>* out);
   // In place of finish(), for an answer that was cut here and goes on: what finish() gave of it before does not come again, but where it
-  // was the begin of a marker, that is one. A call that was cut stays content.
+  // was the begin of a marker or of a call, that is one.
   void go_on();
   AnswerPlace place() const;
 
