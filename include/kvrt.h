@@ -1297,8 +1297,8 @@ typedef struct kvrt_session_options {
    * which are hashed for a store alone. */
   const char* domain;
   size_t domain_size; /**< Bytes of it. */
-  /** A JSON array, the template's variable `tools`; NULL: none. It is saved with the session; in resume NULL keeps the
-   * saved ones. */
+  /** A JSON array of objects, the template's variable `tools`; NULL: none. It is saved with the session; in resume NULL
+   * keeps the saved ones. */
   const char* tools;
   size_t tools_size; /**< Bytes of it. */
   /** Called when next has something to give (an event or a failure) and had nothing before; NULL: none. It runs on the
@@ -1401,7 +1401,9 @@ typedef struct kvrt_append_info {
 
 /** Appends one message. The model's template renders it with the conversation before it; the next generation computes
  * its tokens. The next begin (but not a prefill) opens the assistant's turn; the generated answer becomes a message of
- * its own, which keeps its tokens.
+ * its own, which keeps its tokens as long as the template renders what it says, if with other white space in a call.
+ * Text of a message that spells a control token becomes that token, as in other runtimes: take such spellings out of
+ * text that you do not trust.
  *
  * The call drops the tokens that belong to no message: those of append and append_text, and those generated before
  * there was a message. It counts them as rewritten.
@@ -1484,15 +1486,17 @@ enum {
   KVRT_GRAMMAR_JSON_SCHEMA_OPEN = 4
 };
 
-/** kvrt_generate_options.tool_choice: which calls of the session's tools an answer has. Calls are bound: in the way that
- * the model's family writes them, by names that there are, with arguments that fit the tool's `parameters`, as
- * JSON_SCHEMA says. Reasoning stays free, and comes first. It works with every `reply`; where that names a family, the
- * calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session without tools, and UNSUPPORTED where the
- * template does not show calls. A schema that JSON_SCHEMA would not take, or of which the model's syntax cannot write a
- * constant or the name of a member, has the same status with these; with DEFAULT it binds its tool's arguments to an
- * object with members of those types.
- * Where arguments are no JSON, what a reader of them would take for something else cannot come: a string with the mark that
- * ends it, or, where a string is one of several types, one that reads as a number, true, false or null. */
+/** kvrt_generate_options.tool_choice: which calls of the session's tools an answer has. Calls are bound: in the way
+ * that the model's family writes them, by names that there are, with arguments that fit the tool's `parameters`, as
+ * JSON_SCHEMA says. Reasoning stays free, and comes first. It works with every `reply`; where that names a family,
+ * the calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session without tools, or with two of one
+ * name, and UNSUPPORTED where the template does not show calls, or a tool's name has other characters than letters,
+ * digits and _-./ (in calls that are Python's it begins with a letter or _): then DEFAULT binds no call. A schema
+ * that JSON_SCHEMA would not take, or of which the model's syntax cannot write a constant or the name of a member,
+ * has the same status with these; with DEFAULT it binds its tool's arguments to an object with members of those
+ * types.
+ * Where arguments are no JSON, what a reader of them would take for something else cannot come: a string with the
+ * mark that ends it, or, where a string is one of several types, one that reads as a number, true, false or null. */
 enum {
   KVRT_TOOL_CHOICE_DEFAULT = 0,  /**< AUTO where that is possible; else calls are not bound. */
   KVRT_TOOL_CHOICE_NONE = 1,     /**< No calls: the marks by which they begin cannot come. */
@@ -1502,10 +1506,13 @@ enum {
 };
 
 /** kvrt_generate_options.reply: how an answer is split into content, reasoning and tool calls. A tool call that is
- * malformed or cut short is content. A session without tools has no tool calls, whatever its text. An argument that a
- * model writes as bare text has a type that the tool's schema allows, if it reads so, and else is a string. With a reply,
- * a stop string does not reach over a control token. AUTO goes by the chat template. PLAIN to DEEPSEEK are for files
- * whose template does not show tool calls: they name the way in which a family of models writes them. */
+ * malformed or cut short is content; one that was cut comes as a call when the answer goes on and ends it. The
+ * message that an answer becomes does not depend on `reply`: it has tool_calls where the template renders them, and
+ * reasoning_content where the template would not find reasoning within the content. A session without tools has no
+ * tool calls, whatever its text. An argument that a model writes as bare text has a type that the tool's schema
+ * allows, if it reads so, and else is a string. With a reply, a stop string does not reach over a control token.
+ * AUTO goes by the chat template. PLAIN to DEEPSEEK are for files whose template does not show tool calls: they name
+ * the way in which a family of models writes them. */
 enum {
   KVRT_REPLY_DEFAULT = 0, /**< Not at all: there are TOKEN events alone. */
   KVRT_REPLY_AUTO = 1,    /**< As the model's chat template shows tool calls and reasoning. */
@@ -1640,10 +1647,11 @@ KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err)
  *   the model are open. */
 KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err);
 
-/** Keeps the first `count` tokens, and the messages that end within them. Their KV stays. Where the model has windows, it
- * stays whole if `count` is less than a window before the end; else the next generation computes the tokens after the
- * last boundary before `count` again, and reports KVRT_REUSE_WINDOW. Where it has recurrent layers it does so for every
- * count; there is a boundary in each 1024 tokens or more often, as far as the pool has room for them.
+/** Keeps the first `count` tokens, the messages that end within them, and of an answer that ends beyond what its tokens
+ * there say. Their KV stays. Where the model has windows, it stays whole if `count` is less than a window before the
+ * end; else the next generation computes the tokens after the last boundary before `count` again, and reports
+ * KVRT_REUSE_WINDOW. Where it has recurrent layers it does so for every count; there is a boundary in each 1024 tokens
+ * or more often, as far as the pool has room for them.
  * - Statuses: INVALID: it has fewer tokens, or it is FAILED. BUSY: it generates, or another call is inside. */
 KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_error* err);
 

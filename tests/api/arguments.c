@@ -100,6 +100,10 @@ static void sessions(struct stage* t) {
     kvrt_status status =
         resume ? kvrt_session_resume(model, t->store, "args", 4, &o, NULL, NULL, NULL, &s, NULL) : kvrt_session_open(model, &o, &s, NULL);
     EXPECT(status == KVRT_INVALID && s == NULL, "documents as an object: %s", kvrt_status_name(status));
+    o = session_options(NULL, NULL, NULL);
+    o.tools = "[{}, \"type\"]", o.tools_size = strlen(o.tools);
+    EXPECT(kvrt_session_open(model, &o, &s, NULL) == KVRT_INVALID && strstr(last_message(), "tools: item 1 is not an object"), "%s",
+           last_message());
     o = session_options(NULL, NULL, "{\"tools\":[]}");
     status =
         resume ? kvrt_session_resume(model, t->store, "args", 4, &o, NULL, NULL, NULL, &s, NULL) : kvrt_session_open(model, &o, &s, NULL);

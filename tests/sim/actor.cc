@@ -96,8 +96,15 @@ void Actor::truncate() {
   w_->note("truncations");
 }
 
+// Of an answer its first tokens stay, and say what they say.
 void Actor::drop_messages() {
-  while (!said_.empty() && said_.back().end > tokens_.size()) said_.pop_back();
+  Said last;
+  while (!said_.empty() && said_.back().end > tokens_.size()) {
+    last = said_.back();
+    said_.pop_back();
+  }
+  if (!last.generated || last.begin >= tokens_.size()) return;
+  said_.push_back({"assistant", oracle_text(*w_->tokenizer, tokens_, last.begin, tokens_.size(), false), last.begin, tokens_.size(), true});
 }
 
 // Messages go whole. With a message go the tokens that joined it to the next one, so that the rest is the template's text.
@@ -193,7 +200,7 @@ std::vector<Said> Actor::saved_said(const std::vector<int32_t>& tokens) const {
   if (!running_) return said_;
   if (undone_by_cancel()) return running_->said_before;
   std::vector<Said> said = said_;
-  add_said(oracle_shown(*w_->tokenizer, running_->options, tokens, running_->prompt), tokens.size(), *running_, &said);
+  add_said(tokens, *running_, &said);
   return said;
 }
 

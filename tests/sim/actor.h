@@ -114,7 +114,7 @@ class Actor {
   void on_failure(const Status& status);
   void check_report(const Report& report);
   void leave(Reason reason);
-  static bool add_said(const std::string& shown, uint64_t end, const Running& running, std::vector<Said>* said);
+  bool add_said(std::span<const int32_t> tokens, const Running& running, std::vector<Said>* said) const;
   std::vector<int32_t> saved_tokens() const;
   std::vector<Said> saved_said(const std::vector<int32_t>& tokens) const;
   bool undone_by_cancel() const;

@@ -306,19 +306,16 @@ void Actor::leave(Reason reason) {
     w_->note("undone");
   } else {
     const size_t turns = said_.size();
-    std::string shown = reason == Reason::kFailed ? g.text : oracle_shown(*w_->tokenizer, g.options, tokens_, g.prompt);
-    if (add_said(shown, tokens_.size(), g, &said_)) w_->note(said_.size() > turns ? "generated turns" : "generated turns gone on");
+    if (add_said(tokens_, g, &said_)) w_->note(said_.size() > turns ? "generated turns" : "generated turns gone on");
   }
 }
 
-bool Actor::add_said(const std::string& shown, uint64_t end, const Running& g, std::vector<Said>* said) {
-  if (said->empty() || g.options.prefill_only || end <= g.prompt || said->back().end > g.prompt) return false;
-  if (said->back().generated && said->back().end == g.prompt) {
-    said->back().content += shown;
-    said->back().end = end;
-  } else {
-    said->push_back({"assistant", shown, g.prompt, end, true});
-  }
+bool Actor::add_said(std::span<const int32_t> tokens, const Running& g, std::vector<Said>* said) const {
+  if (said->empty() || g.options.prefill_only || tokens.size() <= g.prompt || said->back().end > g.prompt) return false;
+  const bool goes_on = said->back().generated && said->back().end == g.prompt;
+  const uint64_t begin = goes_on ? said->back().begin : g.prompt;
+  if (goes_on) said->pop_back();
+  said->push_back({"assistant", oracle_answer(*w_->tokenizer, g.options, tokens, begin, g.prompt), begin, tokens.size(), true});
   return true;
 }
 

@@ -68,6 +68,17 @@ inline std::string oracle_shown(const Tokenizer& t, const GenerateOptions& o, st
   return text.substr(0, stop);
 }
 
+// What an answer that began at `begin` says, of which the last generation made the tokens from `prompt` on: without what its stop string cut off.
+inline std::string oracle_answer(const Tokenizer& t, const GenerateOptions& o, std::span<const int32_t> tokens, size_t begin,
+                                 size_t prompt) {
+  Utf8Stream before;
+  const size_t from = before.push(t.decode(tokens.subspan(begin, prompt - begin), false, begin ? tokens[begin - 1] : -1)).size();
+  std::string text = oracle_text(t, tokens, begin, tokens.size(), false);
+  size_t stop = std::string::npos;
+  for (const std::string& s : o.stop_strings) stop = std::min(stop, text.find(s, from));
+  return text.substr(0, stop);
+}
+
 struct Said {
   std::string role, content;
   uint64_t begin = 0, end = 0;

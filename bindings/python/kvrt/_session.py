@@ -7,7 +7,7 @@ import ctypes
 import functools
 import json
 import threading
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
 
 from . import _abi
 from ._enums import Codec, Durability, EventType, Logits
@@ -38,6 +38,8 @@ def template_arguments(options: Any, tools: Optional[Sequence[Any]], documents: 
                        variables: Optional[Mapping[str, Any]]) -> None:
     """Sets the chat template's arguments beside the messages, as JSON, in an options struct."""
     if tools is not None:
+        if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
+            raise TypeError(f"tools is a list of tools, not {type(tools).__name__}")
         options.tools = json.dumps(list(tools)).encode()
         options.tools_size = len(options.tools)
     if documents is not None:

@@ -336,6 +336,13 @@ class Conversation(Case):
         self.assertEqual(session.text(begin), "Hello there")
         self.assertEqual(session.text(begin, begin + 1), self.model.detokenize(session.tokens()[begin:begin + 1]))
 
+    def test_tools_are_a_list(self):
+        for tools in ({"type": "function"}, "f", 5):
+            with self.assertRaisesRegex(TypeError, "tools is a list of tools, not"):
+                self.model.open_session(tools=tools)
+        with self.assertRaisesRegex(kvrt.Invalid, "tools: item 0 is not an object"):
+            self.model.open_session(tools=["f"])
+
     def test_messages(self):
         session = self.open([], tools=[{"type": "function", "function": {"name": "f"}}])
         session.append_message({"role": "system", "content": "Be brief."})

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "runtime/base/limits.h"
-#include "runtime/engine/sampling/output_text.h"
 #include "runtime/text/reply/message.h"
 
 namespace kvrt {
@@ -103,23 +102,30 @@ std::string answer_message(const LoadedModel& model, const std::string& tools, c
   const Tokenizer& tokenizer = model.tokenizer();
   const auto& tokens = answer.tokens;
   ReplyParser parser(answer_style(model, tokens, tools, answer.reply, answer.begin));
-  OutputText text({});
-  std::vector<ReplyPart> parts;
+  Utf8Stream utf8;
+  std::string text;
+  std::vector<size_t> ends;  // of the text of each token
   for (uint64_t i = answer.begin; i < tokens.size(); ++i) {
-    if (i == answer.stops_from) text.stop_at(answer.stops);
-    const bool control = tokenizer.is_control(tokens[i]);
-    std::string more = control ? text.flush() : std::string();  // a control token ends a part: it may be a marker
-    more += text.push(tokenizer.piece_after(i ? tokens[i - 1] : -1, tokens[i], false));
-    parser.push(more, false, &parts);
-    if (control) parser.push(tokenizer.piece(tokens[i], true), true, &parts);
+    text += utf8.push(tokenizer.piece_after(i ? tokens[i - 1] : -1, tokens[i], false));
+    ends.push_back(text.size());
   }
-  parser.push(text.finish(), false, &parts);
+  text += utf8.finish();
+  text.resize(text.size() - std::min(text.size(), answer.bytes_cut));
+  std::vector<ReplyPart> parts;
+  size_t at = 0;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    const size_t end = i + 1 == ends.size() ? text.size() : std::min(ends[i], text.size());
+    parser.push(std::string_view(text).substr(at, end - at), false, &parts);
+    at = end;
+    const int32_t token = tokens[answer.begin + i];
+    if (tokenizer.is_control(token)) parser.push(tokenizer.piece(token, true), true, &parts);
+  }
   parser.finish(&parts);
   const auto has = [&](ReplyPart::Kind kind) { return std::ranges::any_of(parts, [&](const ReplyPart& p) { return p.kind == kind; }); };
   const bool calls = model.template_shows_calls() && has(ReplyPart::Kind::kToolCall);
   // Else the template would drop the parts, or takes the text apart by itself.
   const bool apart = calls || (model.template_shows_reasoning() && has(ReplyPart::Kind::kReasoning));
-  return assistant_message(text.shown(), apart ? parts : std::vector<ReplyPart>());
+  return assistant_message(text, apart ? parts : std::vector<ReplyPart>());
 }
 
 }  // namespace kvrt

@@ -24,14 +24,12 @@ struct Answer {
 Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, const std::string& tools, Conversation* said,
                             GenerateOptions* options);
 
-// Tokens [begin, tokens.size()) as an assistant's message, by the model's template, or as `reply` says. `stops`: the stop strings of the
-// generation that made the tokens from `stops_from` on; what they cut off is not in it.
+// Tokens [begin, tokens.size()) as an assistant's message, by the model's template, or as `reply` says.
 struct AnswerSpan {
   std::span<const int32_t> tokens;
   uint64_t begin = 0;
   ReplyKind reply = ReplyKind::kNone;
-  uint64_t stops_from = UINT64_MAX;
-  std::vector<std::string> stops{};
+  size_t bytes_cut = 0;  // of its text, at its end: a stop string
 };
 std::string answer_message(const LoadedModel& model, const std::string& tools, const AnswerSpan& answer);
 

@@ -127,8 +127,9 @@ std::string as_generated(const LoadedModel& model, const std::string& tools, con
     if (!matches(m.begin)) break;
     const size_t begin = at;
     if (matches(m.end)) continue;
-    // The last token ends the turn: what the text has up to the same must say the same.
-    if (!tokenizer.is_end(tokens[m.end - 1])) break;
+    // A call, whose last token ends the turn: what the text has up to the same must say the same.
+    const auto ends = std::ranges::find_if(tokens.subspan(m.begin, m.end - m.begin), [&](int32_t t) { return tokenizer.is_end(t); });
+    if (m.json.find(R"("tool_calls":[)") == std::string::npos || &*ends != &tokens[m.end - 1]) break;
     const std::string_view last = tokenizer.piece(tokens[m.end - 1], true);
     const size_t end = text.find(last, begin);
     if (last.empty() || end == text.npos) break;
@@ -334,8 +335,8 @@ void add_answer(const LoadedModel& model, const std::string& tools, const Genera
   const bool goes_on = messages.back().generated && messages.back().begin == g.answer_begin;
   if (!goes_on && messages.back().end > g.answer_begin) return;
   if (goes_on) messages.pop_back();
-  messages.push_back({answer_message(model, tools, {said->tokens, g.answer_begin, g.options.reply, g.prompt_end, g.options.stop_strings}),
-                      g.answer_begin, end, true});
+  messages.push_back(
+      {answer_message(model, tools, {said->tokens, g.answer_begin, g.options.reply, g.text.bytes_cut()}), g.answer_begin, end, true});
 }
 
 }  // namespace kvrt

@@ -34,6 +34,7 @@ std::string OutputText::push(std::string_view piece) {
   size_t match_begin = shown_.size() + found;
   for (size_t i = token_ends_.size(); i-- > 0 && token_ends_[i] > match_begin;) ++stop_tokens_;
   std::string text = release(found);
+  bytes_cut_ = held_.size();
   held_.clear();
   return text;
 }

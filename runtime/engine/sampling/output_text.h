@@ -15,12 +15,12 @@ class OutputText {
  public:
   explicit OutputText(std::vector<std::string> stop_strings) : stops_(std::move(stop_strings)) {}
 
-  void stop_at(std::vector<std::string> stop_strings) { stops_ = std::move(stop_strings); }  // from here on
   // Adds one token's bytes; returns the text that can be shown now. After a stop string matched, the text before it.
   std::string push(std::string_view piece);
   std::string flush();   // the text held back for a stop string, at a point that none may cross
   std::string finish();  // all text held back, at the end of a generation
   bool stopped() const { return stopped_; }
+  size_t bytes_cut() const { return bytes_cut_; }  // from the matched stop string on, of the text that came
   // The count of tokens at the end that have bytes of the matched stop string.
   uint32_t stop_tokens() const { return stop_tokens_; }
   const std::string& shown() const { return shown_; }  // all text returned so far
@@ -34,6 +34,7 @@ class OutputText {
   std::vector<size_t> token_ends_;  // bytes of text after each token
   std::string shown_;
   bool stopped_ = false;
+  size_t bytes_cut_ = 0;
   uint32_t stop_tokens_ = 0;
 };
 

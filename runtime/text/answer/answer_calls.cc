@@ -1,10 +1,13 @@
 // The calls of an answer, as the model's family writes them.
 #include <algorithm>
+#include <set>
 
+#include "runtime/base/json.h"
 #include "runtime/base/limits.h"
 #include "runtime/text/answer/answer_builder.h"
 #include "runtime/text/answer/arguments.h"
 #include "runtime/text/grammar/vocab.h"
+#include "runtime/text/reply/literals.h"
 #include "runtime/text/reply/pattern.h"
 #include "runtime/text/reply/syntax.h"
 #include "runtime/text/reply/tools.h"
@@ -41,13 +44,17 @@ Result<std::vector<BoundTool>> bound_tools(std::string_view json) {
   KVRT_ASSIGN(const Value tools, jinja::parse_json(json, "tools", &arena));
   if (!tools.is(Kind::kList)) return not_tools("not a list");
   std::vector<BoundTool> out;
+  std::set<std::string_view> names;
   for (uint32_t i = 0; i < tools.list->size; ++i) {
     const auto [name, parameters] = reply::function_of(tools.list->data[i]);
-    if (name == nullptr) return not_tools("number " + std::to_string(i) + " has no name");
-    if (name->str().empty() || !std::all_of(name->str().begin(), name->str().end(), reply::is_name)) {
-      return error(Code::kUnsupported, Detail::kNone, "tools: the name \"%.200s\" has other characters than letters, digits and _-./",
-                   std::string(name->str()).c_str());
+    if (name == nullptr || name->str().empty()) return not_tools("item " + std::to_string(i) + " has no name");
+    std::string shown;
+    append_json_string(name->str(), &shown);
+    if (!std::ranges::all_of(name->str(), reply::is_name)) {
+      return error(Code::kUnsupported, Detail::kNone, "tools: the name %.200s has other characters than letters, digits and _-./",
+                   shown.c_str());
     }
+    if (!names.insert(name->str()).second) return not_tools("two have the name " + shown);
     jinja::TextBuilder schema(&arena);
     if (parameters != nullptr && !parameters->is(Kind::kNone) && (!jinja::append_json(*parameters, {}, &schema) || arena.full()))
       return not_tools("parameters of " + std::string(name->str()) + " are no JSON schema");
@@ -82,6 +89,10 @@ Status AnswerBuilder::add_tools() {
 }
 
 Status AnswerBuilder::add_tool(const reply::WrittenCalls& written, const BoundTool& tool) {
+  if (written.arguments == reply::WrittenCalls::Arguments::kPython && !reply::begins_word(tool.name[0])) {
+    return error(Code::kUnsupported, Detail::kNone,
+                 "tools: the name %.200s does not begin with a letter or _, as names in this model's calls do", tool.name.c_str());
+  }
   auto arguments = add_arguments(written, tool.parameters, vocab_, &builder_);
   if (!arguments.is_ok() && rules_.choice == ToolChoice::kDefault) {
     arguments = add_arguments(written, loose_parameters(tool.parameters), vocab_, &builder_);

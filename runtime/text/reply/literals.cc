@@ -1,5 +1,7 @@
 #include "runtime/text/reply/literals.h"
 
+#include <algorithm>
+
 #include "runtime/base/json.h"
 #include "runtime/text/reply/syntax.h"
 
@@ -49,7 +51,7 @@ class Python {
 
   bool word() {
     size_t begin = at_;
-    while (at_ < text_.size() && (is_word(text_[at_]) || text_[at_] == '.')) ++at_;
+    while (at_ < text_.size() && is_name(text_[at_])) ++at_;
     std::string_view word = text_.substr(begin, at_ - begin);
     if (!in_value_ && (open_.empty() || open_ == "[")) {
       if (at_ == text_.size() || text_[at_] != '(') return false;
@@ -63,7 +65,7 @@ class Python {
     if (top() == '(' && at_ < text_.size() && text_[at_] == '=') {
       out_->append("\"").append(word).append("\":");
       ++at_;
-      return word.find('.') == std::string_view::npos;
+      return std::ranges::all_of(word, is_word);
     }
     bool yes = word == "True" || word == "true", no = word == "False" || word == "false";
     if (!yes && !no && word != "None" && word != "null") return false;

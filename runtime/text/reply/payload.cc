@@ -88,7 +88,7 @@ PayloadScan::State PayloadScan::feed(char c) {
   if (flags_ & CallSyntax::kQuoted) return quoted(c);
   if (quote_ != 0) return in_string(c);
   const bool python = flags_ & CallSyntax::kPython;
-  if (python && calls_level() && (in_word_ ? is_word(c) || c == '.' : begins_word(c))) {
+  if (python && calls_level() && (in_word_ ? is_name(c) : begins_word(c))) {
     in_word_ = true;
     return State::kMore;
   }

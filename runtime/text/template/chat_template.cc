@@ -143,6 +143,8 @@ Result<TemplateArguments> normalize_arguments(const TemplateArguments& arguments
     if (json.empty()) continue;
     Arena arena(kTemplateHeapBytesMax);
     KVRT_ASSIGN(Value array, parse_array(json, what, &arena));
+    for (uint32_t i = 0; i < array.list->size; ++i)
+      if (!array.list->data[i].is(Kind::kDict)) return error(Code::kInvalid, Detail::kFormat, "%s: item %u is not an object", what, i);
     (*what == 't' ? out.tools : out.documents) = compact(array);
   }
   if (!arguments.variables.empty()) {

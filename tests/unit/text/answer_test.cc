@@ -1,6 +1,7 @@
 // Answers at places that a draw of answers (tests/golden/answers.py) does not begin at, and the limits of their calls.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,58 @@ TEST(Answer, ACallIsAskedForWithinContent) {
   const auto oss = grammar_of(rules_of("gpt-oss", ToolChoice::kRequired, AnswerPlace::kContent));
   EXPECT_TRUE(fits(*oss, "<|end|><|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>"));
   EXPECT_FALSE(fits(*oss, " to=functions.f<|channel|>commentary json<|message|>{}<|call|>")) << "the message has not ended";
+}
+
+// A name that calls are bound to is one that the reader of the family's calls reads.
+TEST(Answer, NamesAreReadBack) {
+  const auto tokenizer = byte_tokenizer({{"<|im_end|>", 3}});
+  const auto vocab = GrammarVocab::make(*tokenizer);
+  int refused = 0, read = 0;
+  for (const reply::Family& family : reply::families()) {
+    if (family.name == "gpt-oss") continue;  // its call's begin depends on what stands before
+    for (const std::string name : {"x-y", "f-", "1a", "x.y-z", "a/b", "_x", "-a"}) {
+      AnswerRules rules = rules_of(family.name, ToolChoice::kRequired, AnswerPlace::kBegin);
+      rules.calls_max = 1;
+      rules.tools = R"([{"name":")" + name + R"(","parameters":{"type":"object","properties":{}}}])";
+      const auto made = answer_grammar(rules, *vocab);
+      if (!made.is_ok()) {
+        EXPECT_EQ(family.written.arguments, reply::WrittenCalls::Arguments::kPython) << family.name << ": " << made.status().message();
+        EXPECT_TRUE(name == "1a" || name == "-a") << made.status().message();
+        ++refused;
+        continue;
+      }
+      GrammarMatcher matcher(made.value(), vocab);
+      std::string text;
+      while (!matcher.complete() && text.size() < 400) {  // the first byte that may come is enough: there is one way
+        const auto mask = matcher.mask();
+        int32_t byte = 33;
+        while (byte < 256 && !has(mask, byte)) ++byte;
+        if (byte == 256) byte = has(mask, ' ') ? ' ' : '\n';
+        if (!matcher.accept(byte)) break;
+        text += static_cast<char>(byte);
+      }
+      ReplyParser parser(rules.style);
+      std::vector<ReplyPart> parts;
+      parser.push(text, false, &parts);
+      parser.finish(&parts);
+      const bool call = std::ranges::any_of(parts, [&](const ReplyPart& part) {
+        return part.kind == ReplyPart::Kind::kToolCall && part.text.starts_with("{\"name\":\"" + name + "\",");
+      });
+      EXPECT_TRUE(call) << family.name << ": " << text;
+      ++read;
+    }
+  }
+  EXPECT_GT(refused, 1);
+  EXPECT_GT(read, 150);
+}
+
+TEST(Answer, ToolsOfOneNameAreRefused) {
+  AnswerRules rules = rules_of("Hermes", ToolChoice::kAuto, AnswerPlace::kBegin);
+  rules.tools = R"([{"name":"f"},{"type":"function","function":{"name":"f"}}])";
+  const auto tokenizer = byte_tokenizer({{"<|im_end|>", 3}});
+  const auto made = answer_grammar(rules, *GrammarVocab::make(*tokenizer));
+  EXPECT_EQ(made.status().code(), Code::kInvalid);
+  EXPECT_NE(made.status().message().find("two have the name \"f\""), std::string::npos) << made.status().message();
 }
 
 TEST(Answer, FreeContentGoesOnAsItIs) {

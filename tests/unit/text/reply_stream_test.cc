@@ -300,6 +300,10 @@ TEST(ReplyStream, GoesOnWhereItWasCut) {
       for (const ReplyPart& part : expected) expected_bytes += part.kind == Kind::kToolCall ? 0 : part.text.size();
       EXPECT_GE(bytes, expected_bytes) << text << " cut at " << cut << ": " << show(joined) << " and " << show(expected);
       EXPECT_LE(bytes, text.size() + 2) << text << " cut at " << cut << ": " << show(joined);
+      const auto calls = [](const Parts& of) {
+        return std::count_if(of.begin(), of.end(), [](const ReplyPart& p) { return p.kind == Kind::kToolCall; });
+      };
+      EXPECT_EQ(calls(joined), calls(expected)) << text << " cut at " << cut << ": " << show(joined) << " and " << show(expected);
     }
     EXPECT_NE(place, AnswerPlace::kClosed);
   }
