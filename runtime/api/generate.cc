@@ -134,10 +134,6 @@ Status read_choice(const kvrt_generate_options& o, kvrt::GenerateOptions* out) {
     return error(Code::kInvalid, Detail::kNone, "tool_name has %zu bytes with tool_choice %u: NAMED needs one, others none",
                  o.tool_name_size, o.tool_choice);
   }
-  if (calls && o.grammar_kind) {
-    return error(Code::kInvalid, Detail::kNone, "tool_choice is %u with grammar_kind %u, which only NONE goes with", o.tool_choice,
-                 o.grammar_kind);
-  }
   const bool limits = o.parallel_calls_max || o.reasoning_tokens_max;
   if (o.grammar_kind == KVRT_GRAMMAR_CONTINUE && (o.tool_choice || limits)) {
     return error(
@@ -145,6 +141,10 @@ Status read_choice(const kvrt_generate_options& o, kvrt::GenerateOptions* out) {
         "grammar_kind is CONTINUE with tool_choice %u, parallel_calls_max %u, reasoning_tokens_max %u: the answer goes on with those "
         "that it began with",
         o.tool_choice, o.parallel_calls_max, o.reasoning_tokens_max);
+  }
+  if (calls && o.grammar_kind) {
+    return error(Code::kInvalid, Detail::kNone, "tool_choice is %u with grammar_kind %u, which only NONE goes with", o.tool_choice,
+                 o.grammar_kind);
   }
   if ((o.tool_choice || limits) && (o.ignore_eos || o.prefill)) {
     return error(Code::kInvalid, Detail::kNone, "tool_choice, parallel_calls_max or reasoning_tokens_max with %s, which it excludes",

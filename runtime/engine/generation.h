@@ -79,6 +79,7 @@ struct Generation {
   GenerateOptions options;
   OutputText text;
   std::unique_ptr<AnswerGuide> guide;  // null: any token may come
+  ReplyStyle style{};                  // of the answer
   std::optional<ReplyParser> parser;   // splits the answer into parts; none: they are not wanted
   Report report;
   std::optional<Conversation> before;  // all_or_nothing: the conversation to go back to

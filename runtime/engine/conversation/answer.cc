@@ -25,18 +25,6 @@ ReplyStyle named_style(const LoadedModel& model, ReplyKind kind) {
   return style;
 }
 
-// The style of an answer that begins at token `begin`.
-ReplyStyle answer_style(const LoadedModel& model, std::span<const int32_t> tokens, const std::string& tools, ReplyKind kind,
-                        uint64_t begin) {
-  ReplyStyle style = named_style(model, kind);
-  // Without tools, JSON that the model writes is its answer, not a call.
-  style.calls = !tools.empty() || (kind != ReplyKind::kAuto && kind != ReplyKind::kNone);
-  if (!tools.empty()) style.tools = read_reply_tools(tools);
-  const uint64_t from = begin - std::min<uint64_t>(begin, kReasoningLookBack);
-  style.begin = answer_place(style, model.tokenizer().decode(tokens.subspan(from, begin - from), true));
-  return style;
-}
-
 // Where the answer goes on, and its parser there: it has the tokens from `begin` on.
 std::pair<AnswerPlace, ReplyParser> find_place(const LoadedModel& model, const Conversation& said, const ReplyStyle& style,
                                                uint64_t begin) {
@@ -55,6 +43,17 @@ std::pair<AnswerPlace, ReplyParser> find_place(const LoadedModel& model, const C
 }
 
 }  // namespace
+
+ReplyStyle answer_style(const LoadedModel& model, std::span<const int32_t> tokens, const std::string& tools, ReplyKind kind,
+                        uint64_t begin) {
+  ReplyStyle style = named_style(model, kind);
+  // Without tools, JSON that the model writes is its answer, not a call.
+  style.calls = !tools.empty() || (kind != ReplyKind::kAuto && kind != ReplyKind::kNone);
+  if (!tools.empty()) style.tools = read_reply_tools(tools);
+  const uint64_t from = begin - std::min<uint64_t>(begin, kReasoningLookBack);
+  style.begin = answer_place(style, model.tokenizer().decode(tokens.subspan(from, begin - from), true));
+  return style;
+}
 
 Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, const std::string& tools, Conversation* said,
                             GenerateOptions* options) {
@@ -75,12 +74,14 @@ Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, co
   rules.style = named_style(model, grammar.reply);
   rules.tools = tools;
   const bool binds = !options->ignore_eos && may_bind(rules);  // most answers do not
-  if (options->reply != ReplyKind::kNone || binds) {
-    ReplyStyle style = answer_style(model, said->tokens, tools, options->reply, begin);
+  if (options->reply != ReplyKind::kNone || binds || !messages.empty()) {
+    ReplyStyle& style = answer.style = answer_style(model, said->tokens, tools, options->reply, begin);
     // A GBNF may write marks itself.
     const bool json = grammar.kind == GrammarKind::kJsonSchema || grammar.kind == GrammarKind::kJsonSchemaOpen;
     if (json) style.bound = true, style.calls = false;
-    auto [place, parser] = find_place(model, *said, style, begin);
+  }
+  if (options->reply != ReplyKind::kNone || binds) {
+    auto [place, parser] = find_place(model, *said, answer.style, begin);
     if (!continues) grammar.place = place;
     if (options->reply != ReplyKind::kNone) answer.parser.emplace(std::move(parser));
   }
@@ -98,26 +99,25 @@ Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, co
   return answer;
 }
 
-std::string answer_message(const LoadedModel& model, const std::string& tools, const AnswerSpan& answer) {
+std::string answer_message(const LoadedModel& model, ReplyStyle style, std::span<const int32_t> tokens, uint64_t begin, size_t bytes_cut) {
   const Tokenizer& tokenizer = model.tokenizer();
-  const auto& tokens = answer.tokens;
-  ReplyParser parser(answer_style(model, tokens, tools, answer.reply, answer.begin));
+  ReplyParser parser(std::move(style));
   Utf8Stream utf8;
   std::string text;
   std::vector<size_t> ends;  // of the text of each token
-  for (uint64_t i = answer.begin; i < tokens.size(); ++i) {
+  for (uint64_t i = begin; i < tokens.size(); ++i) {
     text += utf8.push(tokenizer.piece_after(i ? tokens[i - 1] : -1, tokens[i], false));
     ends.push_back(text.size());
   }
   text += utf8.finish();
-  text.resize(text.size() - std::min(text.size(), answer.bytes_cut));
+  text.resize(text.size() - std::min(text.size(), bytes_cut));
   std::vector<ReplyPart> parts;
   size_t at = 0;
   for (size_t i = 0; i < ends.size(); ++i) {
     const size_t end = i + 1 == ends.size() ? text.size() : std::min(ends[i], text.size());
     parser.push(std::string_view(text).substr(at, end - at), false, &parts);
     at = end;
-    const int32_t token = tokens[answer.begin + i];
+    const int32_t token = tokens[begin + i];
     if (tokenizer.is_control(token)) parser.push(tokenizer.piece(token, true), true, &parts);
   }
   parser.finish(&parts);

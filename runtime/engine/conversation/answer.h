@@ -17,6 +17,7 @@ struct Answer {
   std::unique_ptr<AnswerGuide> guide;  // null: any token may come
   std::optional<ReplyParser> parser;   // none: parts are not wanted
   uint64_t begin = 0;                  // its first token
+  ReplyStyle style{};
 };
 
 // Of the answer that the conversation's next tokens are. It may be the rest of one: then both have taken its tokens. Sets said->grammar for a
@@ -24,13 +25,11 @@ struct Answer {
 Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, const std::string& tools, Conversation* said,
                             GenerateOptions* options);
 
-// Tokens [begin, tokens.size()) as an assistant's message, by the model's template, or as `reply` says.
-struct AnswerSpan {
-  std::span<const int32_t> tokens;
-  uint64_t begin = 0;
-  ReplyKind reply = ReplyKind::kNone;
-  size_t bytes_cut = 0;  // of its text, at its end: a stop string
-};
-std::string answer_message(const LoadedModel& model, const std::string& tools, const AnswerSpan& answer);
+// The style of the answer that begins at token `begin`, by the model's template, or as `kind` says.
+ReplyStyle answer_style(const LoadedModel& model, std::span<const int32_t> tokens, const std::string& tools, ReplyKind kind,
+                        uint64_t begin);
+// Tokens [begin, tokens.size()) as an assistant's message. `bytes_cut`: so much of their text is not in it, at its end.
+std::string answer_message(const LoadedModel& model, ReplyStyle style, std::span<const int32_t> tokens, uint64_t begin,
+                           size_t bytes_cut = 0);
 
 }  // namespace kvrt

@@ -136,7 +136,8 @@ std::string as_generated(const LoadedModel& model, const std::string& tools, con
     std::vector<int32_t> other(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(m.begin));
     const std::string theirs = text.substr(begin, end + last.size() - begin);
     if (!tokenizer.encode(theirs, true, &other, m.begin ? tokens[m.begin - 1] : -1, nullptr).is_ok()) break;
-    if (answer_message(model, tools, {other, m.begin}) != answer_message(model, tools, {tokens.first(m.end), m.begin})) break;
+    const ReplyStyle style = answer_style(model, tokens, tools, ReplyKind::kNone, m.begin);
+    if (answer_message(model, style, other, m.begin) != answer_message(model, style, tokens.first(m.end), m.begin)) break;
     const std::string ours = tokenizer.decode(tokens.subspan(m.begin, m.end - m.begin), true, m.begin ? tokens[m.begin - 1] : -1);
     text.replace(begin, theirs.size(), ours);
     at = begin + ours.size();
@@ -263,7 +264,9 @@ void truncate(const LoadedModel& model, const std::string& tools, uint64_t token
       std::ranges::find_if(said->messages, [&](const Message& m) { return m.generated && m.begin < tokens && tokens < m.end; });
   const uint64_t begin = open == said->messages.end() ? tokens : open->begin;
   cut(said, tokens);
-  if (begin < tokens) said->messages.push_back({answer_message(model, tools, {said->tokens, begin}), begin, tokens, true});
+  if (begin == tokens) return;
+  ReplyStyle style = answer_style(model, said->tokens, tools, ReplyKind::kNone, begin);
+  said->messages.push_back({answer_message(model, std::move(style), said->tokens, begin), begin, tokens, true});
 }
 
 Status add_message(const LoadedModel& model, const TemplateArguments& arguments, std::string message, Conversation* said) {
@@ -328,15 +331,14 @@ Status erase(const LoadedModel& model, const TemplateArguments& arguments, uint6
   return {};
 }
 
-void add_answer(const LoadedModel& model, const std::string& tools, const Generation& g, Conversation* said) {
+void add_answer(const LoadedModel& model, const Generation& g, Conversation* said) {
   auto& messages = said->messages;
   const uint64_t end = said->tokens.size();
   if (messages.empty() || g.options.prefill_only || end <= g.prompt_end) return;
   const bool goes_on = messages.back().generated && messages.back().begin == g.answer_begin;
   if (!goes_on && messages.back().end > g.answer_begin) return;
   if (goes_on) messages.pop_back();
-  messages.push_back(
-      {answer_message(model, tools, {said->tokens, g.answer_begin, g.options.reply, g.text.bytes_cut()}), g.answer_begin, end, true});
+  messages.push_back({answer_message(model, g.style, said->tokens, g.answer_begin, g.text.bytes_cut()), g.answer_begin, end, true});
 }
 
 }  // namespace kvrt

@@ -25,6 +25,6 @@ Status open_turn(const LoadedModel& model, const TemplateArguments& arguments, C
 // template's text of the remaining messages. INVALID: the span is past the end, or cuts a message in two.
 Status erase(const LoadedModel& model, const TemplateArguments& arguments, uint64_t from, uint64_t to, Conversation* said);
 // Makes the answer, whose tokens end the conversation, a message: a new one, or the last one anew, if that turn went on.
-void add_answer(const LoadedModel& model, const std::string& tools, const Generation& generation, Conversation* said);
+void add_answer(const LoadedModel& model, const Generation& generation, Conversation* said);
 
 }  // namespace kvrt

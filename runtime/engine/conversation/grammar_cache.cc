@@ -58,7 +58,8 @@ Result<std::unique_ptr<AnswerGuide>> GrammarCache::guide(const AnswerRules& rule
 Status GrammarCache::replay(const Conversation& said, AnswerGuide* guide) const {
   for (uint64_t i = said.grammar.begin; i < said.tokens.size(); ++i) {
     if (tokenizer_.is_end(said.tokens[i])) {
-      return error(Code::kInvalid, Detail::kState, "grammar_kind is CONTINUE, the answer came to its end at token %llu",
+      return error(Code::kInvalid, Detail::kState,
+                   "grammar_kind is CONTINUE, the answer came to its end, or a message ended it, at token %llu",
                    static_cast<unsigned long long>(i));
     }
     if (guide && !guide->accept(said.tokens[i])) {

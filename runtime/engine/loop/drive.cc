@@ -43,6 +43,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   auto generation = std::make_unique<Generation>(std::move(options));
   generation->guide = std::move(answer.guide);
   generation->parser = std::move(answer.parser);
+  generation->style = std::move(answer.style);
   generation->answer_begin = answer.begin;
   const std::shared_ptr<Cancel> cancel = generation->options.cancel;
   Lock lock(mu_);
@@ -128,7 +129,7 @@ void Engine::take_done(Session* session) {
   if (g.before && (reason == Reason::kCancelled || reason == Reason::kFailed)) {
     become(session, std::move(*g.before));
   } else {
-    add_answer(*model_, s.arguments.tools, g, &s);
+    add_answer(*model_, g, &s);
   }
   s.generation.reset();
   s.state = SessionState::kIdle;

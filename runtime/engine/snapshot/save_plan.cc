@@ -25,7 +25,7 @@ Conversation as_cancelled(const LoadedModel& model, const Session& s, uint64_t* 
   }
   Conversation said(s);
   if (!g) return said;
-  add_answer(model, s.arguments.tools, *g, &said);
+  add_answer(model, *g, &said);
   return said;
 }
 
