@@ -69,6 +69,14 @@ bool Stored::goes_on(const Sessions& sessions, const Session& session, size_t no
   });
 }
 
+// The nodes up to the last one that has chunks, of those up to the last boundary before: what is saved behind a hole is of no use.
+size_t Stored::left_of(const Session& before, const Session& now) const {
+  size_t left = now.stored.size();
+  while (left > 0 && !is_boundary(before, left)) --left;
+  while (left > 0 && now.stored[left - 1] == 0) --left;
+  return left;
+}
+
 std::string Stored::compare(const Session& before, const Session& now, bool evicted, bool others) {
   for (size_t i = 0; i < now.stored.size(); ++i) {
     if ((before.stored[i] & ~now.stored[i]) == 0) continue;
@@ -76,8 +84,7 @@ std::string Stored::compare(const Session& before, const Session& now, bool evic
     if (now.stored[i] != 0) return "a node lost the chunks of some groups alone";
   }
   if (now.missing <= before.missing) return "";
-  size_t left = now.stored.size();
-  while (left > 0 && now.stored[left - 1] == 0) --left;
+  const size_t left = left_of(before, now);
   cut_ += left > 0;
   return is_boundary(now, left) || others ? "" : "what is left of it, " + std::to_string(left) + " nodes, does not end at a boundary";
 }
@@ -97,8 +104,7 @@ std::string Stored::look(const std::pair<std::string, std::string>& saver) {
   for (const auto& [name, session] : now) {
     const auto before = before_.find(name);
     if (forgot || before == before_.end() || before->second.revision != session.revision) continue;
-    size_t left = session.stored.size();
-    while (left > 0 && session.stored[left - 1] == 0) --left;
+    const size_t left = left_of(before->second, session);
     const std::string wrong = compare(before->second, session, evicted, left > 0 && goes_on(now, session, left, saver));
     if (!wrong.empty()) return name.second + ": " + wrong;
   }

@@ -36,6 +36,7 @@ class Stored {
   uint64_t missing(const Session& session) const;
   bool is_boundary(const Session& session, size_t nodes) const;
   std::string read(const SessionStat& stat, Session* out);
+  size_t left_of(const Session& before, const Session& now) const;
   std::string compare(const Session& before, const Session& now, bool evicted, bool others);
   bool goes_on(const Sessions& sessions, const Session& session, size_t nodes, const std::pair<std::string, std::string>& saver) const;
 
