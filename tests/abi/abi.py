@@ -279,6 +279,7 @@ def main(arguments=None):
             abi["functions"][name]["node"] = newest
         written[baseline] = to_json(abi)
     for path, text in written.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         print(f"abi: wrote {path}")
     if changes.breaks:
