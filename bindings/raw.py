@@ -55,6 +55,10 @@ def rust_signature(abi, function, names=True):
     return f"({', '.join(given)}){result}"
 
 
+def rust_field(field):
+    return "type_" if field["name"] == "type" else field["name"]
+
+
 def rust_constant_type(enum):
     return "i32" if enum in ("KVRT", "KVRT_DETAIL", "KVRT_LOG") else "u32"
 
@@ -72,13 +76,12 @@ def rust(abi):
         out.append(f"pub type {name} = unsafe extern \"C\" fn{rust_signature(abi, callback)};")
     for name, struct in abi.structs.items():
         out += ["", "#[repr(C)]", "#[derive(Clone, Copy)]", f"pub struct {name} {{"]
-        out += [f"    pub {f['name'] + '_' if f['name'] == 'type' else f['name']}: {rust_type(abi, f['type'])}," for f in struct["fields"]] + ["}"]
+        out += [f"    pub {rust_field(f)}: {rust_type(abi, f['type'])}," for f in struct["fields"]] + ["}"]
     out += ["", "extern \"C\" {"] + [f"    pub fn {name}{rust_signature(abi, f)};" for name, f in abi.functions.items()] + ["}"]
-    out += ["", "/// Each struct, its size, and its fields with their offsets.", "pub const LAYOUT: &[(&str, usize, &[(&str, usize)])] = &["]
-    for name, struct in abi.structs.items():
-        fields = ", ".join(f"(\"{f['name']}\", {f['offset']})" for f in struct["fields"])
-        out.append(f"    (\"{name}\", std::mem::size_of::<{name}>(), &[{fields}]),")
-    return "\n".join(out + ["];", ""])
+    out += ["", "/// Each struct, its size, and its fields with their offsets, as Rust lays them out.", "#[rustfmt::skip]", "pub fn layout() -> Vec<crate::Layout> {",
+            "    vec!["]
+    out += [f"        layout!({name} {{ {', '.join(rust_field(f) for f in struct['fields'])} }})," for name, struct in abi.structs.items()]
+    return "\n".join(out + ["    ]", "}", ""])
 
 
 # ---- output -------------------------------------------------------------------------------------------------------------------------
