@@ -23,7 +23,7 @@ pub struct Error {
 }
 
 /// A result of this crate.
-pub type Result<T> = result::Result<T, Error>;
+pub type Result<T, E = Error> = result::Result<T, E>;
 
 impl Error {
     pub(crate) fn new(status: Status, message: impl Into<String>) -> Error {
