@@ -55,6 +55,8 @@ mod model;
 mod numbers;
 mod options;
 mod props;
+#[cfg(doctest)]
+pub mod refused;
 mod reports;
 mod runtime;
 mod session;

@@ -78,7 +78,9 @@ fn a_wake_tells_of_events_and_goes_with_its_session() {
     let copy = rung.clone();
     let wake = move || {
         let copy = copy.clone();
-        Wake::new(move || drop(copy.fetch_add(1, Ordering::Relaxed)))
+        Wake::new(move || {
+            copy.fetch_add(1, Ordering::Relaxed);
+        })
     };
     let mut session = Session::open(&stage.model, &SessionOptions { wake: Some(wake()), ..stage.options() }).unwrap();
     session.append(&PROMPT).unwrap();

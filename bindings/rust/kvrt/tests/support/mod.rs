@@ -1,5 +1,5 @@
 //! What the tests share. KVRT_SOURCE_DIR is kvrt's source tree, which has the tiny models.
-#![allow(dead_code)] // each test program uses its part
+#![allow(dead_code, unused_imports)] // each test program uses its part
 
 use kvrt::*;
 use std::path::{Path, PathBuf};
