@@ -78,7 +78,7 @@ def rust(abi):
         out += ["", "#[repr(C)]", "#[derive(Clone, Copy)]", f"pub struct {name} {{"]
         out += [f"    pub {rust_field(f)}: {rust_type(abi, f['type'])}," for f in struct["fields"]] + ["}"]
     out += ["", "extern \"C\" {"] + [f"    pub fn {name}{rust_signature(abi, f)};" for name, f in abi.functions.items()] + ["}"]
-    out += ["", "/// Each struct, its size, and its fields with their offsets, as Rust lays them out.", "#[rustfmt::skip]", "pub fn layout() -> Vec<crate::Layout> {",
+    out += ["", "/// Each struct, its size, and its fields with their offsets, as Rust lays them out.", "pub fn layout() -> Vec<crate::Layout> {",
             "    vec!["]
     out += [f"        layout!({name} {{ {', '.join(rust_field(f) for f in struct['fields'])} }})," for name, struct in abi.structs.items()]
     return "\n".join(out + ["    ]", "}", ""])

@@ -17,7 +17,8 @@ macro_rules! layout {
     }};
 }
 
-// kvrt.h documents what is in it.
+// kvrt.h documents what is in it. bindings/raw.py makes it.
+#[rustfmt::skip]
 mod raw;
 pub use raw::*;
 

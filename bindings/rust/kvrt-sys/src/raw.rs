@@ -753,7 +753,6 @@ extern "C" {
 }
 
 /// Each struct, its size, and its fields with their offsets, as Rust lays them out.
-#[rustfmt::skip]
 pub fn layout() -> Vec<crate::Layout> {
     vec![
         layout!(kvrt_error { struct_size, status, detail, os_code, message }),

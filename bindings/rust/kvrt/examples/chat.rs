@@ -37,7 +37,11 @@ fn answer(chat: &mut Session, options: &GenerateOptions<'_>) -> kvrt::Result<()>
     let outcome = chat.generate(options, |event| {
         print!("{}", event.text());
         let said = stdout().flush();
-        if INTERRUPTED.load(Ordering::Relaxed) || said.is_err() { Break(()) } else { Continue(()) }
+        if INTERRUPTED.load(Ordering::Relaxed) || said.is_err() {
+            Break(())
+        } else {
+            Continue(())
+        }
     });
     ctrl_c::sets_a_flag(false);
     let report = match outcome {

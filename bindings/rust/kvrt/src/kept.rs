@@ -61,7 +61,7 @@ impl<T> User<T> {
 
     /// The function, if there is a callback for it.
     pub(crate) fn when<F>(&self, function: F) -> Option<F> {
-        (!self.0.is_null()).then(|| function)
+        (!self.0.is_null()).then_some(function)
     }
 
     /// The library has it now.
@@ -158,4 +158,3 @@ pub(crate) fn release_late() {
         late.into_iter().for_each(|handle| handle());
     }
 }
-

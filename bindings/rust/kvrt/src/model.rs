@@ -19,7 +19,7 @@ shared! {
 
 /// Flags of tokenize, detokenize and the calls like them.
 fn flags(special: bool, bos: bool) -> u32 {
-    u32::from(special) * sys::KVRT_TEXT_SPECIAL | u32::from(bos) * sys::KVRT_TEXT_BOS
+    (u32::from(special) * sys::KVRT_TEXT_SPECIAL) | (u32::from(bos) * sys::KVRT_TEXT_BOS)
 }
 
 impl Model {

@@ -152,11 +152,7 @@ impl Session {
     ///
     /// Statuses: as [`Session::begin`], and as [`Session::next`] where those end the generation. CANCELLED: by the callback, [`Beside::cancel`] or the option
     /// `cancel`; [`Error::report`] has the usage then.
-    pub fn generate(
-        &mut self,
-        options: &GenerateOptions<'_>,
-        callback: impl FnMut(&Event<'_>) -> ControlFlow<()>,
-    ) -> Result<Report> {
+    pub fn generate(&mut self, options: &GenerateOptions<'_>, callback: impl FnMut(&Event<'_>) -> ControlFlow<()>) -> Result<Report> {
         let stops = options.stops()?;
         let raw = options.raw(&stops);
         // SAFETY: the options and the stop strings live as long as the call.

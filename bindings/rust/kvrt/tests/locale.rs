@@ -30,7 +30,11 @@ fn german(folder: &Folder) {
 
 /// What the library reads and writes of numbers.
 fn numbers(stage: &Stage) -> (String, String, Vec<i32>, String) {
-    let options = TemplateOptions { source: Some("{{ messages[0].x }} {{ v * 2 }} {{ 1e-7 }}"), variables: Some("{\"v\": 1.25}"), ..Default::default() };
+    let options = TemplateOptions {
+        source: Some("{{ messages[0].x }} {{ v * 2 }} {{ 1e-7 }}"),
+        variables: Some("{\"v\": 1.25}"),
+        ..Default::default()
+    };
     let rendered = apply_template("[{\"role\": \"user\", \"x\": 0.5}]", &options).unwrap();
     let schema = r#"{"type": "number", "minimum": 1.25, "maximum": 1.5}"#;
     let options = GenerateOptions { grammar: Grammar::JsonSchema(schema), temperature: 1.5, seed: 3, ..Default::default() };

@@ -1,6 +1,6 @@
 //! Sessions that come and go leave nothing behind. It has a process of its own, whose memory nobody else uses.
 mod support;
-use kvrt::{SessionOptions, Session, Wake};
+use kvrt::{Session, SessionOptions, Wake};
 use std::sync::Arc;
 use support::*;
 

@@ -14,13 +14,13 @@ fn before_begin() {
     let mut session = stage.with(&PROMPT);
     let before = stage.model.metrics().unwrap().steps;
     let options = GenerateOptions { cancel: Some(&cancel), ..count(0) };
-    let error = fails(Status::CANCELLED, session.generate(&options, |event| panic_unless_done(event)));
+    let error = fails(Status::CANCELLED, session.generate(&options, only_done));
     assert_eq!(error.report.unwrap().generated, 0);
     assert_eq!(session.stream(&options).unwrap().read().unwrap(), "");
     assert_eq!((stage.model.metrics().unwrap().steps, session.tokens().unwrap().len()), (before, 4));
 }
 
-fn panic_unless_done(event: &Event<'_>) -> std::ops::ControlFlow<()> {
+fn only_done(event: &Event<'_>) -> std::ops::ControlFlow<()> {
     assert!(matches!(event, Event::Done { .. }), "{event:?}");
     Continue(())
 }

@@ -249,8 +249,11 @@ fn tools() {
     }
     fails(Status::INVALID, asked().begin(&GenerateOptions { tool_choice: ToolChoice::Named("h"), ..options }));
     fails(Status::INVALID, stage.with(&PROMPT).begin(&GenerateOptions { tool_choice: ToolChoice::Auto, ..options }));
-    let events: Vec<_> =
-        asked().stream(&GenerateOptions { tool_choice: ToolChoice::None, max_tokens: 20, ..options }).unwrap().map(Result::unwrap).collect();
+    let events: Vec<_> = asked()
+        .stream(&GenerateOptions { tool_choice: ToolChoice::None, max_tokens: 20, ..options })
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
     assert!(events.iter().any(|event| matches!(event, Event::Content { .. })), "{events:?}");
     assert!(!events.iter().any(|event| matches!(event, Event::ToolCall { .. })));
 }

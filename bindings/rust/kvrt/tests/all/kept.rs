@@ -36,7 +36,10 @@ fn calls_from_within_a_log_fail_and_drops_wait() {
     let (copy, told) = (held.clone(), Lines::default());
     let note = told.clone();
     let runtime = logging(move |_, _| {
-        let Some((runtime, session)) = copy.lock().unwrap().take() else { return };
+        let (runtime, session) = match copy.lock().unwrap().take() {
+            Some(held) => held,
+            None => return,
+        };
         let error = runtime.info().unwrap_err();
         note.lock().unwrap().push((LogLevel::ERROR, format!("{:?}: {}", error.status, error.message)));
         let panic = std::panic::catch_unwind(|| drop(runtime.clone())).is_err();
@@ -94,7 +97,10 @@ fn a_wake_tells_of_events_and_goes_with_its_session() {
     assert_eq!(Arc::strong_count(&rung), before + 1);
     drop((fork, session, wake));
     assert_eq!(Arc::strong_count(&rung), 1);
-    fails(Status::NOT_FOUND, Session::resume(&stage.model, &stage.store, "nobody", &SessionOptions { wake: Some(Wake::new(|| ())), ..Default::default() }));
+    fails(
+        Status::NOT_FOUND,
+        Session::resume(&stage.model, &stage.store, "nobody", &SessionOptions { wake: Some(Wake::new(|| ())), ..Default::default() }),
+    );
 }
 
 #[test]

@@ -116,7 +116,8 @@ fn many_threads_one_model() {
         for n in 0..6 {
             let (stage, expected) = (&stage, &expected);
             scope.spawn(move || {
-                let mut session = Session::open(&stage.model, &SessionOptions { no_prefix_cache: n % 2 == 0, ..Default::default() }).unwrap();
+                let mut session =
+                    Session::open(&stage.model, &SessionOptions { no_prefix_cache: n % 2 == 0, ..Default::default() }).unwrap();
                 session.append(&PROMPT).unwrap();
                 assert_eq!(answer(&mut session, &count(60)), *expected);
             });

@@ -26,7 +26,13 @@ fn a_runtime_tells() {
 #[test]
 fn a_model_tells() {
     let runtime = runtime();
-    let options = ModelOptions { kv_format: KvFormat::INT8, kv_format_v: KvFormat::F16, block_tokens: 16, kv_bytes_max: 1 << 20, ..Default::default() };
+    let options = ModelOptions {
+        kv_format: KvFormat::INT8,
+        kv_format_v: KvFormat::F16,
+        block_tokens: 16,
+        kv_bytes_max: 1 << 20,
+        ..Default::default()
+    };
     let mut seen = 0;
     let model = Model::open_with(&runtime, model_path(), &options, |event| {
         assert!(matches!(event, Event::Progress { done, total, .. } if done <= total), "{event:?}");
@@ -106,10 +112,19 @@ fn plans_contents_caches_and_counters() {
     let stage = Stage::new();
     let info = stage.model.info().unwrap();
     let plan = |file: Option<&Path>, options: PlanOptions| Model::plan(&stage.runtime, file, &options);
-    let found = plan(Some(&model_path()), PlanOptions { sessions: 3, session_tokens: 100, shared_tokens: 32, ..Default::default() }).unwrap();
+    let found =
+        plan(Some(&model_path()), PlanOptions { sessions: 3, session_tokens: 100, shared_tokens: 32, ..Default::default() }).unwrap();
     assert_eq!((found.weight_bytes, found.kv_bytes_per_token, found.fits), (info.weight_bytes, info.kv_bytes_per_token, true));
     assert_eq!(found.blocks, 1 + 3 * 3);
-    let shape = PlanOptions { layers: 2, kv_heads: 3, head_dim: 8, session_tokens: 32, kv_format: KvFormat::F32, memory_bytes: 1 << 30, ..Default::default() };
+    let shape = PlanOptions {
+        layers: 2,
+        kv_heads: 3,
+        head_dim: 8,
+        session_tokens: 32,
+        kv_format: KvFormat::F32,
+        memory_bytes: 1 << 30,
+        ..Default::default()
+    };
     assert_eq!(plan(None, shape).unwrap().kv_bytes_per_token, 2 * 3 * 8 * 2 * 4);
     let pair = PlanOptions { kv_format: KvFormat::INT8, kv_format_v: KvFormat::F16, block_tokens: 16, ..shape };
     assert_eq!(plan(None, pair).unwrap().kv_bytes_per_token, 2 * 3 * (8 + 2 + 16));
