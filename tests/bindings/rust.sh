@@ -11,6 +11,7 @@ cd "$source/bindings/rust"
 if [ -n "${PRELOAD:-}" ]; then
   triple=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
   export "CARGO_TARGET_${triple}_RUNNER=env LD_PRELOAD=$(echo "$PRELOAD" | tr ' ' :)" # cargo splits it at spaces
+  "$cargo" build --offline --locked --examples # a test runs the sample
   exec "$cargo" test --offline --locked --workspace --lib --tests
 fi
 "$cargo" test --offline --locked --workspace
@@ -22,6 +23,15 @@ sed -n "/^\`\`\`rust\$/,/^\`\`\`\$/p" README.md | sed "/^\`\`\`/d" >"$work/first
 printf '[package]\nname = "first"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\nkvrt = { path = "%s/bindings/rust/kvrt" }\n[workspace]\n' "$source" \
   >"$work/first/Cargo.toml"
 cp "$source/tests/golden/tiny/llama_gqa_f32.gguf" "$work/first/run/model.gguf"
+# As its user has it: pkg-config knows the library, or the build says what to do.
+unset KVRT_LIB_DIR
+export PKG_CONFIG_LIBDIR="$work/first"
+if "$cargo" build --quiet --offline --manifest-path "$work/first/Cargo.toml" 2>"$work/first/told" || ! grep -q "finds no kvrt: install libkvrt" "$work/first/told"; then
+  echo "rust.sh: without a library the build says:"
+  cat "$work/first/told"
+  exit 1
+fi
+printf 'libdir=%s\nName: kvrt\nDescription: of the build\nVersion: 0\n' "$LD_LIBRARY_PATH" >"$work/first/kvrt.pc"
 cd "$work/first/run"
 for expected in 0 '[1-9][0-9]*'; do
   "$cargo" run --quiet --offline --manifest-path ../Cargo.toml >out

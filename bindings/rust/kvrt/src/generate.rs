@@ -180,3 +180,63 @@ impl GenerateOptions<'_> {
         raw
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kept::{bytes, slice};
+
+    #[test]
+    fn each_field_has_its_value() {
+        let options = GenerateOptions {
+            max_tokens: 1,
+            temperature: 2.0,
+            top_k: 3,
+            top_p: 4.0,
+            min_p: 5.0,
+            repetition_penalty: 6.0,
+            frequency_penalty: 7.0,
+            presence_penalty: 8.0,
+            penalty_window: 9,
+            logit_bias: &[TokenValue { token: 10, value: 11.0 }],
+            seed: 12,
+            stop_tokens: &[13, 14],
+            stop_strings: &["ab", "c"],
+            top_logprobs: 15,
+            sampler: Sampler::HOST,
+            logits: Logits::ALL,
+            grammar: Grammar::JsonSchemaOpen("{}"),
+            reply: Reply::GEMMA,
+            tool_choice: ToolChoice::Named("f"),
+            parallel_calls_max: 16,
+            reasoning_tokens_max: 17,
+            ..Default::default()
+        };
+        let stops = options.stops().unwrap();
+        let raw = options.raw(&stops);
+        assert_eq!((raw.max_tokens, raw.temperature, raw.top_k, raw.top_p, raw.min_p), (1, 2.0, 3, 4.0, 5.0));
+        assert_eq!((raw.repetition_penalty, raw.frequency_penalty, raw.presence_penalty, raw.penalty_window), (6.0, 7.0, 8.0, 9));
+        let (bias, tokens) = unsafe { (slice(raw.logit_bias, raw.logit_bias_count), slice(raw.stop_tokens, raw.stop_token_count)) };
+        assert_eq!((bias.len(), bias[0].token, bias[0].value, raw.seed, tokens), (1, 10, 11.0, 12, &[13, 14][..]));
+        assert_eq!(unsafe { bytes(raw.stop_strings, raw.stop_strings_size) }, b"ab\0c\0");
+        assert_eq!((raw.top_logprobs, raw.sampler, raw.logits, raw.grammar_kind, raw.reply), (15, 1, 2, 4, 6));
+        let texts = unsafe { (bytes(raw.grammar, raw.grammar_size), bytes(raw.tool_name, raw.tool_name_size)) };
+        assert_eq!((texts, raw.tool_choice), ((&b"{}"[..], &b"f"[..]), 4));
+        assert_eq!((raw.parallel_calls_max, raw.reasoning_tokens_max, raw.cancel.is_null()), (16, 17, true));
+    }
+
+    #[test]
+    fn each_flag_is_its_own() {
+        let flags = |o: GenerateOptions<'_>| {
+            let raw = o.raw(&[]);
+            [raw.ignore_eos, raw.emit_logits, raw.no_generation_prompt, raw.all_or_nothing, raw.prefill]
+        };
+        let none = GenerateOptions::default();
+        assert_eq!(flags(none), [0; 5]);
+        assert_eq!(flags(GenerateOptions { ignore_eos: true, ..none }), [1, 0, 0, 0, 0]);
+        assert_eq!(flags(GenerateOptions { emit_logits: true, ..none }), [0, 1, 0, 0, 0]);
+        assert_eq!(flags(GenerateOptions { no_generation_prompt: true, ..none }), [0, 0, 1, 0, 0]);
+        assert_eq!(flags(GenerateOptions { all_or_nothing: true, ..none }), [0, 0, 0, 1, 0]);
+        assert_eq!(flags(GenerateOptions { prefill: true, ..none }), [0, 0, 0, 0, 1]);
+    }
+}

@@ -114,6 +114,7 @@ pub(crate) unsafe fn slice<'a, T>(data: *const T, count: usize) -> &'a [T] {
 // ---- inside of them ------------------------------------------------------------------------------------------------------------------
 
 thread_local! {
+    #[allow(clippy::declare_interior_mutable_const)] // clippy of 1.63 sees the macro's
     static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -136,7 +137,9 @@ pub(crate) fn outside() {
 fn guarded(callback: impl FnOnce()) {
     INSIDE.with(|inside| inside.set(inside.get() + 1));
     if let Err(payload) = catch_unwind(AssertUnwindSafe(callback)) {
-        std::mem::forget(payload); // its drop might panic
+        if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(another);
+        }
     }
     INSIDE.with(|inside| inside.set(inside.get() - 1));
 }

@@ -317,3 +317,59 @@ impl SaveOptions {
         raw
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kept::bytes;
+    use std::os::unix::io::AsFd;
+
+    /// The text that a pointer and a length of a struct stand for.
+    fn said(data: *const std::os::raw::c_char, size: usize) -> &'static str {
+        std::str::from_utf8(unsafe { bytes(data, size) }).unwrap()
+    }
+
+    #[test]
+    fn each_field_has_its_value() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let model = ModelOptions {
+            kv_format: KvFormat::INT8,
+            block_tokens: 16,
+            prefill_chunk: 3,
+            kv_bytes_max: 4,
+            step_ms_max: 5,
+            fd: Some(file.as_fd()),
+            kv_populate: false,
+            fd_offset: 7,
+            fd_size: 8,
+            cache_dir: Some(Path::new("weights")),
+            cache: Cache::USER,
+            kv_format_v: KvFormat::FP8,
+            cache_bytes_max: 12,
+        };
+        let raw = model.raw();
+        assert_eq!((raw.kv_format, raw.block_tokens, raw.prefill_chunk, raw.kv_bytes_max, raw.step_ms_max), (4, 16, 3, 4, 5));
+        assert_eq!((raw.from_fd, raw.fd, raw.kv_populate, raw.fd_offset, raw.fd_size), (1, file.as_raw_fd(), 0, 7, 8));
+        assert_eq!((said(raw.cache_dir, raw.cache_dir_size), raw.cache, raw.kv_format_v, raw.cache_bytes_max), ("weights", 2, 5, 12));
+        assert_eq!(ModelOptions { kv_populate: true, fd: None, ..model }.raw().kv_populate, 1);
+
+        let log = User::new(&Some(Log::new(|_, _| ())));
+        let runtime = RuntimeOptions {
+            threads: 1,
+            isa: Isa::AVX2,
+            log_level: LogLevel::INFO,
+            log: None,
+            device: Device::AUTO,
+            device_index: 5,
+            cuda_library: Some(Path::new("cuda")),
+            determinism: Determinism::BY_CLASS,
+            prompt_gemm: Gemm::FP8,
+        };
+        let raw = runtime.raw(&log);
+        assert_eq!((raw.threads, raw.isa, raw.log_level, raw.device, raw.device_index), (1, 2, 3, 3, 5));
+        assert_eq!((said(raw.cuda_library, raw.cuda_library_size), raw.determinism, raw.prompt_gemm), ("cuda", 1, 2));
+        assert!(raw.log.is_some() && raw.log_user == log.pointer() && raw.log_user_free.is_some());
+        let raw = runtime.raw(&User::new(&None));
+        assert!(raw.log.is_none() && raw.log_user.is_null() && raw.log_user_free.is_none());
+    }
+}

@@ -41,6 +41,7 @@ numbers_of!(Status: i32, Detail: i32, Reason: u32, Reuse: u32, KvFormat: u32, St
 macro_rules! values {
     ($($(#[$of:meta])* $name:ident: $raw:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)+ })+) => {$(
         $(#[$of])*
+        #[allow(clippy::derive_partial_eq_without_eq)] // some have an f64
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub struct $name {
