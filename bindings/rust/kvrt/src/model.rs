@@ -155,3 +155,15 @@ fn render(model: *mut sys::kvrt_model, messages: &str, options: &TemplateOptions
 pub(crate) fn milliseconds(time: Duration) -> i32 {
     i32::try_from((time.as_nanos() + 999_999) / 1_000_000).unwrap_or(i32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_not_shortened() {
+        let ms = |nanoseconds| milliseconds(Duration::from_nanos(nanoseconds));
+        assert_eq!((ms(0), ms(1), ms(1_000_000), ms(1_000_001)), (0, 1, 1, 2));
+        assert_eq!(milliseconds(Duration::MAX), i32::MAX);
+    }
+}
