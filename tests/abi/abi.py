@@ -2,8 +2,9 @@
 """The ABI of kvrt.h in one description, include/kvrt.abi.json, and the changes that it may have.
 
   abi.py check --source DIR     lists the changes since the description: a break fails, an addition passes
-  abi.py current --source DIR   fails where the description, or its table (runtime/api/abi_table.inc), differs from the one that write makes
-  abi.py write --source DIR     writes both anew (./dev abi). A break needs a line in CHANGELOG.md, and from version 0.2.0 on --force.
+  abi.py current --source DIR   fails where the description, its table (runtime/api/abi_table.inc) or a binding's raw layer (bindings/raw.py) is not
+                                as write makes it
+  abi.py write --source DIR     writes them anew (./dev abi). A break needs a line in CHANGELOG.md, and from version 0.2.0 on --force.
                                 A function that is new or changed moves to the newest node of kvrt.map
 
 --cc is the compiler: it preprocesses the header, and its program prints sizes, offsets and values; pycparser gives names and types.
@@ -17,6 +18,9 @@ import sys
 import tempfile
 
 from pycparser import c_ast, c_parser
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings"))
+import raw  # noqa: E402
 
 FROZEN = (0, 2, 0)
 # The types that the parser must know of the headers that kvrt.h includes; the sizes come from the real ones.
@@ -249,6 +253,7 @@ def main(arguments=None):
     baseline, table = o.source / "include/kvrt.abi.json", o.source / "runtime/api/abi_table.inc"
     abi, newest, version = describe(o.source / "include/kvrt.h", o.source / "runtime/api/kvrt.map", o.cc)
     written = {baseline: to_json(abi), table: to_table(abi)}
+    written |= {o.source / path: text for path, text in raw.outputs(written[baseline]).items()}
     if o.verb == "current":
         old = [str(path) for path, text in written.items() if not path.exists() or path.read_text() != text]
         sys.exit(f"abi: {' and '.join(old)} {'are' if len(old) > 1 else 'is'} not as the header says: ./dev abi" if old else 0)
@@ -274,6 +279,7 @@ def main(arguments=None):
             abi["functions"][name]["node"] = newest
         written[baseline] = to_json(abi)
     for path, text in written.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         print(f"abi: wrote {path}")
     if changes.breaks:
