@@ -125,7 +125,7 @@ def go_struct_name(name):
 def go_fields(abi, struct):
     """(field, its type in Go, the way that it goes): what a program sees of a struct. An array's length, and sizes beside pointers, stay inside."""
     fields = abi.structs[struct]["fields"]
-    names = {f["name"] for f in fields}
+    names = {f["name"] for f in fields if abi.plain(f["type"])[0].endswith("*")}
     for field in fields:
         name = field["name"]
         base, count = abi.plain(field["type"])

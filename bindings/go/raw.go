@@ -924,6 +924,7 @@ type ModelOptions struct {
 	FD            int32
 	KVPopulate    bool
 	FDOffset      uint64
+	FDSize        uint64
 	CacheDir      string
 	Cache         Cache
 	KVFormatV     KVFormat
@@ -944,6 +945,7 @@ func (o *ModelOptions) fill(c *C.kvrt_model_options, t *texts) {
 	c.fd = C.int32_t(o.FD)
 	c.kv_populate = flag(o.KVPopulate)
 	c.fd_offset = C.uint64_t(o.FDOffset)
+	c.fd_size = C.uint64_t(o.FDSize)
 	c.cache_dir_size = t.add(o.CacheDir)
 	c.cache = C.uint32_t(o.Cache)
 	c.kv_format_v = C.uint32_t(o.KVFormatV)

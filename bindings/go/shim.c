@@ -1,8 +1,12 @@
 #include "shim.h"
 
-#include "_cgo_export.h"
-
 // ---- callbacks: a cgo.Handle goes through kvrt as the user pointer ------------------------------------------------------------------
+
+// callback.go exports these.
+int32_t kvrtGoEvent(uintptr_t user, kvrt_event* event);
+void kvrtGoLog(uintptr_t user, int32_t level, char* text, size_t size);
+void kvrtGoWake(uintptr_t user);
+void kvrtGoFree(uintptr_t user);
 
 static int32_t on_event(void* user, const kvrt_event* event) { return kvrtGoEvent((uintptr_t)user, (kvrt_event*)event); }
 static void on_log(void* user, int32_t level, const char* text, size_t size) { kvrtGoLog((uintptr_t)user, level, (char*)text, size); }
@@ -62,7 +66,8 @@ kvrt_status go_model_open(kvrt_runtime* runtime, const char* path, size_t path_s
   return kvrt_model_open(runtime, path, path_size, &o, event_fn(callback), (void*)callback, out, err);
 }
 
-kvrt_status go_model_cache(const kvrt_runtime* runtime, kvrt_model_options* options, const char* texts, kvrt_cache_props* out, kvrt_error* err) {
+kvrt_status go_model_cache(const kvrt_runtime* runtime, kvrt_model_options* options, const char* texts, kvrt_cache_props* out,
+                           kvrt_error* err) {
   kvrt_model_options o = *options;
   set_model_texts(&o, texts);
   return kvrt_model_cache(runtime, &o, out, err);
@@ -103,7 +108,8 @@ kvrt_status go_session_open(kvrt_model* model, kvrt_session_options* options, co
 }
 
 kvrt_status go_session_resume(kvrt_model* model, kvrt_store* store, const char* name, size_t name_size, kvrt_session_options* options,
-                              const char* texts, uintptr_t wake, uintptr_t callback, kvrt_report* report, kvrt_session** out, kvrt_error* err) {
+                              const char* texts, uintptr_t wake, uintptr_t callback, kvrt_report* report, kvrt_session** out,
+                              kvrt_error* err) {
   kvrt_session_options o = *options;
   set_session(&o, texts, wake);
   return kvrt_session_resume(model, store, name, name_size, &o, event_fn(callback), (void*)callback, report, out, err);
@@ -127,8 +133,9 @@ kvrt_status go_session_begin(kvrt_session* session, kvrt_generate_options* optio
   return kvrt_session_begin(session, &o, err);
 }
 
-kvrt_status go_session_generate(kvrt_session* session, kvrt_generate_options* options, const char* texts, const kvrt_token_value* logit_bias,
-                                const int32_t* stop_tokens, uintptr_t callback, kvrt_report* report, kvrt_error* err) {
+kvrt_status go_session_generate(kvrt_session* session, kvrt_generate_options* options, const char* texts,
+                                const kvrt_token_value* logit_bias, const int32_t* stop_tokens, uintptr_t callback, kvrt_report* report,
+                                kvrt_error* err) {
   kvrt_generate_options o = *options;
   set_generate(&o, texts, logit_bias, stop_tokens);
   return kvrt_session_generate(session, &o, event_fn(callback), (void*)callback, report, err);
