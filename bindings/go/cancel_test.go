@@ -58,6 +58,7 @@ func TestContextEndsStream(t *testing.T) {
 	r := newRig(t)
 	s := r.open(prompt...)
 	ctx, cancel := context.WithCancel(background)
+	defer cancel()
 	stream, err := s.Stream(ctx, endless)
 	must(t, err)
 	defer stream.Close()
