@@ -31,6 +31,7 @@ func TestAll(t *testing.T) {
 	equal(t, info.State, StateIdle)
 
 	ctx, cancel := context.WithCancel(background)
+	defer cancel()
 	for e, failure := range s.All(ctx, endless) {
 		if err = failure; e.Type == EventToken {
 			cancel()

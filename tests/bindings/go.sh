@@ -19,7 +19,7 @@ esac
 # cgo's own wrappers have parameters that they do not use.
 export CGO_CFLAGS="-O1 -g -Wall -Wextra -Werror -Wno-unused-parameter"
 cd "$source/bindings/go"
-unformatted=$("$(dirname "$go")/gofmt" -l .)
+unformatted=$("$("$go" env GOROOT)/bin/gofmt" -l .)
 [ -z "$unformatted" ] || { echo "not as gofmt has it: $unformatted" && exit 1; }
 "$go" vet ./...
 exec "$go" test -count=1 -timeout 300s "$@" ./...
