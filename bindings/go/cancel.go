@@ -90,6 +90,15 @@ func watch(ctx context.Context, also *bell, fire func()) (stop func()) {
 	if ctx.Done() == nil && rung == nil {
 		return func() {}
 	}
+	select {
+	case <-ctx.Done():
+		fire()
+		return func() {}
+	case <-rung:
+		fire()
+		return func() {}
+	default:
+	}
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)

@@ -22,7 +22,7 @@ func TestContextEndsGenerate(t *testing.T) {
 			go cancel() // another goroutine
 		}
 		if n >= 4 {
-			time.Sleep(time.Millisecond)
+			time.Sleep(5 * time.Millisecond)
 		}
 		return nil
 	})
@@ -78,6 +78,10 @@ func TestContextEndsStream(t *testing.T) {
 
 	stream, err = s.Stream(background, endless) // Close alone
 	must(t, err)
+	_, err = stream.Next()
+	must(t, err)
+	_, err = s.Generate(background, endless, nil) // refused, and no harm to the stream
+	fails(t, err, StatusBusy)
 	_, err = stream.Next()
 	must(t, err)
 	must(t, stream.Close())

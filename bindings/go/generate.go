@@ -46,7 +46,6 @@ func (s *Session) Generate(ctx context.Context, options *GenerateOptions, fn fun
 	err = during(fn, s.isClosed, func(user C.uintptr_t) error {
 		return options.with(own, func(o *C.kvrt_generate_options, t *texts, bias *C.kvrt_token_value, stop *C.int32_t) error {
 			return s.one(func(raw *C.kvrt_session, e *C.kvrt_error) C.kvrt_status {
-				s.begun.Add(1)
 				return C.go_session_generate(raw, o, t.at(), bias, stop, user, &out, e)
 			})
 		})

@@ -123,13 +123,17 @@ func TestCloseBesideCalls(t *testing.T) {
 		go func() {
 			defer wait.Done()
 			_, err := s.Generate(background, endless, func(Event) error { once.Do(func() { close(running) }); time.Sleep(time.Millisecond); return nil })
-			fails(t, err, StatusCancelled)
+			if err := wrong(err, StatusCancelled); err != nil {
+				t.Error(err)
+			}
 		}()
 		go func() { // reads, to the end
 			defer wait.Done()
 			for {
 				if _, err := s.Info(); err != nil {
-					fails(t, err, StatusInvalid)
+					if err := wrong(err, StatusInvalid); err != nil {
+						t.Error(err)
+					}
 					return
 				}
 			}
@@ -145,7 +149,7 @@ func TestCloseBesideCalls(t *testing.T) {
 		must(t, s.Append(prompt))
 		done := make(chan error)
 		go func() {
-			_, err := s.Generate(background, endless, func(Event) error { time.Sleep(100 * time.Microsecond); return nil })
+			_, err := s.Generate(background, endless, func(Event) error { time.Sleep(time.Millisecond); return nil })
 			done <- err
 		}()
 		time.Sleep(time.Duration(i) * time.Microsecond)
@@ -168,17 +172,28 @@ func TestCloseInItsOwnCallback(t *testing.T) {
 func TestOneCallAtATime(t *testing.T) {
 	r := newRig(t)
 	s := r.open(many(4, 64)...)
+	calls := 0
 	_, err := s.Prefill(background, LogitsNone, func(Event) error {
-		fails(t, s.Append(prompt), StatusBusy, DetailReentrant)
+		calls++
+		if err := wrong(s.Append(prompt), DetailReentrant); err != nil {
+			return err
+		}
 		done := make(chan error)
 		go func() { done <- s.Append(prompt) }()
-		fails(t, <-done, StatusBusy, DetailConcurrent)
-		_, err := s.Next(0)
-		fails(t, err, StatusBusy)
-		equal(t, len(tokensOf(t, s)), 64) // reads go beside it
-		return nil
+		if err := wrong(<-done, DetailConcurrent); err != nil {
+			return err
+		}
+		if _, err := s.Next(0); wrong(err, StatusBusy) != nil {
+			return wrong(err, StatusBusy)
+		}
+		tokens, err := s.Tokens() // reads go beside it
+		if err != nil {
+			return err
+		}
+		return unequal(len(tokens), 64)
 	})
 	must(t, err)
+	check(t, calls > 0)
 
 	// Events of Next are copied before another call can take them away.
 	must(t, s.Begin(endless))
@@ -188,25 +203,16 @@ func TestOneCallAtATime(t *testing.T) {
 		go func() {
 			defer wait.Done()
 			for j := 0; j < 200; j++ {
-				if _, err := s.Next(-1); err != nil {
-					fails(t, err, StatusBusy)
+				if _, err := s.Next(-1); err != nil && wrong(err, StatusBusy) != nil {
+					t.Error(err)
 				}
-				if err := s.Truncate(1); err != nil && !isAny(err, StatusBusy, StatusInvalid) {
+				if err := s.Truncate(1); err != nil && wrong(err, StatusBusy, StatusInvalid) != nil {
 					t.Error(err)
 				}
 			}
 		}()
 	}
 	wait.Wait()
-}
-
-func isAny(err error, targets ...error) bool {
-	for _, target := range targets {
-		if e, ok := err.(*Error); ok && e.Is(target) {
-			return true
-		}
-	}
-	return false
 }
 
 func TestManySessionsAtOnce(t *testing.T) {
@@ -218,8 +224,11 @@ func TestManySessionsAtOnce(t *testing.T) {
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			if got := r.answer(s, 40); !equalTokens(got, want) {
-				t.Error(got)
+			if _, err := s.Generate(background, &GenerateOptions{MaxTokens: 40, IgnoreEOS: true}, nil); err != nil {
+				t.Error(err)
+			}
+			if got, err := s.Tokens(); err != nil || !equalTokens(got[4:], want) {
+				t.Error(err, got)
 			}
 		}()
 	}

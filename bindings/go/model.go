@@ -140,7 +140,8 @@ func (m *Model) MetricsText(label string) (string, error) {
 
 // OpenSession opens an empty session. The caller closes it. The first session with a store reads the whole model file.
 //
-// SessionOptions.Wake runs on the thread that computes, cancels, accepts or begins. It only signals: it must not call kvrt and must not panic.
+// SessionOptions.Wake runs on the thread that computes, cancels, accepts or begins. It only signals: it must not call kvrt and must not panic. What it
+// refers to is kept as long as the session: one that refers to the session itself keeps it from being closed by a finalizer.
 func (m *Model) OpenSession(options *SessionOptions) (*Session, error) {
 	var out *C.kvrt_session
 	err := m.open(options, func(o *C.kvrt_session_options, t *texts, wake C.uintptr_t) error {

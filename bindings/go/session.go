@@ -27,7 +27,7 @@ type Session struct {
 	handle
 	// Next holds it alone, the other calls together: an event of next points into the library until the next call, and is copied before that.
 	turn sync.RWMutex
-	// Counts the generations, for streams.
+	// Counts the generations that Begin and Stream began: a stream takes no events of another's.
 	begun atomic.Uint64
 }
 

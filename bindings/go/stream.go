@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"sync"
+	"time"
 )
 
 // Stream is a generation whose events the program takes one by one:
@@ -103,11 +104,16 @@ func (st *Stream) Close() error {
 	st.cancel.Fire()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for st.over == nil {
-		if _, err := st.pull(); err != nil && st.over == nil {
-			// Another call is inside the session, or waits for Accept: the fired cancel ends the generation without us.
+	for tries := 0; st.over == nil; tries++ {
+		_, err := st.pull()
+		if err == nil || st.over != nil {
+			continue
+		}
+		// Another goroutine is inside a call on the session, for a moment: as it generates, that call is refused. Longer: the generation is over.
+		if tries > 1000 {
 			st.end(io.EOF)
 		}
+		time.Sleep(time.Millisecond)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package kvrt
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -125,6 +126,24 @@ func equal(t *testing.T, got, want any) {
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
+}
+
+// unequal is for callbacks and other goroutines, which must not end themselves: an error where the two differ.
+func unequal(got, want any) error {
+	if reflect.DeepEqual(got, want) {
+		return nil
+	}
+	return fmt.Errorf("got %v, want %v", got, want)
+}
+
+// wrong is the same of an error: nil where it is one of the targets.
+func wrong(err error, targets ...error) error {
+	for _, target := range targets {
+		if errors.Is(err, target) {
+			return nil
+		}
+	}
+	return fmt.Errorf("got %v, want one of %v", err, targets)
 }
 
 func check(t *testing.T, good bool, what ...any) {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # go.sh SOURCE WORK GO LIBRARY [FLAG...]: vets the Go package and runs its tests, offline, with the library of a build folder, which a kvrt.pc names.
-# FLAG: of go test: -race, -asan.
+# FLAG: -race, -asan: also of the programs that tests build.
 set -eu
 source=$1 work=$2 go=$3 library=$4
 shift 4
@@ -10,7 +10,7 @@ PKG_CONFIG_PATH=$work${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 LD_LIBRARY_PATH=$(dirname "$library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 PATH=$(dirname "$go"):$PATH # some tests build programs
 export PKG_CONFIG_PATH LD_LIBRARY_PATH PATH
-export GOCACHE="$work/cache" GOPATH="$work/path" GOFLAGS=-mod=mod GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=1
+export GOCACHE="$work/cache" GOPATH="$work/path" GOFLAGS="-mod=mod${*:+ $*}" GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=1
 # Every store of a Go pointer into C's memory is checked, as well as the arguments of calls.
 case $("$go" env GOVERSION) in
   go1.19* | go1.20*) export GODEBUG=cgocheck=2 ;;
@@ -22,4 +22,4 @@ cd "$source/bindings/go"
 unformatted=$("$("$go" env GOROOT)/bin/gofmt" -l .)
 [ -z "$unformatted" ] || { echo "not as gofmt has it: $unformatted" && exit 1; }
 "$go" vet ./...
-exec "$go" test -count=1 -timeout 300s "$@" ./...
+exec "$go" test -count=1 -timeout 300s ./...
