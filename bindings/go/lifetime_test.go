@@ -1,7 +1,9 @@
 package kvrt
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -288,4 +290,62 @@ func TestErrorTextUnderEightThreads(t *testing.T) {
 		}(i)
 	}
 	wait.Wait()
+}
+
+// What a context needs is gone when the call returns, also where it never ends.
+func TestNoGoroutineOutlivesItsCall(t *testing.T) {
+	r := newRig(t)
+	s := r.open(prompt...)
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	shared, err := OpenCancel()
+	must(t, err)
+	defer shared.Close()
+	collect() // what earlier tests dropped
+	collect()
+	before := runtime.NumGoroutine()
+	for i := 0; i < 5; i++ {
+		_, err := s.Generate(ctx, &GenerateOptions{MaxTokens: 3, IgnoreEOS: true, Cancel: shared}, nil)
+		must(t, err)
+		check(t, runtime.NumGoroutine() <= before)
+		must(t, s.Append(prompt))
+		_, err = s.Prefill(ctx, LogitsNone, nil)
+		must(t, err)
+		check(t, runtime.NumGoroutine() <= before)
+		stream, err := s.Stream(ctx, &GenerateOptions{MaxTokens: 3, IgnoreEOS: true, Cancel: shared})
+		for err == nil {
+			check(t, runtime.NumGoroutine() <= before)
+			_, err = stream.Next()
+		}
+		equal(t, err, io.EOF)
+		check(t, runtime.NumGoroutine() <= before)
+	}
+}
+
+// Callbacks that the library keeps are let go with their handles, and where the call that takes them fails.
+func TestKeptCallbacksAreFreed(t *testing.T) {
+	r := newRig(t)
+	freed := make(chan struct{}, 10)
+	held := func() *[100]byte {
+		p := new([100]byte)
+		runtime.SetFinalizer(p, func(*[100]byte) { freed <- struct{}{} })
+		return p
+	}
+	func() {
+		log, failed, wake, refused, forked := held(), held(), held(), held(), held()
+		rt, err := OpenRuntime(&RuntimeOptions{Threads: 1, Log: func(LogLevel, string) { log[0]++ }})
+		must(t, err)
+		rt.Close()
+		_, err = OpenRuntime(&RuntimeOptions{ISA: 99, Log: func(LogLevel, string) { failed[0]++ }})
+		fails(t, err, StatusInvalid)
+		s, err := r.model.OpenSession(&SessionOptions{Wake: func() { wake[0]++ }})
+		must(t, err)
+		_, _, err = r.model.Resume(background, r.store, "nobody", &SessionOptions{Wake: func() { refused[0]++ }}, nil)
+		fails(t, err, StatusNotFound)
+		copy, err := s.Fork(&SessionOptions{Wake: func() { forked[0]++ }})
+		must(t, err)
+		s.Close()
+		copy.Close()
+	}()
+	soon(t, "all five are freed", func() bool { collect(); return len(freed) == 5 })
 }
