@@ -198,7 +198,7 @@ func TestWorker(t *testing.T) {
 	run(whole, 0)
 	equal(t, len(answers(whole)), 12)
 	kills := 0
-	for after := 5 * time.Millisecond; !run(killed, after); after += time.Millisecond {
+	for after := 5 * time.Millisecond; !run(killed, after); after += after / 4 {
 		kills++
 	}
 	t.Log(kills, "kills")
