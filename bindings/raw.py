@@ -84,10 +84,138 @@ def rust(abi):
     return "\n".join(out + ["    ]", "}", ""])
 
 
+# ---- Go -----------------------------------------------------------------------------------------------------------------------------
+
+GO = {"char": "string", "int32_t": "int32", "uint32_t": "uint32", "int64_t": "int64", "uint64_t": "uint64", "float": "float32",
+      "double": "float64", "size_t": "uint64"}
+# Each enumeration of kvrt.h: the type of its values, which begin with `prefix`.
+GO_ENUMS = {"KVRT": ("Status", "Status"), "KVRT_DETAIL": ("Detail", "Detail"), "KVRT_EVENT": ("EventType", "Event"), "KVRT_REASON": ("Reason", "Reason"),
+            "KVRT_REUSE": ("Reuse", "Reuse"), "KVRT_LOG": ("LogLevel", "Log"), "KVRT_ISA": ("ISA", "ISA"), "KVRT_DEVICE": ("Device", "Device"),
+            "KVRT_DETERMINISM": ("Determinism", "Determinism"), "KVRT_GEMM": ("GEMM", "GEMM"), "KVRT_KV": ("KVFormat", "KV"),
+            "KVRT_CACHE": ("Cache", "Cache"), "KVRT_TEXT": ("TextFlags", "Text"), "KVRT_INSPECT": ("InspectFlags", "Inspect"),
+            "KVRT_REPAIR": ("RepairOutcome", "Repair"), "KVRT_STATE": ("State", "State"), "KVRT_FOREIGN_KV": ("ForeignKV", "ForeignKV"),
+            "KVRT_LOGITS": ("Logits", "Logits"), "KVRT_SAMPLER": ("Sampler", "Sampler"), "KVRT_GRAMMAR": ("GrammarKind", "Grammar"),
+            "KVRT_TOOL_CHOICE": ("ToolChoice", "ToolChoice"), "KVRT_REPLY": ("Reply", "Reply"), "KVRT_DURABILITY": ("Durability", "Durability"),
+            "KVRT_CODEC": ("Codec", "Codec")}
+GO_FLAGS = ("KVRT_TEXT", "KVRT_INSPECT")
+# Fields whose number is a value of an enumeration, or 0 or 1; in structs where they are int32_t or uint32_t.
+GO_FIELDS = {"reason": "Reason", "reuse_stopped": "Reuse", "isa": "ISA", "log_level": "LogLevel", "device": "Device", "determinism": "Determinism",
+             "prompt_gemm": "GEMM", "kv_format": "KVFormat", "kv_format_v": "KVFormat", "cache": "Cache", "outcome": "RepairOutcome", "state": "State",
+             "foreign_kv": "ForeignKV", "logits": "Logits", "sampler": "Sampler", "grammar_kind": "GrammarKind", "tool_choice": "ToolChoice",
+             "reply": "Reply", "durability": "Durability", "codec": "Codec", "last_error_status": "Status", "last_error_detail": "Detail",
+             **{name: "bool" for name in (
+                 "from_fd", "kv_populate", "no_generation_prompt", "has_weights", "add_bos", "has_template", "fits", "read_only", "must_exist",
+                 "no_prefix_cache", "autosave_turn", "ignore_eos", "emit_logits", "all_or_nothing", "prefill", "overwrite", "generated",
+                 "awaits_accept", "inexact")}}
+# Pointers that are no text: their type in Go, and the function of `texts` for what goes beside the struct; "": the package sets them by hand.
+GO_POINTERS = {"log": ("func(level LogLevel, text string)", ""), "wake": ("func()", ""), "store": ("*Store", ""), "cancel": ("*Cancel", ""),
+               "logit_bias": ("[]TokenValue", ""), "stop_tokens": ("[]int32", ""), "stop_strings": ("[]string", "list"), "tools": ("any", "json"),
+               "documents": ("any", "json"), "variables": ("any", "json")}
+GO_BY_HAND = ("kvrt_error", "kvrt_event")
+GO_CAPITALS = {word: word.upper() for word in (
+    "kv", "isa", "cuda", "cpu", "io", "gemm", "id", "bos", "eos", "fd", "os", "ttl", "ttft", "tpot", "avx2", "avx512", "f16", "bf16", "f32", "int8", "fp8",
+    "json", "gbnf", "gc")} | {"zstd": "ZSTD", "ok": "OK"}
+
+
+def go_name(words):
+    return "".join(GO_CAPITALS.get(word, word.capitalize()) for word in words.lower().split("_"))
+
+
+def go_struct_name(name):
+    return go_name(name.removeprefix("kvrt_"))
+
+
+def go_fields(abi, struct):
+    """(field, its type in Go, the way that it goes): what a program sees of a struct. An array's length, and sizes beside pointers, stay inside."""
+    fields = abi.structs[struct]["fields"]
+    names = {f["name"] for f in fields if abi.plain(f["type"])[0].endswith("*")}
+    for field in fields:
+        name = field["name"]
+        base, count = abi.plain(field["type"])
+        size_of = name.removesuffix("_size").removesuffix("_count")
+        if name in ("struct_size", "reserved") or name.endswith(("_user", "_user_free")) or size_of != name and {size_of, size_of + "s"} & names:
+            continue
+        if name in GO_FIELDS and base in ("uint32_t", "int32_t"):
+            yield name, GO_FIELDS[name], "number"
+        elif name in GO_POINTERS and (base.endswith("*") or base in abi.callbacks):
+            yield (name, *GO_POINTERS[name])
+        elif base == "const char*":
+            yield name, "string", "add"
+        elif base == "char":
+            yield name, "string", "chars"
+        else:
+            yield name, (f"[{count}]" if count else "") + GO[base], "array" if count else "number"
+
+
+def go_columns(rows, before="\t"):
+    """Lines as gofmt aligns them: rows of two texts."""
+    width = max((len(row[0]) for row in rows), default=0)
+    return [f"{before}{row[0]:{width}} {row[1]}" for row in rows]
+
+
+def go_enum(enum, values):
+    kind, prefix = GO_ENUMS[enum]
+    made = {name: prefix + go_name(name.removeprefix(enum + "_")) for name in values}
+    base = "int32" if enum in ("KVRT", "KVRT_DETAIL", "KVRT_LOG") else "uint32"
+    out = ["", f"// {kind} has the values {enum}_... of kvrt.h, which says what each means.", f"type {kind} {base}", "",
+           f"// The values of {kind}.", "const ("]
+    out += go_columns([(made[name], f"{kind} = {value}") for name, value in values.items()]) + [")", ""]
+    out += [f"// String gives the name as kvrt.h has it, without {enum}_.", f"func (v {kind}) String() string {{"]
+    if enum in GO_FLAGS:
+        pairs = ", ".join(f'{{uint32({made[name]}), "{name.removeprefix(enum + "_")}"}}' for name in values)
+        return out + [f"\treturn flagNames(uint32(v), []flagName{{{pairs}}})", "}"]
+    out.append("\tswitch v {")
+    for name in values:
+        out += [f"\tcase {made[name]}:", f'\t\treturn "{name.removeprefix(enum + "_")}"']
+    return out + ["\t}", "\treturn unknown(int64(v))", "}"]
+
+
+def go_struct(abi, name):
+    fields = list(go_fields(abi, name))
+    kind = go_struct_name(name)
+    out = ["", f"// {kind} is {name}: kvrt.h says what each field means" + (", and 0 is its default." if name.endswith("_options") else "."),
+           f"type {kind} struct {{"] + go_columns([(go_name(field), declared) for field, declared, _ in fields]) + ["}", ""]
+    if name.endswith("_options"):
+        out += [f"func (o *{kind}) fill(c *C.{name}, t *texts) {{", "\tc.struct_size = C.uint32_t(unsafe.Sizeof(*c))", "\tif o == nil {", "\t\treturn", "\t}"]
+        for field, declared, way in fields:
+            at = f"o.{go_name(field)}"
+            if way == "number":
+                c_type = next(abi.plain(f["type"])[0] for f in abi.structs[name]["fields"] if f["name"] == field)
+                out.append(f"\tc.{field} = " + (f"flag({at})" if declared == "bool" else f"C.{c_type}({at})"))
+            elif way:
+                out.append(f"\tc.{field}_size = t.{way}({at})")
+        return out + ["}"]
+    out += [f"func to{kind}(c *C.{name}) {kind} {{", f"\treturn {kind}{{"]
+    rows = []
+    for field, declared, way in fields:
+        c = f"c.{field}"
+        value = f"chars({c}[:])" if way == "chars" else f"{c} != 0" if declared == "bool" else f"numbers({c})" if way == "array" else f"{declared}({c})"
+        rows.append((go_name(field) + ":", value + ","))
+    return out + go_columns(rows, "\t\t") + ["\t}", "}"]
+
+
+def go(abi):
+    out = ["// Code generated by bindings/raw.py of include/kvrt.abi.json (./dev abi). DO NOT EDIT.", "", "package kvrt", "", "// #include <kvrt.h>", 'import "C"', "", 'import "unsafe"', "",
+           "// The ABI that this package was made for: see kvrt_abi_version.", f"const abiVersion = {abi.version}"]
+    for enum, values in abi.enums.items():
+        out += go_enum(enum, values)
+    for name in abi.structs:
+        if name not in GO_BY_HAND:
+            out += go_struct(abi, name)
+    out += ["", "// layouts has each struct, its size, and its fields with their offsets, as the compiler of this package sees them.", "func layouts() []layout {",
+            "\treturn []layout{"]
+    for name, struct in abi.structs.items():
+        out.append(f'\t\t{{"{name}", unsafe.Sizeof(C.{name}{{}}), []field{{')
+        out += [f'\t\t\t{{"{f["name"]}", unsafe.Offsetof(C.{name}{{}}.{"_type" if f["name"] == "type" else f["name"]})}},' for f in struct["fields"]]
+        out.append("\t\t}},")
+    return "\n".join(out + ["\t}", "}", ""])
+
+
 # ---- output -------------------------------------------------------------------------------------------------------------------------
 
 # A language adds itself here.
-OUTPUTS = {"bindings/rust/kvrt-sys/src/raw.rs": rust}
+OUTPUTS = {"bindings/rust/kvrt-sys/src/raw.rs": rust,
+           "bindings/go/raw.go": go}
 
 
 def outputs(text):

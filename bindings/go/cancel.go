@@ -1,0 +1,117 @@
+package kvrt
+
+// #include "shim.h"
+import "C"
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"unsafe"
+)
+
+// Cancel ends generations from outside: all that were begun with it (GenerateOptions.Cancel), of any sessions and models. It fires once, for good.
+// Where there is a context, it does that by itself; a Cancel is for what many generations share.
+type Cancel struct {
+	handle
+	bell *bell
+}
+
+// bell tells Go that a cancel was fired.
+type bell struct {
+	once  sync.Once
+	fired chan struct{}
+}
+
+func newCancel(raw unsafe.Pointer, b *bell) *Cancel {
+	c := &Cancel{handle{raw: raw, kind: "cancel", release: func(p unsafe.Pointer) { C.kvrt_cancel_release((*C.kvrt_cancel)(p)) }}, b}
+	runtime.SetFinalizer(c, (*Cancel).Close)
+	return c
+}
+
+// OpenCancel makes a cancel that is not fired. It needs no runtime and no model. The caller closes it.
+func OpenCancel() (*Cancel, error) {
+	if err := loaded(); err != nil {
+		return nil, err
+	}
+	var out *C.kvrt_cancel
+	if err := call(func(e *C.kvrt_error) C.kvrt_status { return C.kvrt_cancel_open(&out, e) }); err != nil {
+		return nil, err
+	}
+	return newCancel(unsafe.Pointer(out), &bell{fired: make(chan struct{})}), nil
+}
+
+// Retain gives another owner of the same cancel, which has a Close of its own.
+func (c *Cancel) Retain() (*Cancel, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	C.kvrt_cancel_retain((*C.kvrt_cancel)(raw))
+	return newCancel(raw, c.bell), nil
+}
+
+// Fire ends each generation that was begun with it, and each that is begun with it later. Any goroutine, also in callbacks; it waits for no step.
+// A closed cancel cannot be fired.
+func (c *Cancel) Fire() {
+	raw, err := c.enter()
+	if err != nil {
+		return
+	}
+	defer c.leave()
+	C.kvrt_cancel_fire((*C.kvrt_cancel)(raw))
+	c.bell.once.Do(func() { close(c.bell.fired) })
+}
+
+// Fired tells whether it was fired; false where it is closed.
+func (c *Cancel) Fired() bool {
+	raw, err := c.enter()
+	if err != nil {
+		return false
+	}
+	defer c.leave()
+	return C.kvrt_cancel_fired((*C.kvrt_cancel)(raw)) != 0
+}
+
+// Close takes this owner away. Generations that have it keep it. It never fails.
+func (c *Cancel) Close() error {
+	runtime.SetFinalizer(c, nil)
+	c.close(nil)
+	return nil
+}
+
+// watch calls fire when the context ends or the bell rings. The caller calls stop, after which the goroutine is gone.
+func watch(ctx context.Context, also *bell, fire func()) (stop func()) {
+	var rung chan struct{}
+	if also != nil {
+		rung = also.fired
+	}
+	if ctx.Done() == nil && rung == nil {
+		return func() {}
+	}
+	select {
+	case <-ctx.Done():
+		fire()
+		return func() {}
+	case <-rung:
+		fire()
+		return func() {}
+	default:
+	}
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-ctx.Done():
+			fire()
+		case <-rung:
+			fire()
+		case <-quit:
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
+	}
+}

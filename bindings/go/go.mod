@@ -1,0 +1,3 @@
+module kvrt.dev/kvrt
+
+go 1.19
