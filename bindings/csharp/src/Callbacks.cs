@@ -38,6 +38,7 @@ namespace Kvrt
             }
             catch (Exception e)
             {
+                if (e is ThreadAbortException) Thread.ResetAbort();  // Mono: else it would go on from here, through the library
                 watch.failure = ExceptionDispatchInfo.Capture(e);
                 return 1;
             }
@@ -62,24 +63,52 @@ namespace Kvrt
     {
         private static readonly kvrt_log_fn LogThunk = OnLog;
         private static readonly kvrt_wake_fn WakeThunk = OnWake;
-        private static readonly kvrt_free_fn FreeThunk = Free;
+        private static readonly kvrt_free_fn FreeThunk = OnFree;
         internal static readonly IntPtr Log = Marshal.GetFunctionPointerForDelegate(LogThunk);
         internal static readonly IntPtr Wake = Marshal.GetFunctionPointerForDelegate(WakeThunk);
         internal static readonly IntPtr UserFree = Marshal.GetFunctionPointerForDelegate(FreeThunk);
+
+        private static readonly bool Mono = Type.GetType("Mono.Runtime") != null;
+        [ThreadStatic] private static bool reachable;
+
+        [DllImport("libc.so.6")]
+        private static extern int sigprocmask(int how, ulong* set, ulong* old);
+
+        /// <summary>
+        /// Mono stops every thread that has run managed code by a real-time signal, at each collection, and waits until it stands. The library's own
+        /// threads block all signals. So the first callback on such a thread lets these in; .NET does without.
+        /// </summary>
+        private static void Arrive()
+        {
+            const int Unblock = 1, Words = 16, FirstRealTime = 34;
+            if (!Mono || reachable) return;
+            ulong* set = stackalloc ulong[Words];
+            for (int i = 0; i < Words; i++) set[i] = 0;
+            set[0] = ulong.MaxValue << (FirstRealTime - 1);
+            sigprocmask(Unblock, set, null);
+            reachable = true;
+        }
 
         internal static IntPtr Keep(object target)
         {
             return GCHandle.ToIntPtr(GCHandle.Alloc(target));
         }
 
-        /// <summary>The library calls it once; where the call that takes the pointer failed, its caller does.</summary>
+        /// <summary>For the caller of a call that took the pointer and failed.</summary>
         internal static void Free(IntPtr user)
         {
             GCHandle.FromIntPtr(user).Free();
         }
 
+        private static void OnFree(IntPtr user)
+        {
+            Arrive();
+            Free(user);
+        }
+
         private static void OnLog(IntPtr user, int level, byte* text, UIntPtr size)
         {
+            Arrive();
             try
             {
                 ((Action<LogLevel, string>)GCHandle.FromIntPtr(user).Target)((LogLevel)level, Utf8.Of(text, size));
@@ -92,9 +121,10 @@ namespace Kvrt
 
         private static void OnWake(IntPtr user)
         {
+            Arrive();
             try
             {
-                ((Bell)GCHandle.FromIntPtr(user).Target).Ring();
+                ((Bell)GCHandle.FromIntPtr(user).Target).Wake();
             }
             catch (Exception e)
             {

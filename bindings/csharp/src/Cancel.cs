@@ -1,4 +1,5 @@
 using System;
+using System.Runtime.CompilerServices;
 
 namespace Kvrt
 {
@@ -12,10 +13,16 @@ namespace Kvrt
         public Cancel()
         {
             _ = Library.Version;
+            Handle = Open();
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]  // as Library.Check
+        private static CancelHandle Open()
+        {
             kvrt_error err = Failure.New();
             CancelHandle made;
             Failure.Check(Native.kvrt_cancel_open(out made, &err), &err);
-            Handle = made;
+            return made;
         }
 
         internal CancelHandle Handle { get; }

@@ -1,4 +1,5 @@
 using System;
+using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using System.Text;
 
@@ -22,25 +23,35 @@ namespace Kvrt
 
         private static Version Load()
         {
-            const int Now = 2;
-            string path = Environment.GetEnvironmentVariable("KVRT_LIBRARY");
-            uint number;
             try
             {
-                using (Arena arena = new Arena())
-                {
-                    // What is loaded already answers to its soname, which is the name that DllImport asks for.
-                    if (!string.IsNullOrEmpty(path) && dlopen(arena.Text(path + "\0", out UIntPtr _), Now) == IntPtr.Zero)
-                        throw new DllNotFoundException("KVRT_LIBRARY is " + path);
-                }
-                number = Native.kvrt_version();
+                Name(Environment.GetEnvironmentVariable("KVRT_LIBRARY"));
+                return Check();
             }
             catch (DllNotFoundException e)
             {
                 throw new DllNotFoundException(
                     "kvrt: cannot load libkvrt.so.0: " + e.Message + ". Install libkvrt, or set KVRT_LIBRARY to the path of libkvrt.so.0", e);
             }
-            uint abi = Native.kvrt_abi_version();
+        }
+
+        /// <summary>Loads a library by its path. What is loaded answers to its soname, which is the name that DllImport asks for.</summary>
+        private static void Name(string path)
+        {
+            const int Now = 2;
+            if (string.IsNullOrEmpty(path)) return;
+            using (Arena arena = new Arena())
+            {
+                UIntPtr size;
+                if (dlopen(arena.Text(path + "\0", out size), Now) == IntPtr.Zero) throw new DllNotFoundException("KVRT_LIBRARY is " + path);
+            }
+        }
+
+        // A method of its own: Mono looks for the library of a DllImport when it compiles the caller.
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        private static Version Check()
+        {
+            uint abi = Native.kvrt_abi_version(), number = Native.kvrt_version();
             if (abi != Native.KVRT_ABI_VERSION) throw Differs("the ABI's version", Native.KVRT_ABI_VERSION, abi);
             foreach (string line in Native.Layout) Compare(line.Split(' '));
             return new Version((int)(number >> 16), (int)(number >> 8 & 255), (int)(number & 255));

@@ -35,8 +35,8 @@ namespace Kvrt
                 UIntPtr size;
                 byte* bytes = arena.Text(text, out size);
                 UIntPtr length = size;
-                return Utf8.Bytes((buffer, capacity, needed, err) =>
-                    Native.kvrt_model_tokenize(handle, bytes, length, (uint)flags, (int*)buffer, capacity, needed, err), Utf8.Tokens);
+                return Utf8.Read((buffer, capacity, needed, err) =>
+                    Native.kvrt_model_tokenize(handle, bytes, length, (uint)flags, (int*)buffer, capacity, needed, err), sizeof(int), Utf8.Tokens);
             }
         }
 
@@ -64,8 +64,8 @@ namespace Kvrt
             {
                 int* ids = pinned;
                 UIntPtr count = (UIntPtr)tokens.Length;
-                return Utf8.Bytes((buffer, capacity, needed, err) =>
-                    Native.kvrt_model_detokenize(handle, ids, count, (uint)flags, buffer, capacity, needed, err), take);
+                return Utf8.Read((buffer, capacity, needed, err) =>
+                    Native.kvrt_model_detokenize(handle, ids, count, (uint)flags, buffer, capacity, needed, err), 1, take);
             }
         }
 

@@ -28,6 +28,12 @@ namespace Kvrt
         internal void Ring()
         {
             Volatile.Read(ref waiter)?.TrySetResult(true);
+        }
+
+        /// <summary>The library's wake.</summary>
+        internal void Wake()
+        {
+            Ring();
             wake?.Invoke();
         }
 

@@ -1,4 +1,5 @@
 using System;
+using System.Runtime.CompilerServices;
 using System.Threading;
 
 namespace Kvrt
@@ -17,14 +18,22 @@ namespace Kvrt
         public Runtime(RuntimeOptions options = null)
         {
             _ = Library.Version;
+            handle = Open(options);
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]  // as Library.Check
+        private static RuntimeHandle Open(RuntimeOptions options)
+        {
             using (Arena arena = new Arena())
             {
                 kvrt_error err = Failure.New();
                 IntPtr user;
                 kvrt_runtime_options raw = Fill.Of(options, arena, out user);
-                int status = Native.kvrt_runtime_open(&raw, out handle, &err);
+                RuntimeHandle made;
+                int status = Native.kvrt_runtime_open(&raw, out made, &err);
                 if (status != Native.KVRT_OK && user != IntPtr.Zero) Kept.Free(user);
                 Failure.Check(status, &err);
+                return made;
             }
         }
 

@@ -77,8 +77,8 @@ namespace Kvrt
         /// <summary>Gives all token ids of the session.</summary>
         public int[] Tokens()
         {
-            return Utf8.Bytes((buffer, capacity, needed, err) =>
-                Native.kvrt_session_tokens(handle, (int*)buffer, capacity, needed, err), Utf8.Tokens);
+            return Utf8.Read((buffer, capacity, needed, err) =>
+                Native.kvrt_session_tokens(handle, (int*)buffer, capacity, needed, err), sizeof(int), Utf8.Tokens);
         }
 
         /// <summary>Gives the text of the tokens [from, to). Bytes that are no whole character become U+FFFD; TextBytes gives them as they are.</summary>
@@ -99,8 +99,8 @@ namespace Kvrt
         /// <exception cref="KvrtException">INVALID: an unknown flag, or a range past the end.</exception>
         public byte[] TextBytes(ulong from = 0, ulong to = ulong.MaxValue, TextFlags flags = TextFlags.None)
         {
-            return Utf8.Bytes((buffer, capacity, needed, err) =>
-                Native.kvrt_session_text(handle, from, to, (uint)flags, buffer, capacity, needed, err), Utf8.Copy);
+            return Utf8.Read((buffer, capacity, needed, err) =>
+                Native.kvrt_session_text(handle, from, to, (uint)flags, buffer, capacity, needed, err), 1, Utf8.Copy);
         }
 
         /// <summary>Gives a message, and where it lies.</summary>

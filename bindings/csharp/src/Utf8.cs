@@ -32,28 +32,28 @@ namespace Kvrt
             return copy;
         }
 
+        internal delegate T Taker<T>(byte* output, UIntPtr count);
+
         /// <summary>The text that a call with buffer, capacity and needed gives.</summary>
         internal static string Read(Writer write)
         {
-            return Bytes(write, Of);
+            return Read(write, 1, Of);
         }
 
-        internal delegate T Taker<T>(byte* bytes, UIntPtr size);
-
-        /// <summary>What `take` makes of the output. It is asked for anew where it has grown meanwhile.</summary>
-        internal static T Bytes<T>(Writer write, Taker<T> take)
+        /// <summary>What `take` makes of such an output, of units of `unit` bytes. It is asked for anew where it has grown meanwhile.</summary>
+        internal static T Read<T>(Writer write, int unit, Taker<T> take)
         {
             const int Small = 1024;
             byte* small = stackalloc byte[Small];
             UIntPtr needed = UIntPtr.Zero;
             kvrt_error err = Failure.New();
-            int status = write(small, (UIntPtr)Small, &needed, &err);
+            int status = write(small, (UIntPtr)(Small / unit), &needed, &err);
             if (status == Native.KVRT_OK) return take(small, needed);
             while (status == Native.KVRT_TOO_SMALL)
             {
                 using (Arena arena = new Arena())
                 {
-                    byte* large = arena.Bytes((long)needed);
+                    byte* large = arena.Bytes((long)needed * unit);
                     status = write(large, needed, &needed, &err);
                     if (status == Native.KVRT_OK) return take(large, needed);
                 }
@@ -61,17 +61,17 @@ namespace Kvrt
             throw Failure.Of(status, &err);
         }
 
-        internal static byte[] Copy(byte* bytes, UIntPtr size)
+        internal static byte[] Copy(byte* bytes, UIntPtr count)
         {
-            byte[] copy = new byte[checked((int)size)];
+            byte[] copy = new byte[checked((int)count)];
             if (copy.Length > 0) Marshal.Copy((IntPtr)bytes, copy, 0, copy.Length);
             return copy;
         }
 
-        internal static int[] Tokens(byte* bytes, UIntPtr size)
+        internal static int[] Tokens(byte* tokens, UIntPtr count)
         {
-            int[] copy = new int[checked((int)size) / sizeof(int)];
-            if (copy.Length > 0) Marshal.Copy((IntPtr)bytes, copy, 0, copy.Length);
+            int[] copy = new int[checked((int)count)];
+            if (copy.Length > 0) Marshal.Copy((IntPtr)tokens, copy, 0, copy.Length);
             return copy;
         }
     }
