@@ -4,7 +4,8 @@ using System.Runtime.CompilerServices;
 namespace Kvrt
 {
     /// <summary>
-    /// Ends every generation that was begun with it (GenerateOptions.Cancel): any number, of any sessions, from any thread. It fires once, for good: a
+    /// Ends every generation that was begun with it (GenerateOptions.Cancel): any number, of any sessions, from any thread. It fires once, for good:
+    /// a
     /// generation that is begun with it later ends at once and computes nothing. It may be disposed before its generations end.
     /// </summary>
     public sealed unsafe class Cancel : IDisposable

@@ -8,7 +8,8 @@ using System.Threading.Tasks;
 namespace Kvrt
 {
     /// <summary>
-    /// A generation to enumerate once: its events up to DONE, by foreach, or by await foreach, which needs no thread while it waits. It begins when the
+    /// A generation to enumerate once: its events up to DONE, by foreach, or by await foreach, which needs no thread while it waits. It begins when
+    /// the
     /// loop does. Leaving the loop ends the generation, and waits for the step that it is in.
     /// </summary>
     public sealed partial class Generation : IEnumerable<Event>
@@ -50,7 +51,9 @@ namespace Kvrt
             return GetEnumerator();
         }
 
-        /// <summary>Begins the generation, for await foreach. One thread of the pool computes for all tasks that wait for sessions of the model.</summary>
+        /// <summary>
+        /// Begins the generation, for await foreach. One thread of the pool computes for all tasks that wait for sessions of the model.
+        /// </summary>
         /// <param name="cancellationToken">Ends the generation within a step; MoveNextAsync then throws an OperationCanceledException.</param>
         /// <exception cref="InvalidOperationException">It has been enumerated.</exception>
         /// <exception cref="KvrtException">As Session.Begin; MoveNextAsync: as Session.Next.</exception>
@@ -121,7 +124,9 @@ namespace Kvrt
 
         internal bool Cancelled => tokens[0].IsCancellationRequested || tokens[1].IsCancellationRequested;
 
-        /// <summary>To be called with the event that came at last, if any: a generation that ended by itself is whole, whatever fired since.</summary>
+        /// <summary>
+        /// To be called with the event that came at last, if any: a generation that ended by itself is whole, whatever fired since.
+        /// </summary>
         internal void ThrowIfCutShort(Event last)
         {
             if (Over && (last == null || last.Reason == Reason.Cancelled)) ThrowIfCancelled();
@@ -153,6 +158,20 @@ namespace Kvrt
             if (e.Type != EventType.Done && e.Type != EventType.Idle) return e;
             End(e.Report);
             return e.Type == EventType.Done ? e : null;
+        }
+
+        /// <summary>Lets the model compute until the bell rings.</summary>
+        internal async Task Wait(Task rung)
+        {
+            Session.Kick();
+            try
+            {
+                await rung.ConfigureAwait(false);
+            }
+            finally
+            {
+                Session.Rest();
+            }
         }
 
         /// <summary>Asks for the end. False: there is nothing left to take.</summary>
@@ -253,8 +272,7 @@ namespace Kvrt
                 Task rung = running.Session.Bell.Arm();
                 Current = running.Pull(0);
                 if (Current != null || running.Over) break;
-                running.Session.Kick();
-                await rung.ConfigureAwait(false);
+                await running.Wait(rung).ConfigureAwait(false);
             }
             if (running.Cancelled && !running.Over && Current == null) await DisposeAsync().ConfigureAwait(false);
             running.ThrowIfCutShort(Current);
@@ -272,8 +290,7 @@ namespace Kvrt
                 {
                 }
                 if (running.Over) return;
-                running.Session.Kick();
-                await rung.ConfigureAwait(false);
+                await running.Wait(rung).ConfigureAwait(false);
             }
         }
     }

@@ -43,7 +43,9 @@ namespace Kvrt
         }
     }
 
-    /// <summary>Computes for all tasks that wait for sessions of one model, on one thread of the pool, and only while there is something to do.</summary>
+    /// <summary>
+    /// Computes for all tasks that wait for sessions of one model, on one thread of the pool, and only while there is something to do.
+    /// </summary>
     internal sealed class Pump
     {
         private const uint StepMs = 50;
@@ -64,6 +66,12 @@ namespace Kvrt
                 running = true;
             }
             ThreadPool.QueueUserWorkItem(_ => Run(own));
+        }
+
+        /// <summary>The task waits no more.</summary>
+        internal void Forget(Bell bell)
+        {
+            lock (gate) waiting.Remove(bell);
         }
 
         private void Run(ModelHandle own)
@@ -96,7 +104,6 @@ namespace Kvrt
             {
                 running = kicked || runnable > 0;
                 kicked = false;
-                if (!running) waiting.Clear();
                 return running;
             }
         }

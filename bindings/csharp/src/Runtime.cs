@@ -78,12 +78,14 @@ namespace Kvrt
         }
 
         /// <summary>
-        /// Opens a store, and makes it where there is none. Its files hold the conversations in clear: keep the directory as private as these. It blocks
+        /// Opens a store, and makes it where there is none. Its files hold the conversations in clear: keep the directory as private as these. It
+        /// blocks
         /// up to 5 seconds for other writers, and for the disk.
         /// </summary>
         /// <param name="path">The directory, on a local file system.</param>
         /// <param name="options">Null is all defaults.</param>
-        /// <exception cref="KvrtException">NOT_FOUND, BUSY, CORRUPT, INCOMPATIBLE, UNSUPPORTED, INVALID, IO, NO_SPACE: see kvrt_store_open.</exception>
+        /// <exception cref="KvrtException">NOT_FOUND, BUSY, CORRUPT, INCOMPATIBLE, UNSUPPORTED, INVALID, IO, NO_SPACE: see
+        /// kvrt_store_open.</exception>
         public Store OpenStore(string path, StoreOptions options = null)
         {
             using (Arena arena = new Arena())
@@ -99,7 +101,8 @@ namespace Kvrt
         }
 
         /// <summary>
-        /// Repairs a store that does not open, or in which Store.Verify finds faults. Nobody may have it open. It blocks until all of the directory is
+        /// Repairs a store that does not open, or in which Store.Verify finds faults. Nobody may have it open. It blocks until all of the directory
+        /// is
         /// read, and written anew where it must be.
         /// </summary>
         /// <param name="path">The directory.</param>

@@ -28,7 +28,8 @@ namespace Kvrt
     }
 
     /// <summary>
-    /// One conversation with a model. It takes one call at a time: a second one is BUSY (CONCURRENT, or REENTRANT in a callback). Beside that call any
+    /// One conversation with a model. It takes one call at a time: a second one is BUSY (CONCURRENT, or REENTRANT in a callback). Beside that call
+    /// any
     /// thread may call Cancel, Accept, Checkpoint, Dispose, and the reads: Info, Tokens, Text, Message.
     /// </summary>
     public sealed unsafe partial class Session : IDisposable
@@ -51,7 +52,8 @@ namespace Kvrt
         public Report Resumed { get; }
 
         /// <summary>
-        /// The library lets one call in at a time; but the pointers of an event from next hold until the next call, and are read after next returns. So
+        /// The library lets one call in at a time; but the pointers of an event from next hold until the next call, and are read after next returns.
+        /// So
         /// other threads stay out until then. A callback's own thread passes, and the library says REENTRANT.
         /// </summary>
         private void Enter()
@@ -81,7 +83,9 @@ namespace Kvrt
                 Native.kvrt_session_tokens(handle, (int*)buffer, capacity, needed, err), sizeof(int), Utf8.Tokens);
         }
 
-        /// <summary>Gives the text of the tokens [from, to). Bytes that are no whole character become U+FFFD; TextBytes gives them as they are.</summary>
+        /// <summary>
+        /// Gives the text of the tokens [from, to). Bytes that are no whole character become U+FFFD; TextBytes gives them as they are.
+        /// </summary>
         /// <param name="from">The first token.</param>
         /// <param name="to">The token after the last; ulong.MaxValue: the session's length.</param>
         /// <param name="flags">Special.</param>
@@ -133,7 +137,9 @@ namespace Kvrt
             }
         }
 
-        /// <summary>Appends text, tokenized as Model.Tokenize does. The first text of an empty session gets a BOS where the model asks for it.</summary>
+        /// <summary>
+        /// Appends text, tokenized as Model.Tokenize does. The first text of an empty session gets a BOS where the model asks for it.
+        /// </summary>
         /// <param name="text">The text.</param>
         /// <param name="flags">Special.</param>
         /// <exception cref="KvrtException">INVALID: an unknown flag, or the session is FAILED. BUSY. LIMIT.</exception>
@@ -170,7 +176,8 @@ namespace Kvrt
         /// message of the answer. Tokens that belong to no message are dropped. It blocks for about 100 ms at most.
         /// </summary>
         /// <param name="json">A JSON object: `{"role": "user", "content": "Hello"}`.</param>
-        /// <exception cref="KvrtException">INVALID: no JSON object with a role, the template refuses it, or the session is FAILED. LIMIT, UNSUPPORTED,
+        /// <exception cref="KvrtException">INVALID: no JSON object with a role, the template refuses it, or the session is FAILED. LIMIT,
+        /// UNSUPPORTED,
         /// BUSY.</exception>
         public AppendInfo AppendMessage(string json)
         {
@@ -305,8 +312,10 @@ namespace Kvrt
         }
 
         /// <summary>
-        /// Ends the session. A call that another thread has on it is cancelled, and closes the session when it returns; so does the call of a callback
-        /// that disposes. Else it blocks as kvrt_session_close does: for a checkpoint of another thread, and with autosave for a save. Any thread, more
+        /// Ends the session. A call that another thread has on it is cancelled, and closes the session when it returns; so does the call of a
+        /// callback
+        /// that disposes. Else it blocks as kvrt_session_close does: for a checkpoint of another thread, and with autosave for a save. Any thread,
+        /// more
         /// than once.
         /// </summary>
         public void Dispose()

@@ -113,7 +113,8 @@ namespace Kvrt
         /// <summary>Gives the next event of a generation, and computes as needed.</summary>
         /// <param name="timeoutMs">Milliseconds to wait; below 0: as long as it takes; 0: only take an event that is there, never compute.</param>
         /// <returns>NONE: nothing came in time. IDLE: the session does not generate.</returns>
-        /// <exception cref="KvrtException">LIMIT, DEVICE, INVALID, NO_MEMORY: the generation failed. INVALID (STATE): Accept is due. BUSY.</exception>
+        /// <exception cref="KvrtException">LIMIT, DEVICE, INVALID, NO_MEMORY: the generation failed. INVALID (STATE): Accept is due.
+        /// BUSY.</exception>
         public Event Next(int timeoutMs = -1)
         {
             Enter();
@@ -137,6 +138,12 @@ namespace Kvrt
         internal void Kick()
         {
             pump.Kick(handle.Model, bell);
+        }
+
+        /// <summary>Comes after each Kick, when `bell` has rung.</summary>
+        internal void Rest()
+        {
+            pump.Forget(bell);
         }
 
         internal Bell Bell => bell;
@@ -171,7 +178,8 @@ namespace Kvrt
         }
 
         /// <summary>
-        /// Saves the session under a name in its store. It stays in memory, and goes on. Any thread, also while it generates. It blocks for a step, other
+        /// Saves the session under a name in its store. It stays in memory, and goes on. Any thread, also while it generates. It blocks for a step,
+        /// other
         /// saves of it, up to 5 seconds for other writers, and the disk.
         /// </summary>
         /// <param name="name">1 to 255 bytes of UTF-8.</param>

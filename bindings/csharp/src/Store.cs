@@ -5,7 +5,8 @@ using System.Threading;
 namespace Kvrt
 {
     /// <summary>
-    /// A directory of saved sessions. Any number of processes may have one open, and any number of threads may use it at once. A call that writes waits
+    /// A directory of saved sessions. Any number of processes may have one open, and any number of threads may use it at once. A call that writes
+    /// waits
     /// for the other writers of the store at most 5 seconds, then it is BUSY. A domain that is null or "" is the default one.
     /// </summary>
     public sealed unsafe class Store : IDisposable
@@ -82,7 +83,9 @@ namespace Kvrt
             }
         }
 
-        /// <summary>Removes a saved session, and the chunks that no other session needs. Sessions that are open go on, and may save it again.</summary>
+        /// <summary>
+        /// Removes a saved session, and the chunks that no other session needs. Sessions that are open go on, and may save it again.
+        /// </summary>
         /// <param name="name">The session's name.</param>
         /// <param name="domain">Its domain.</param>
         /// <exception cref="KvrtException">NOT_FOUND, BUSY, NO_SPACE, IO, CORRUPT.</exception>
@@ -194,7 +197,9 @@ namespace Kvrt
             }
         }
 
-        /// <summary>Gives the store back. The directory closes when its sessions are closed, too. Any thread, also beside a call; more than once.</summary>
+        /// <summary>
+        /// Gives the store back. The directory closes when its sessions are closed, too. Any thread, also beside a call; more than once.
+        /// </summary>
         public void Dispose()
         {
             Handle.Dispose();

@@ -12,7 +12,8 @@ namespace Kvrt.Tests
         internal static void Open()
         {
             List<string> log = new List<string>();
-            RuntimeOptions options = new RuntimeOptions { Threads = 2, LogLevel = LogLevel.Debug, Log = (level, text) => { lock (log) log.Add(text); } };
+            RuntimeOptions options = new RuntimeOptions { Threads = 2, LogLevel = LogLevel.Debug };
+            options.Log = (level, text) => { lock (log) log.Add(text); };
             List<ulong> progress = new List<ulong>();
             using (Runtime runtime = new Runtime(options))
             using (Model model = runtime.OpenModel(Rig.ModelFile, new ModelOptions { BlockTokens = 16 }, e => progress.Add(e.Done)))
@@ -203,7 +204,7 @@ namespace Kvrt.Tests
                 Message user = session.Message(1), mine = session.Message(2);
                 Check.Equal("{\"role\":\"user\",\"content\":\"Hello \\\"you\\\" \\\\ \\u0001\\n\U0001f600\"}", user.Json, "json");
                 Check.True(!user.Generated && mine.Generated, "generated");
-                Check.Same(answer, session.Tokens().Skip((int)mine.Begin).Take((int)(mine.End - mine.Begin)).Reverse().Take(5).Reverse(), "its tokens");
+                Check.Same(answer, session.Tokens().Take((int)mine.End).Reverse().Take(5).Reverse(), "its tokens");
                 Check.True(session.Text(user.Begin, user.End, TextFlags.Special).Contains("\U0001f600"), "text");
                 byte[] bytes = session.TextBytes(user.Begin, user.End);
                 Check.Equal(Encoding.UTF8.GetString(bytes), session.Text(user.Begin, user.End), "bytes");
@@ -308,8 +309,8 @@ namespace Kvrt.Tests
 
         private static string Tool(string name)
         {
-            return "{\"type\": \"function\", \"function\": {\"name\": \"" + name + "\", \"parameters\": {\"type\": \"object\", \"properties\": {\"n\": " +
-                "{\"enum\": [1, 2]}}, \"required\": [\"n\"]}}}";
+            return "{\"type\": \"function\", \"function\": {\"name\": \"" + name + "\", \"parameters\": {\"type\": \"object\", " +
+                "\"properties\": {\"n\": {\"enum\": [1, 2]}}, \"required\": [\"n\"]}}}";
         }
 
         internal static void ToolsAndSchema()
@@ -325,7 +326,8 @@ namespace Kvrt.Tests
                     };
                     string[] calls = session.Generate(named).Where(e => e.Type == EventType.ToolCall).Select(e => e.Text).ToArray();
                     Check.Equal(1, calls.Length, "calls");
-                    Check.True(calls[0].Contains("\"g\"") && (calls[0].Contains(": 1}") || calls[0].Contains(":1}") || calls[0].Contains("2}")), calls[0]);
+                    string call = calls[0].Replace(" ", "");
+                    Check.True(call.Contains("\"g\"") && (call.Contains("{\"n\":1}") || call.Contains("{\"n\":2}")), calls[0]);
                     named.ToolName = "h";
                     Check.Fails(Status.Invalid, () => session.Generate(named).Read());
                 }

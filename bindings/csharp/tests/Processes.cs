@@ -186,7 +186,8 @@ namespace Kvrt.Tests
                     Grammar = "{\"enum\": [0.5, -1.25, 1e-3]}", LogitBias = new Dictionary<int, float> { { 9, -0.5f } }
                 };
                 Console.WriteLine(session.Generate(options).Read());
-                Console.WriteLine(rig.Model.MetricsText("a,b").Split('\n').First(line => line.Contains("step_seconds") && line.Contains("{")).Contains("."));
+                string seconds = rig.Model.MetricsText("a,b").Split('\n').First(line => line.Contains("step_seconds") && line.Contains("{"));
+                Console.WriteLine(seconds.Contains("."));
                 Console.WriteLine(Model.RenderTemplate("[]", new TemplateOptions { Source = "{{ x * 2 }}", Variables = "{\"x\": 1.25}" }));
                 Console.WriteLine(Json.Text("\u0001\u001f"));
                 Console.WriteLine(string.Join(" ", session.Tokens()));

@@ -8,7 +8,8 @@ using System.Threading;
 namespace Kvrt.Tests
 {
     /// <summary>
-    /// The binding's tests, without a framework: mcs has none. Tests [CASE...] runs them, and says "ok CASE" or "FAILED CASE: why". Tests --child KIND
+    /// The binding's tests, without a framework: mcs has none. Tests [CASE...] runs them, and says "ok CASE" or "FAILED CASE: why". Tests --child
+    /// KIND
     /// ARGUMENT... is a process that a case starts.
     /// </summary>
     internal static class Program
@@ -18,19 +19,19 @@ namespace Kvrt.Tests
         private static readonly Dictionary<string, Action> Cases = new Dictionary<string, Action>
         {
             { "abi_functions", Abi.Functions }, { "abi_layout", Abi.Layout }, { "abi_enums", Abi.Enums }, { "abi_options", Abi.Options },
-            { "abi_values", Abi.Values }, { "abi_runtime_has_all", Abi.EveryMember },
-            { "open", Basics.Open }, { "resume_or_open", Basics.ResumeOrOpen }, { "stream", Basics.Stream }, { "stream_async", Basics.StreamAsync },
-            { "stream_async_many", Basics.StreamAsyncMany }, { "reads", Basics.Reads }, { "templates", Basics.Templates }, { "sampler", Basics.Sampler },
-            { "fork_and_rewind", Basics.ForkAndRewind }, { "tools_and_schema", Basics.ToolsAndSchema },
+            { "abi_values", Abi.Values }, { "abi_runtime_has_all", Abi.EveryMember }, { "open", Basics.Open },
+            { "resume_or_open", Basics.ResumeOrOpen }, { "stream", Basics.Stream }, { "stream_async", Basics.StreamAsync },
+            { "stream_async_many", Basics.StreamAsyncMany }, { "reads", Basics.Reads }, { "templates", Basics.Templates },
+            { "sampler", Basics.Sampler }, { "fork_and_rewind", Basics.ForkAndRewind }, { "tools_and_schema", Basics.ToolsAndSchema },
             { "cancel_from_a_thread", Control.CancelFromAThread }, { "cancel_before_begin", Control.CancelBeforeBegin },
-            { "cancel_async", Control.CancelAsync }, { "leaving_a_loop", Control.LeavingALoop }, { "exception_in_a_callback", Control.Exceptions },
-            { "exception_in_log_and_wake", Control.KeptExceptions }, { "log_from_the_librarys_thread", Control.LogFromTheLibrarysThread }, { "one_call_at_a_time", Control.OneCallAtATime },
-            { "dispose_beside_a_call", Control.DisposeBeside }, { "dispose_in_a_callback", Control.DisposeInACallback },
-            { "dispose_any_order", Control.DisposeAnyOrder }, { "finalizer_during_a_call", Control.FinalizerDuringACall },
-            { "finalizer_after_the_runtime", Control.FinalizerAfterTheRuntime },
-            { "kill_and_go_on", Processes.KillAndGoOn }, { "exit_with_everything_open", Processes.ExitWithEverythingOpen },
-            { "no_library", Processes.NoLibrary }, { "locale", Processes.Locale },
-            { "thousand_sessions", Load.ThousandSessions }, { "error_text_of_threads", Load.ErrorText },
+            { "cancel_async", Control.CancelAsync }, { "leaving_a_loop", Control.LeavingALoop },
+            { "exception_in_a_callback", Control.Exceptions }, { "exception_in_log_and_wake", Control.KeptExceptions },
+            { "log_from_the_librarys_thread", Control.LogFromTheLibrarysThread }, { "one_call_at_a_time", Control.OneCallAtATime },
+            { "dispose_beside_a_call", Lifetime.DisposeBeside }, { "dispose_in_a_callback", Lifetime.DisposeInACallback },
+            { "dispose_any_order", Lifetime.DisposeAnyOrder }, { "finalizer_during_a_call", Lifetime.FinalizerDuringACall },
+            { "finalizer_after_the_runtime", Lifetime.FinalizerAfterTheRuntime }, { "kill_and_go_on", Processes.KillAndGoOn },
+            { "exit_with_everything_open", Processes.ExitWithEverythingOpen }, { "no_library", Processes.NoLibrary },
+            { "locale", Processes.Locale }, { "thousand_sessions", Load.ThousandSessions }, { "error_text_of_threads", Load.ErrorText },
             { "store", Stores.Calls }, { "store_repair", Stores.Repair }, { "autosave", Stores.Autosave }, { "model_calls", Stores.ModelCalls }
         };
 

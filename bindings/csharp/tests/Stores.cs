@@ -89,7 +89,8 @@ namespace Kvrt.Tests
                 Plan plan = rig.Runtime.Plan(Rig.ModelFile, new PlanOptions { Sessions = 2 });
                 Check.True(plan.Fits && plan.Layers == rig.Model.Info().Layers && plan.KvGroupLayers.Length == 1, "plan");
                 Check.Fails(Status.Invalid, () => rig.Runtime.Plan(null));
-                Check.True(rig.Runtime.Plan(null, new PlanOptions { Layers = 2, KvHeads = 1, HeadDim = 64, SessionTokens = 100 }).KvBytes > 0, "geometry");
+                PlanOptions geometry = new PlanOptions { Layers = 2, KvHeads = 1, HeadDim = 64, SessionTokens = 100 };
+                Check.True(rig.Runtime.Plan(null, geometry).KvBytes > 0, "geometry");
                 Check.True(rig.Runtime.Inspect(Rig.ModelFile, true).Length > rig.Runtime.Inspect(Rig.ModelFile).Length, "inspect");
                 string cache = Path.Combine(rig.Folder, "cache");
                 ModelOptions options = new ModelOptions { CacheDir = cache };

@@ -52,6 +52,7 @@ tests() {
 
 # The program of the README, as it is printed, twice: the second run goes on where the first ended.
 readme() {
+  # shellcheck disable=SC2016 # three backquotes
   sed -n '/^```csharp$/,/^```$/p' "$binding/README.md" | sed '/^```/d' >"$work/First.cs"
   [ "$(wc -l <"$work/First.cs")" -le 25 ] || fail "README.md: its program has more than 25 lines"
   compile First "$work/First.cs"
