@@ -17,6 +17,7 @@ namespace Kvrt.Tests
             if (kind == "answer") Answer(arguments[0]);
             else if (kind == "exit") Exit(arguments[0]);
             else if (kind == "version") Console.WriteLine(Library.Version);
+            else if (kind == "wrong") Refused();
             else if (kind == "runtime") new Runtime().Dispose();
             else if (kind == "cancel") new Cancel().Dispose();
             else if (kind == "template") Model.RenderTemplate("[]", new TemplateOptions { Source = "" });
@@ -155,6 +156,25 @@ namespace Kvrt.Tests
             Check.True(output.Contains("set KVRT_LIBRARY to the path of libkvrt.so.0") && output.Contains("/nowhere/"), output);
             Check.Equal(Library.Version + "\n", Output(Start("version"), 0), "by its path it is found");
             foreach (string first in new[] { "runtime", "cancel", "template" }) Output(Start(first), 0);  // whatever the first call is
+        }
+
+        /// <summary>A library of another ABI, with other sizes or other offsets is refused by a message that names the difference.</summary>
+        internal static void WrongLibrary()
+        {
+            foreach (string wrong in new[] { "abi: the ABI's version: this assembly knows 0, the library has 7", "size: sizeof kvrt_error: ",
+                "offset: kvrt_error.struct_size: this assembly knows 0, the library has 7" })
+            {
+                string[] parts = wrong.Split(new[] { ": " }, 2, StringSplitOptions.None);
+                string path = Path.Combine(Environment.GetEnvironmentVariable("KVRT_TEST_WRONG"), parts[0], "libkvrt.so.0");
+                string output = Output(Start("wrong", environment => environment["KVRT_LIBRARY"] = path), 0);
+                Check.True(output.StartsWith("Incompatible libkvrt.so.0: " + parts[1], StringComparison.Ordinal), output);
+            }
+        }
+
+        private static void Refused()
+        {
+            KvrtException e = Check.Throws<KvrtException>(() => new Runtime());
+            Console.WriteLine(e.Status + " " + e.Message);
         }
 
         [DllImport("libc.so.6")]

@@ -30,7 +30,8 @@ namespace Kvrt.Tests
             { "dispose_beside_a_call", Lifetime.DisposeBeside }, { "dispose_in_a_callback", Lifetime.DisposeInACallback },
             { "dispose_any_order", Lifetime.DisposeAnyOrder }, { "finalizer_during_a_call", Lifetime.FinalizerDuringACall },
             { "finalizer_after_the_runtime", Lifetime.FinalizerAfterTheRuntime }, { "kill_and_go_on", Processes.KillAndGoOn },
-            { "exit_with_everything_open", Processes.ExitWithEverythingOpen }, { "no_library", Processes.NoLibrary },
+            { "exit_with_everything_open", Processes.ExitWithEverythingOpen },
+            { "no_library", Processes.NoLibrary }, { "wrong_library", Processes.WrongLibrary },
             { "locale", Processes.Locale }, { "thousand_sessions", Load.ThousandSessions }, { "error_text_of_threads", Load.ErrorText },
             { "store", Stores.Calls }, { "store_repair", Stores.Repair }, { "autosave", Stores.Autosave }, { "model_calls", Stores.ModelCalls }
         };

@@ -46,6 +46,13 @@ tests() {
   mkdir "$work/locales"
   localedef -i de_DE -f UTF-8 --no-archive "$work/locales/de_DE.UTF-8"
   "$python" "$binding/tests/abi_text.py" "$source/include/kvrt.abi.json" >"$work/abi.txt"
+  for wrong in 'abi 7 0 0' 'size 0 8 0' 'offset 0 65536 7'; do
+    # shellcheck disable=SC2086 # words
+    set -- $wrong
+    mkdir "$work/$1"
+    "$CC" -shared -fPIC -Wl,-soname,libkvrt.so.0 -DABI="$2" -DSIZE="$3" -DOFFSET="$4" -o "$work/$1/libkvrt.so.0" "$binding/tests/wrong_library.c"
+  done
+  export KVRT_TEST_WRONG="$work"
   export KVRT_ABI_TEXT="$work/abi.txt" KVRT_TEST_HOST="$host" KVRT_TEST_TARGET="$target" LOCPATH="$work/locales"
   exec "$host" "$work/app/Tests.exe"
 }
