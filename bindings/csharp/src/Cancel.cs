@@ -29,9 +29,14 @@ namespace Kvrt
         internal CancelHandle Handle { get; }
 
         /// <summary>Whether it was fired.</summary>
-        public bool Fired => Native.kvrt_cancel_fired(Handle) != 0;
+        public bool Fired
+        {
+            [MethodImpl(MethodImplOptions.NoInlining)]  // as Library.Check
+            get => Native.kvrt_cancel_fired(Handle) != 0;
+        }
 
         /// <summary>Fires it. Any thread, also in callbacks, but not in Log and Wake. It waits for no step.</summary>
+        [MethodImpl(MethodImplOptions.NoInlining)]  // as Library.Check
         public void Fire()
         {
             Native.kvrt_cancel_fire(Handle);

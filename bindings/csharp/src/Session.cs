@@ -328,8 +328,7 @@ namespace Kvrt
             {
                 // Another thread was faster.
             }
-            handle.Dispose();
-            bell.Ring();  // a task that waits finds the session closed
+            handle.Dispose();  // a task that waits was woken by the cancel, and finds the session closed
         }
     }
 }

@@ -19,10 +19,20 @@ namespace Kvrt.Tests
             else if (kind == "version") Console.WriteLine(Library.Version);
             else if (kind == "wrong") Refused();
             else if (kind == "runtime") new Runtime().Dispose();
-            else if (kind == "cancel") new Cancel().Dispose();
+            else if (kind == "cancel") Fire();
             else if (kind == "template") Model.RenderTemplate("[]", new TemplateOptions { Source = "" });
             else Numbers();
             return 0;
+        }
+
+        private static void Fire()
+        {
+            using (Cancel cancel = new Cancel())
+            {
+                Check.True(!cancel.Fired, "not fired");
+                cancel.Fire();
+                Check.True(cancel.Fired, "fired");
+            }
         }
 
         /// <summary>Starts this program as a child; KVRT_TEST_HOST is what runs assemblies here: mono or dotnet.</summary>

@@ -28,12 +28,12 @@ namespace Kvrt.Tests
             { "exception_in_a_callback", Control.Exceptions }, { "exception_in_log_and_wake", Control.KeptExceptions },
             { "log_from_the_librarys_thread", Control.LogFromTheLibrarysThread }, { "one_call_at_a_time", Control.OneCallAtATime },
             { "dispose_beside_a_call", Lifetime.DisposeBeside }, { "dispose_in_a_callback", Lifetime.DisposeInACallback },
-            { "dispose_any_order", Lifetime.DisposeAnyOrder }, { "finalizer_during_a_call", Lifetime.FinalizerDuringACall },
-            { "finalizer_after_the_runtime", Lifetime.FinalizerAfterTheRuntime }, { "kill_and_go_on", Processes.KillAndGoOn },
-            { "exit_with_everything_open", Processes.ExitWithEverythingOpen },
-            { "no_library", Processes.NoLibrary }, { "wrong_library", Processes.WrongLibrary },
-            { "locale", Processes.Locale }, { "thousand_sessions", Load.ThousandSessions }, { "error_text_of_threads", Load.ErrorText },
-            { "store", Stores.Calls }, { "store_repair", Stores.Repair }, { "autosave", Stores.Autosave }, { "model_calls", Stores.ModelCalls }
+            { "dispose_gives_the_model_back", Lifetime.DisposeGivesTheModelBack }, { "dispose_any_order", Lifetime.DisposeAnyOrder },
+            { "finalizer_during_a_call", Lifetime.FinalizerDuringACall }, { "finalizer_after_the_runtime", Lifetime.FinalizerAfterTheRuntime },
+            { "kill_and_go_on", Processes.KillAndGoOn }, { "exit_with_everything_open", Processes.ExitWithEverythingOpen },
+            { "no_library", Processes.NoLibrary }, { "wrong_library", Processes.WrongLibrary }, { "locale", Processes.Locale },
+            { "thousand_sessions", Load.ThousandSessions }, { "error_text_of_threads", Load.ErrorText }, { "store", Stores.Calls },
+            { "store_repair", Stores.Repair }, { "autosave", Stores.Autosave }, { "model_calls", Stores.ModelCalls }
         };
 
         private static int Main(string[] arguments)
