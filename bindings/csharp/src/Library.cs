@@ -11,8 +11,8 @@ namespace Kvrt
         private static readonly Lazy<Version> Loaded = new Lazy<Version>(Load);
 
         /// <summary>
-        /// Its version, which may be newer than this assembly. It loads the library, as everything here does at its first use: the file that the
-        /// environment variable KVRT_LIBRARY names, else the one beside the application or in its package, else the system's.
+        /// Its version, which may be newer than this assembly. It loads the library, as everything here does at its first use: the one beside the
+        /// application or in its package; else the file that the environment variable KVRT_LIBRARY names; else the system's.
         /// </summary>
         /// <exception cref="DllNotFoundException">There is no such library.</exception>
         /// <exception cref="KvrtException">INCOMPATIBLE: it lays out a struct in another way than this assembly.</exception>
