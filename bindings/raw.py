@@ -18,7 +18,8 @@ MADE = "Made of include/kvrt.abi.json by bindings/raw.py (./dev abi): do not edi
 class Abi:
     def __init__(self, text):
         described = json.loads(text)
-        self.version, self.typedefs, self.handles = described["abi_version"], described["typedefs"], described["handles"]
+        self.library, self.version = described["library"], described["abi_version"]
+        self.typedefs, self.handles = described["typedefs"], described["handles"]
         self.callbacks, self.enums = described["callbacks"], described["enums"]
         self.structs, self.functions = described["structs"], described["functions"]
 
@@ -211,11 +212,61 @@ def go(abi):
     return "\n".join(out + ["\t}", "}", ""])
 
 
+# ---- C# -----------------------------------------------------------------------------------------------------------------------------
+
+CSHARP = {"char": "byte", "int32_t": "int", "uint32_t": "uint", "int64_t": "long", "uint64_t": "ulong", "size_t": "UIntPtr"}
+CSHARP_WORDS = {"event", "out", "params", "ref", "in"}
+
+
+def csharp_type(abi, declared, owned=False):
+    """A pointer to a handle is its SafeHandle, or with `owned` an IntPtr: of what retains, releases and closes. A callback is an IntPtr."""
+    name, _ = abi.plain(declared)
+    base, stars = name.replace("const ", "").rstrip("*"), name.count("*")
+    if base in abi.handles:
+        return "IntPtr" if owned else ("out " if stars == 2 else "") + camel(base) + "Handle"
+    if base in abi.callbacks or (base, stars) == ("void", 1):
+        return "IntPtr"
+    return CSHARP.get(base, base) + "*" * stars
+
+
+def csharp_parameters(abi, function, owned=False):
+    named = lambda name: "@" + name if name in CSHARP_WORDS else name
+    return ", ".join(f"{csharp_type(abi, p['type'], owned)} {named(p['name'])}" for p in function["parameters"])
+
+
+def csharp_field(abi, field):
+    _, count = abi.plain(field["type"])
+    kind = csharp_type(abi, field["type"].split("[")[0], owned=True)
+    return f"[FieldOffset({field['offset']})] internal {f'fixed {kind} ' if count else f'{kind} '}{field['name']}{f'[{count}]' if count else ''};"
+
+
+def csharp(abi):
+    out = [f"// {MADE}", "using System;", "using System.Runtime.InteropServices;", "", "namespace Kvrt", "{"]
+    for name, callback in abi.callbacks.items():
+        out += ["    [UnmanagedFunctionPointer(CallingConvention.Cdecl)]",
+                f"    internal unsafe delegate {csharp_type(abi, callback['result'])} {name}({csharp_parameters(abi, callback)});", ""]
+    for name, struct in abi.structs.items():
+        out += [f"    [StructLayout(LayoutKind.Explicit, Size = {struct['size']})]", f"    internal unsafe struct {name}", "    {"]
+        out += [f"        {csharp_field(abi, f)}" for f in struct["fields"]] + ["    }", ""]
+    out += ["    internal static unsafe class Native", "    {", f"        private const string Library = \"{abi.library}\";",
+            f"        internal const uint KVRT_ABI_VERSION = {abi.version};"]
+    for values in abi.enums.values():
+        out += [""] + [f"        internal const int {name} = {value};" for name, value in values.items()]
+    for name, function in abi.functions.items():
+        owned = name.endswith(("_retain", "_release", "_close"))
+        out += ["", "        [DllImport(Library, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]",
+                f"        internal static extern {csharp_type(abi, function['result'])} {name}({csharp_parameters(abi, function, owned)});"]
+    out += ["", "        /// <summary>Each struct: its name and size, and the names and offsets of its fields.</summary>",
+            "        internal static readonly string[] Layout =", "        {"]
+    for name, struct in abi.structs.items():
+        out.append(f"            \"{name} {struct['size']} {' '.join(f['name'] + ' ' + str(f['offset']) for f in struct['fields'])}\",")
+    return "\n".join(out + ["        };", "    }", "}", ""])
+
+
 # ---- output -------------------------------------------------------------------------------------------------------------------------
 
 # A language adds itself here.
-OUTPUTS = {"bindings/rust/kvrt-sys/src/raw.rs": rust,
-           "bindings/go/raw.go": go}
+OUTPUTS = {"bindings/rust/kvrt-sys/src/raw.rs": rust, "bindings/go/raw.go": go, "bindings/csharp/src/Raw.cs": csharp}
 
 
 def outputs(text):
