@@ -186,6 +186,7 @@ constexpr Arch kArchs[] = {
      .window_rope_alone = true,
      .sigmoid_experts = true},
     {.name = "lfm2", .qk_norm = QkNorm::kHeads, .recurrent = Mixer::kConv, .output_norm = "token_embd_norm"},
+    {.name = "arcee", .rope_style = RopeStyle::kInterleaved, .gated = false, .activation = Activation::kReluSquared},  // AFM
 };
 
 // Files that are no models, by what they say of themselves.

@@ -85,8 +85,7 @@ def cases():
     yield "llama", "row_mixtral", config(
         hf.MixtralConfig, heads=4, kv_heads=1, head_dim=8, rope_parameters=plain, num_local_experts=4, num_experts_per_tok=2,
         sliding_window=None, intermediate_size=40)
-    yield "olmo2", "row_olmo3", config(
-        hf.Olmo3Config, layers=4, head_dim=8, sliding_window=WINDOW, rope_parameters=dict(YARN), intermediate_size=48)
+    yield "olmo2", "row_olmo3", config(hf.Olmo3Config, layers=4, head_dim=8, sliding_window=WINDOW, rope_parameters=dict(YARN), intermediate_size=48)
     yield "granite", "row_granite", config(
         hf.GraniteConfig, head_dim=8, rope_parameters=plain, embedding_multiplier=12.0, residual_multiplier=0.6, attention_multiplier=0.25,
         logits_scaling=6.0)
@@ -107,8 +106,7 @@ def cases():
     for bias in (False, True):
         yield "stablelm", "row_stablelm_bias" if bias else "row_stablelm", config(
             hf.StableLmConfig, head_dim=8, rope_parameters=dict(plain, partial_rotary_factor=0.5), layer_norm_eps=LAYER_EPS, use_qkv_bias=bias)
-    yield "glm4", "row_glm4", config(
-        hf.Glm4Config, rope_parameters=dict(plain, partial_rotary_factor=0.5), attention_bias=True)
+    yield "glm4", "row_glm4", config(hf.Glm4Config, rope_parameters=dict(plain, partial_rotary_factor=0.5), attention_bias=True)
     yield "hunyuan-dense", "row_hunyuan", config(hf.HunYuanDenseV1Config, rope_parameters=plain, tie_word_embeddings=True)
     # All experts are chosen: rounded inputs then do not change which.
     yield "gpt-oss", "row_gpt_oss_mxfp4", config(
@@ -140,6 +138,8 @@ def cases():
         n_shared_experts=1, norm_topk_prob=True, n_group=1, topk_group=1)
     yield "phi3", "row_phi4_mini", config(hf.Phi3Config, **phi3(64), sliding_window=None, tie_word_embeddings=True)
     yield from gemma4_rows.cases(config, WINDOW)
+    yield "arcee", "row_arcee", config(
+        hf.ArceeConfig, head_dim=8, rope_parameters=dict(YARN))  # a row's number is its seed: new ones go behind the others
 
 
 def draw(name, shape, arch, rng):
@@ -190,7 +190,7 @@ def gguf_tensors(arch, cfg, weights):
         if arch == "gemma4" and (found := gemma4_rows.tensors(name, w)) is not None:
             yield from found
             continue
-        if arch in ("llama", "smollm3", "mistral3", *GRANITES) and ("q_proj" in name or "k_proj" in name):
+        if arch in ("llama", "smollm3", "mistral3", "arcee", *GRANITES) and ("q_proj" in name or "k_proj" in name):
             w = pairs_together(w, cfg.num_attention_heads if "q_proj" in name else cfg.num_key_value_heads)
         if arch in recurrent_rows.ARCHS and (found := recurrent_rows.tensors(arch, cfg, name, w)) is not None:
             yield from found
