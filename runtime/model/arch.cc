@@ -186,6 +186,14 @@ constexpr Arch kArchs[] = {
      .window_rope_alone = true,
      .sigmoid_experts = true},
     {.name = "lfm2", .qk_norm = QkNorm::kHeads, .recurrent = Mixer::kConv, .output_norm = "token_embd_norm"},
+    {.name = "command-r",  // Command R, and R+, which alone has norms of Q and K
+     .rope_style = RopeStyle::kInterleaved,
+     .norm = NormKind::kLayer,
+     .parallel = true,
+     .qk_norm = QkNorm::kOwnLayer,
+     .qk_norm_optional = true,
+     .logit_scale = true,
+     .scales_required = true},
     {.name = "arcee", .rope_style = RopeStyle::kInterleaved, .gated = false, .activation = Activation::kReluSquared},  // AFM
 };
 

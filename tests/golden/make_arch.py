@@ -23,6 +23,7 @@ import transformers as hf
 import arch_keys
 import expert_rows
 import gemma4_rows
+import later_rows
 import make_tiny
 import recurrent_rows
 import reference
@@ -138,8 +139,7 @@ def cases():
         n_shared_experts=1, norm_topk_prob=True, n_group=1, topk_group=1)
     yield "phi3", "row_phi4_mini", config(hf.Phi3Config, **phi3(64), sliding_window=None, tie_word_embeddings=True)
     yield from gemma4_rows.cases(config, WINDOW)
-    yield "arcee", "row_arcee", config(
-        hf.ArceeConfig, head_dim=8, rope_parameters=dict(YARN))  # a row's number is its seed: new ones go behind the others
+    yield from later_rows.cases(config, default_rope(500000.0), dict(YARN), LAYER_EPS)
 
 
 def draw(name, shape, arch, rng):
@@ -245,7 +245,7 @@ def write_model(path, arch, cfg, weights):
         recurrent_rows.write_keys(w, arch, cfg)
     elif arch not in ("gpt2", "gemma4"):
         w.add_head_count_kv(1 if latent else cfg.num_key_value_heads)
-    if arch in ("cohere2", "starcoder2", "gpt2", "stablelm"):
+    if arch in ("cohere2", "command-r", "starcoder2", "gpt2", "stablelm"):
         w.add_layer_norm_eps(LAYER_EPS)
     else:
         w.add_layer_norm_rms_eps(recurrent_rows.norm_eps(cfg))
@@ -269,7 +269,7 @@ def write_model(path, arch, cfg, weights):
         if arch != "minicpm":
             w.add_attention_scale(cfg.attention_multiplier)
         w.add_logit_scale(cfg.logits_scaling)
-    if arch == "cohere2":
+    if arch in ("cohere2", "command-r"):
         w.add_logit_scale(cfg.logit_scale)
     experts = getattr(cfg, "num_local_experts", None) or getattr(cfg, "num_experts", None)
     if experts and arch != "nemotron_h":

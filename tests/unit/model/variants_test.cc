@@ -28,10 +28,10 @@ Status load(const std::vector<uint8_t>& bytes) {
   return load_model(*file, backend.get(), nullptr).take_status();
 }
 
-constexpr const char* kModels[] = {"row_cohere2",       "row_gpt_oss", "row_starcoder2", "row_gpt2",          "row_stablelm_bias",
-                                   "row_glm4",          "row_hunyuan", "row_lfm2",       "row_granitehybrid", "row_granitehybrid_moe",
-                                   "row_qwen3next",     "row_qwen35",  "row_qwen35moe",  "row_lfm2moe",       "row_nemotron_h",
-                                   "row_nemotron_h_moe"};
+constexpr const char* kModels[] = {
+    "row_cohere2",    "row_gpt_oss",        "row_starcoder2",        "row_gpt2",      "row_stablelm_bias", "row_glm4",      "row_hunyuan",
+    "row_lfm2",       "row_granitehybrid",  "row_granitehybrid_moe", "row_qwen3next", "row_qwen35",        "row_qwen35moe", "row_lfm2moe",
+    "row_nemotron_h", "row_nemotron_h_moe", "row_command_r_plus"};
 
 TEST(Variants, EveryTensorOfTheFileIsAskedForByName) {
   for (const std::string model : kModels) {
@@ -52,6 +52,7 @@ TEST(Variants, EveryTensorOfTheFileIsAskedForByName) {
 TEST(Variants, EveryNeededKeyIsAskedForByName) {
   for (const auto& [model, key] : {std::pair{"row_cohere2", "cohere2.logit_scale"},
                                    {"row_cohere2", "cohere2.attention.layer_norm_epsilon"},
+                                   {"row_command_r", "command-r.logit_scale"},
                                    {"row_gpt_oss", "gpt-oss.expert_used_count"},
                                    {"row_gpt_oss", "gpt-oss.rope.scaling.original_context_length"},
                                    {"row_gpt2", "gpt2.attention.layer_norm_epsilon"},
