@@ -261,10 +261,10 @@ void CudaBackend::kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, c
 }
 
 // With a norm over all heads of a row one block takes all of the row's Q: for many rows a kernel per operation is faster. A norm
-// after the rotation has no fused kernel, nor have heads with LayerNorms of their own.
+// after the rotation and LayerNorms have no fused kernel.
 void CudaBackend::rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n,
                              const QkParams& params, uint32_t stride, float* qkv) {
-  if (params.norm_last || params.norm_own || (params.q_norm && params.norm_rows && n > kFewRows))
+  if (params.norm_last || params.norm_layer || (params.q_norm && params.norm_rows && n > kFewRows))
     return Backend::rope_store(kv, pool, place, step, first, n, params, stride, qkv);
   DeviceRopeStore device{};
   if (params.rope) {

@@ -95,9 +95,9 @@ struct RouteParams {
 struct QkParams {
   const RopeParams* rope = nullptr;                  // null: no rotation
   uint32_t heads = 0;                                // Q's; the pool has K's
-  const float *q_norm = nullptr, *k_norm = nullptr;  // RMSNorm of each head; null: none
+  const float *q_norm = nullptr, *k_norm = nullptr;  // RMSNorm of each head, whose weights all heads share; null: none
   bool norm_rows = false;                            // over all heads of a row as one, not over each
-  bool norm_own = false;                             // LayerNorm of each head, with weights of its own
+  bool norm_layer = false;                           // LayerNorm of each head, which has weights of its own
   bool norm_last = false;                            // after the rotation, not before
   float eps = 0;
 };
@@ -256,7 +256,7 @@ inline void Backend::rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace pla
                                 const QkParams& params, uint32_t stride, float* qkv) {
   float* k = qkv + params.heads * kv.k.dim;
   const auto normalize = [&](const float* norm, uint32_t heads, float* x) {
-    if (norm && params.norm_own) return layernorm_heads(norm, params.eps, n, heads, kv.k.dim, stride, x);
+    if (norm && params.norm_layer) return layernorm_heads(norm, params.eps, n, heads, kv.k.dim, stride, x);
     const uint32_t runs = params.norm_rows ? 1 : heads;
     if (norm) rmsnorm_heads(norm, params.eps, n, runs, heads / runs * kv.k.dim, stride, x);
   };

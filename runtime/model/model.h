@@ -20,7 +20,7 @@ namespace kvrt {
 enum class NormKind : uint32_t { kRms, kLayer, kLayerBias };  // of the residual stream: RMSNorm, LayerNorm without a bias, and with one
 // A norm of Q and K: none; an RMSNorm of each head, whose weights all heads share, or over all heads of a row; a LayerNorm of each head,
 // which has weights of its own.
-enum class QkNorm : uint32_t { kNone, kHeads, kRow, kOwnLayer };
+enum class QkNorm : uint32_t { kNone, kHeads, kRow, kLayerHeads };
 inline constexpr uint32_t kNoFullLayer = UINT32_MAX;
 
 // What mixes the rows of a sequence: attention, or a recurrence over a state of fixed size (runtime/compute/states.h).
@@ -222,7 +222,7 @@ struct Layer {
   Vector sinks;                                     // [h]
   Vector conv, conv_bias;                           // [taps, channels], the oldest input's first, [channels]
   Vector dt_bias, a, skip, state_norm;              // [heads] [heads], negative, [heads] [inner], or one for all heads [head_dim]
-  Vector q_norm, k_norm;                            // [d], or [h * d] and [kv * d]: kRow, kOwnLayer
+  Vector q_norm, k_norm;                            // [d], or [h * d] and [kv * d]: kRow, kLayerHeads
   std::unique_ptr<Weight> qkv, out, gate_up, down;  // [in_width, width] [width, out_width] [2 ff, width] [width, ff]
   std::unique_ptr<Weight> router;                   // [experts, width]
   std::vector<Expert> experts;

@@ -124,7 +124,7 @@ class Planner {
       if (!heads.q_alone && !k_twice) KVRT_TRY(take_qkv("attn_v", kv_rows));
     }
     if (arch_.qk_norm != QkNorm::kNone && (!arch_.qk_norm_optional || file_.find(blk + "attn_q_norm.weight"))) {
-      const bool row = arch_.qk_norm == QkNorm::kRow, own = arch_.qk_norm == QkNorm::kOwnLayer;
+      const bool row = arch_.qk_norm == QkNorm::kRow, own = arch_.qk_norm == QkNorm::kLayerHeads;
       KVRT_TRY(take_vector(blk + "attn_q_norm.weight", row ? q_rows : heads.dim, &layer->q_norm, own ? heads.q : 1));
       if (!heads.q_alone) KVRT_TRY(take_vector(blk + "attn_k_norm.weight", row ? kv_rows : heads.dim, &layer->k_norm, own ? heads.kv : 1));
     }
