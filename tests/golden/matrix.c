@@ -157,6 +157,7 @@ int main(int argc, char** argv) {
   const uint32_t best = has_isa(KVRT_ISA_AVX512) ? KVRT_ISA_AVX512 : has_isa(KVRT_ISA_AVX2) ? KVRT_ISA_AVX2 : KVRT_ISA_SCALAR;
   static char paths[kModelsMax][kPathMax];
   if (best == KVRT_ISA_SCALAR) printf("this machine has no AVX2: scalar only\n");
+  setvbuf(stdout, NULL, _IOLBF, 0);  // each model's line as it is done, in a file too
   const double start = now_ms();
   const int all = argc > 1 && strcmp(argv[1], "all") == 0, few = argc > 1 && strcmp(argv[1], "few") == 0;
   const int threads = argc > 1 && strcmp(argv[1], "threads") == 0;
