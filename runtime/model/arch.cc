@@ -6,7 +6,8 @@
 namespace kvrt {
 namespace {
 
-// Llama has the pairs of a rotation side by side in GGUF (the converter reorders Q and K), all others in halves.
+// The pairs of a rotation are side by side in GGUF (kInterleaved) or in halves, as llama.cpp has it for the architecture: where transformers
+// has halves, the converter of llama and its like reorders the rows of Q and K.
 constexpr Arch kArchs[] = {
     {.name = "llama", .rope_style = RopeStyle::kInterleaved, .experts = true},  // also Mistral, Mixtral, SmolLM
     {.name = "qwen2", .qkv_bias = true},
