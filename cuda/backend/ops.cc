@@ -62,6 +62,11 @@ void CudaBackend::rmsnorm_heads(const float* weight, float eps, uint32_t rows, u
   cuda::rmsnorm_heads(&stream_, weight, eps, rows, heads, head_dim, stride, x);
 }
 
+void CudaBackend::layernorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
+                                  float* x) {
+  cuda::layernorm_heads(&stream_, weight, eps, rows, heads, head_dim, stride, x);
+}
+
 void CudaBackend::add(const float* y, uint32_t rows, uint32_t width, float* x) { cuda::add(&stream_, y, uint64_t{rows} * width, x); }
 
 void CudaBackend::scale(float factor, uint32_t rows, uint32_t width, float* x) { cuda::scale(&stream_, factor, uint64_t{rows} * width, x); }
@@ -256,10 +261,10 @@ void CudaBackend::kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, c
 }
 
 // With a norm over all heads of a row one block takes all of the row's Q: for many rows a kernel per operation is faster. A norm
-// after the rotation has no fused kernel.
+// after the rotation and LayerNorms have no fused kernel.
 void CudaBackend::rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n,
                              const QkParams& params, uint32_t stride, float* qkv) {
-  if (params.norm_last || (params.q_norm && params.norm_rows && n > kFewRows))
+  if (params.norm_last || params.norm_layer || (params.q_norm && params.norm_rows && n > kFewRows))
     return Backend::rope_store(kv, pool, place, step, first, n, params, stride, qkv);
   DeviceRopeStore device{};
   if (params.rope) {

@@ -72,6 +72,9 @@ void layernorm(Stream* stream, const float* x, const float* weight, const float*
 // RMSNorm in place, for each of `heads` runs of head_dim at x + row * stride; one weight[head_dim] for all.
 void rmsnorm_heads(Stream* stream, const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
                    float* x);
+// LayerNorm likewise, without a bias; each head has weights of its own, weight[heads * head_dim].
+void layernorm_heads(Stream* stream, const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
+                     float* x);
 void add(Stream* stream, const float* y, uint64_t n, float* x);  // x += y
 void scale(Stream* stream, float factor, uint64_t n, float* x);  // x *= factor
 void softcap(Stream* stream, float cap, uint64_t n, float* x);   // x = cap * tanh(x / cap)

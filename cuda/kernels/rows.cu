@@ -87,6 +87,24 @@ __global__ void __launch_bounds__(kThreads)
   for (uint32_t i = first; i < head_dim; i += kLanes) x[i] = (x[i] * scale) * weight[i];
 }
 
+// LayerNorm of heads, each with weights of its own; threads and bytes as norm_heads, and the weights once.
+__global__ void __launch_bounds__(kThreads)
+    layer_norm_heads(const float* weight, float eps, uint32_t total, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) {
+  grid_wait();
+  const uint32_t index = blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes, head = min(index, total - 1);
+  const uint32_t first = threadIdx.x % kLanes;
+  const auto n = static_cast<float>(head_dim);
+  x += uint64_t{head / heads} * stride + uint64_t{head % heads} * head_dim;
+  weight += uint64_t{head % heads} * head_dim;
+  float sum = 0, squares = 0;
+  for (uint32_t i = first; i < head_dim; i += kLanes) sum += x[i];
+  const float mean = warp_sum(sum, kLanes) / n;
+  for (uint32_t i = first; i < head_dim; i += kLanes) squares = fmaf(x[i] - mean, x[i] - mean, squares);
+  const float scale = norm_scale(squares, head_dim, eps);
+  if (index >= total) return;
+  for (uint32_t i = first; i < head_dim; i += kLanes) x[i] = ((x[i] - mean) * scale) * weight[i];
+}
+
 struct Add {
   __device__ __forceinline__ float operator()(float x, float y) const { return x + y; }
 };
@@ -190,6 +208,13 @@ void rmsnorm_heads(Stream* stream, const float* weight, float eps, uint32_t rows
                    float* x) {
   const uint32_t total = rows * heads, per_block = kThreads / kLanes;
   launch(norm_heads, dim3((total + per_block - 1) / per_block), dim3(kThreads), 0, stream, weight, eps, total, heads, head_dim, stride, x);
+}
+
+void layernorm_heads(Stream* stream, const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
+                     float* x) {
+  const uint32_t total = rows * heads, per_block = kThreads / kLanes;
+  launch(layer_norm_heads, dim3((total + per_block - 1) / per_block), dim3(kThreads), 0, stream, weight, eps, total, heads, head_dim,
+         stride, x);
 }
 
 void add(Stream* stream, const float* y, uint64_t n, float* x) { start_map<true>(stream, Add{}, y, n, x); }

@@ -95,8 +95,9 @@ struct RouteParams {
 struct QkParams {
   const RopeParams* rope = nullptr;                  // null: no rotation
   uint32_t heads = 0;                                // Q's; the pool has K's
-  const float *q_norm = nullptr, *k_norm = nullptr;  // RMSNorm; null: none
+  const float *q_norm = nullptr, *k_norm = nullptr;  // RMSNorm of each head, whose weights all heads share; null: none
   bool norm_rows = false;                            // over all heads of a row as one, not over each
+  bool norm_layer = false;                           // LayerNorm of each head, which has weights of its own
   bool norm_last = false;                            // after the rotation, not before
   float eps = 0;
 };
@@ -172,6 +173,9 @@ class Backend {
   // RMSNorm in place for each of `heads` runs of head_dim at x + row * stride; one weight[head_dim] for all.
   virtual void rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
                              float* x) = 0;
+  // LayerNorm likewise, without a bias; each head has weights of its own, weight[heads * head_dim].
+  virtual void layernorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
+                               float* x) = 0;
   // out[n, w.rows] = in · wᵀ (+ bias[w.rows]); accumulate: out += that, each sum rounded once after the chain.
   virtual void matmul(const Weight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) = 0;
   // For each head h of weights of one shape: out's run of head h = in's run of it · heads[h]ᵀ, of n rows.
@@ -252,6 +256,7 @@ inline void Backend::rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace pla
                                 const QkParams& params, uint32_t stride, float* qkv) {
   float* k = qkv + params.heads * kv.k.dim;
   const auto normalize = [&](const float* norm, uint32_t heads, float* x) {
+    if (norm && params.norm_layer) return layernorm_heads(norm, params.eps, n, heads, kv.k.dim, stride, x);
     const uint32_t runs = params.norm_rows ? 1 : heads;
     if (norm) rmsnorm_heads(norm, params.eps, n, runs, heads / runs * kv.k.dim, stride, x);
   };

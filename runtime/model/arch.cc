@@ -6,7 +6,8 @@
 namespace kvrt {
 namespace {
 
-// Llama has the pairs of a rotation side by side in GGUF (the converter reorders Q and K), all others in halves.
+// The pairs of a rotation are side by side in GGUF (kInterleaved) or in halves, as llama.cpp has it for the architecture: where transformers
+// has halves, the converter of llama and its like reorders the rows of Q and K.
 constexpr Arch kArchs[] = {
     {.name = "llama", .rope_style = RopeStyle::kInterleaved, .experts = true},  // also Mistral, Mixtral, SmolLM
     {.name = "qwen2", .qkv_bias = true},
@@ -186,6 +187,15 @@ constexpr Arch kArchs[] = {
      .window_rope_alone = true,
      .sigmoid_experts = true},
     {.name = "lfm2", .qk_norm = QkNorm::kHeads, .recurrent = Mixer::kConv, .output_norm = "token_embd_norm"},
+    {.name = "command-r",  // Command R, and R+, which alone has norms of Q and K
+     .rope_style = RopeStyle::kInterleaved,
+     .norm = NormKind::kLayer,
+     .parallel = true,
+     .qk_norm = QkNorm::kLayerHeads,
+     .qk_norm_optional = true,
+     .logit_scale = true,
+     .scales_required = true},
+    {.name = "arcee", .rope_style = RopeStyle::kInterleaved, .gated = false, .activation = Activation::kReluSquared},  // AFM
 };
 
 // Files that are no models, by what they say of themselves.

@@ -103,7 +103,9 @@ class DimsReader : public ArchKeys {
     const std::string name = key("hidden_activation");
     if (!file_.has(name)) return Status::ok();
     KVRT_ASSIGN(const std::string_view found, file_.require_string(name));
-    const char* own = arch_.activation == Activation::kGeluTanh ? "gelu_pytorch_tanh" : "silu";
+    const char* own = arch_.activation == Activation::kGeluTanh      ? "gelu_pytorch_tanh"
+                      : arch_.activation == Activation::kReluSquared ? "relu2"
+                                                                     : "silu";
     if (found == own) return Status::ok();
     return unsupported(name, "activation \"" + std::string(found.substr(0, 32)) + "\" is not supported, expected " + own);
   }

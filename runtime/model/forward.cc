@@ -105,6 +105,7 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
     params.q_norm = layer.q_norm.device;
     params.k_norm = layer.k_norm.device;
     params.norm_rows = p.arch.qk_norm == QkNorm::kRow;
+    params.norm_layer = p.arch.qk_norm == QkNorm::kLayerHeads;
     params.norm_last = p.arch.qk_norm_last;
     params.eps = d.norm_eps;
   }

@@ -18,7 +18,9 @@
 namespace kvrt {
 
 enum class NormKind : uint32_t { kRms, kLayer, kLayerBias };  // of the residual stream: RMSNorm, LayerNorm without a bias, and with one
-enum class QkNorm : uint32_t { kNone, kHeads, kRow };         // an RMSNorm of Q and K: none, of each head, over all heads of a row
+// A norm of Q and K: none; an RMSNorm of each head, whose weights all heads share, or over all heads of a row; a LayerNorm of each head,
+// which has weights of its own.
+enum class QkNorm : uint32_t { kNone, kHeads, kRow, kLayerHeads };
 inline constexpr uint32_t kNoFullLayer = UINT32_MAX;
 
 // What mixes the rows of a sequence: attention, or a recurrence over a state of fixed size (runtime/compute/states.h).
@@ -35,7 +37,7 @@ struct Arch {
   RopeStyle rope_style = RopeStyle::kHalves;
   NormKind norm = NormKind::kRms;
   bool qkv_bias = false;           // attn_{q,k,v}.bias are required
-  bool qkv_bias_optional = false;  // they are read where the file has them
+  bool qkv_bias_optional = false;  // all layers have them, or none
   bool bias = false;               // all matrices of a layer have biases, the router's and the experts' too
   bool fused_qkv = false;          // attn_qkv holds Q, K and V
   bool fused_up = false;           // ffn_up holds gate and up
@@ -46,8 +48,8 @@ struct Arch {
   bool attention_gate = false;     // attn_q has after each head's rows those of a gate: attention's output is times its sigmoid
   QkNorm qk_norm = QkNorm::kNone;
   bool qk_norm_last = false;      // after the rotation
-  bool qk_norm_optional = false;  // it is read where the file has it
-  bool v_norm = false;            // an RMSNorm of each head of V, without weights; where there is no attn_v, V is K's projection
+  bool qk_norm_optional = false;  // all layers have it, or none
+  bool v_norm = false;  // an RMSNorm of each head of V, without weights; where layers without a window have no attn_v, V is K's projection
   Activation activation = Activation::kSilu;
   bool scale_embedding = false;   // times sqrt(width)
   bool experts = false;           // may have experts instead of an MLP
@@ -57,7 +59,7 @@ struct Arch {
   bool routing = false;           // experts may be shared, grouped, biased, and some first layers have none
   bool normalize_experts = true;  // the weights of a row's experts sum to 1, where the file says nothing
   bool latent = false;            // attention.kv_lora_rank: tokens leave latents behind (MLA)
-  bool per_layer = false;         // embedding_length_per_layer_input, and layer_output_scale where the file has it
+  bool per_layer = false;         // embedding_length_per_layer_input, and layer_output_scale, in all layers or in none
   bool tempered = false;          // attention.temperature_scale: Q grows with its position; rope.scaling.yarn_log_multiplier
   float temperature = 0;          // where the file says nothing
   // attention.sliding_window_pattern says of each layer whether it has a window; these have heads of key_length_swa dimensions. The last
@@ -77,7 +79,7 @@ struct Arch {
   bool scales_required = false;    // else they are 1 where the file has none
   uint32_t no_rope_period = 0;     // of so many layers the last does not rotate Q and K; 0: all do, 1: none does
   bool rope_flag = false;          // rope.scaling.finetuned, where it is false: no layer rotates them
-  bool whole_ramp = true;          // yarn's
+  bool whole_ramp = true;          // yarn's first and last pair are rounded to whole numbers
   bool sinks = false;              // attn_sinks
   bool positions = false;          // position_embd is added to the embedding
   bool single_blocks = false;      // a block of the file is a mixer or, where feed_forward_length is not 0, an MLP
@@ -220,7 +222,7 @@ struct Layer {
   Vector sinks;                                     // [h]
   Vector conv, conv_bias;                           // [taps, channels], the oldest input's first, [channels]
   Vector dt_bias, a, skip, state_norm;              // [heads] [heads], negative, [heads] [inner], or one for all heads [head_dim]
-  Vector q_norm, k_norm;                            // [d], or [h * d] and [kv * d]
+  Vector q_norm, k_norm;                            // [d], or [h * d] and [kv * d]: kRow, kLayerHeads
   std::unique_ptr<Weight> qkv, out, gate_up, down;  // [in_width, width] [width, out_width] [2 ff, width] [width, ff]
   std::unique_ptr<Weight> router;                   // [experts, width]
   std::vector<Expert> experts;

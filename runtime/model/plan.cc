@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "runtime/compute/quant/quants.h"
 #include "runtime/model/ggml_types.h"
@@ -43,7 +44,7 @@ class Planner {
       KVRT_TRY(plan_layer(i, &plan.layers.emplace_back()));
       if (i >= d_.own_kv()) KVRT_TRY(skip_kv(i, &plan.read));
     }
-    KVRT_TRY(check_choice_biases(plan.layers));
+    KVRT_TRY(check_optional());
     KVRT_TRY(take_draft_blocks(&plan.read));
     KVRT_TRY(refuse_other_tensors());
     return plan;
@@ -69,7 +70,7 @@ class Planner {
   }
 
   Status plan_layer_end(const std::string& blk, LayerTensors* layer) {
-    if (file_.find(blk + "layer_output_scale.weight")) KVRT_TRY(take_vector(blk + "layer_output_scale.weight", 1, &layer->out_scale));
+    if (has_any(blk, {"layer_output_scale.weight"})) KVRT_TRY(take_vector(blk + "layer_output_scale.weight", 1, &layer->out_scale));
     if (d_.per_layer == 0) return Status::ok();
     KVRT_TRY(take(blk + "inp_gate.weight", d_.width, d_.per_layer, &layer->input_gate));
     KVRT_TRY(take(blk + "proj.weight", d_.per_layer, d_.width, &layer->input));
@@ -95,13 +96,15 @@ class Planner {
       case Mixer::kDelta:
         return plan_delta(blk, layer);
       default:
-        return d_.latent.rank > 0 ? plan_latent(blk, layer) : plan_attention(blk, d_.heads_of(index), layer);
+        return d_.latent.rank > 0 ? plan_latent(blk, layer) : plan_attention(blk, index, layer);
     }
   }
 
-  Status plan_attention(const std::string& blk, Heads heads, LayerTensors* layer) {
+  Status plan_attention(const std::string& blk, uint32_t index, LayerTensors* layer) {
+    const Heads heads = d_.heads_of(index);
     const uint64_t q_rows = heads.q_width(), kv_rows = uint64_t{heads.kv} * heads.dim;
-    const bool bias = arch_.bias || arch_.qkv_bias || (arch_.qkv_bias_optional && file_.find(blk + "attn_q.bias"));
+    const bool bias =
+        arch_.bias || arch_.qkv_bias || (arch_.qkv_bias_optional && has_any(blk, {"attn_q.bias", "attn_k.bias", "attn_v.bias"}));
     const auto take_qkv = [&](const char* name, uint64_t rows) {
       return take_rows(blk + name, d_.width, rows, bias, &layer->qkv, &layer->qkv_bias);
     };
@@ -119,14 +122,14 @@ class Planner {
         KVRT_TRY(take_qkv("attn_q", q_rows));
       }
       if (!heads.q_alone) KVRT_TRY(take_qkv("attn_k", kv_rows));
-      const bool k_twice = arch_.v_norm && !file_.find(blk + "attn_v.weight");
-      if (!heads.q_alone && k_twice) layer->qkv.push_back(layer->qkv.back());
+      const bool k_twice = !heads.q_alone && arch_.v_norm && d_.window(index) == 0 && !has_any(blk, {"attn_v.weight"});
+      if (k_twice) layer->qkv.push_back(layer->qkv.back());
       if (!heads.q_alone && !k_twice) KVRT_TRY(take_qkv("attn_v", kv_rows));
     }
-    if (arch_.qk_norm != QkNorm::kNone && (!arch_.qk_norm_optional || file_.find(blk + "attn_q_norm.weight"))) {
-      const bool row = arch_.qk_norm == QkNorm::kRow;
-      KVRT_TRY(take_vector(blk + "attn_q_norm.weight", row ? q_rows : heads.dim, &layer->q_norm));
-      if (!heads.q_alone) KVRT_TRY(take_vector(blk + "attn_k_norm.weight", row ? kv_rows : heads.dim, &layer->k_norm));
+    if (arch_.qk_norm != QkNorm::kNone && (!arch_.qk_norm_optional || has_any(blk, {"attn_q_norm.weight", "attn_k_norm.weight"}))) {
+      const bool row = arch_.qk_norm == QkNorm::kRow, own = arch_.qk_norm == QkNorm::kLayerHeads;
+      KVRT_TRY(take_vector(blk + "attn_q_norm.weight", row ? q_rows : heads.dim, &layer->q_norm, own ? heads.q : 1));
+      if (!heads.q_alone) KVRT_TRY(take_vector(blk + "attn_k_norm.weight", row ? kv_rows : heads.dim, &layer->k_norm, own ? heads.kv : 1));
     }
     if (arch_.sinks) KVRT_TRY(take_vector(blk + "attn_sinks.weight", heads.q, &layer->sinks));
     return take_rows(blk + "attn_output", q_rows, d_.width, arch_.bias, &layer->out, &layer->out_bias);
@@ -158,7 +161,7 @@ class Planner {
   Status plan_scan(const std::string& blk, LayerTensors* layer) {
     const RecurrentDims& r = d_.recurrent;
     KVRT_TRY(take(blk + "ssm_in.weight", d_.width, r.in_width(Mixer::kScan), &layer->qkv));
-    if (file_.find(blk + "ssm_conv1d.bias")) KVRT_TRY(take_vector(blk + "ssm_conv1d.bias", r.channels(), &layer->conv_bias));
+    if (has_any(blk, {"ssm_conv1d.bias"})) KVRT_TRY(take_vector(blk + "ssm_conv1d.bias", r.channels(), &layer->conv_bias));
     KVRT_TRY(take_vector(blk + "ssm_a", 1, &layer->a, r.heads));
     KVRT_TRY(take_vector(blk + "ssm_d", 1, &layer->skip, r.heads));
     KVRT_TRY(take_vector(blk + "ssm_norm.weight", r.inner / r.groups, &layer->state_norm, r.groups));
@@ -215,7 +218,7 @@ class Planner {
       KVRT_TRY(take_experts("ffn_up_exps", d_.width, d_.ff, &layer->experts_gate_up, &layer->gate_up_bias));
     }
     KVRT_TRY(take_experts("ffn_down_exps", d_.ff, d_.width, &layer->experts_down, &layer->down_bias));
-    if (arch_.routing && file_.find(blk + "exp_probs_b.bias"))
+    if (arch_.routing && has_any(blk, {"exp_probs_b.bias"}))
       KVRT_TRY(take_vector(blk + "exp_probs_b.bias", d_.experts, &layer->choice_bias));
     if (d_.experts_beside) return plan_beside(blk, layer);
     if (d_.shared_ff == 0) return Status::ok();
@@ -290,16 +293,21 @@ class Planner {
     return Status::ok();
   }
 
-  // All layers have them, or none.
-  Status check_choice_biases(std::span<const LayerTensors> layers) const {
-    const auto lacks = [](const LayerTensors& layer) { return !layer.router.empty() && layer.choice_bias.empty(); };
-    const auto without = std::ranges::find_if(layers, lacks);
-    if (without == layers.end() || std::ranges::all_of(layers, [](const LayerTensors& layer) { return layer.choice_bias.empty(); })) {
-      return Status::ok();
+  // Whether a layer has tensors that a file may lack: one of them is enough, and then take() asks for each.
+  bool has_any(const std::string& blk, std::initializer_list<const char*> names) {
+    const bool found = std::ranges::any_of(names, [&](const char* name) { return file_.find(blk + name) != nullptr; });
+    (found ? having_ : lacking_).try_emplace(*names.begin(), blk);
+    return found;
+  }
+
+  // Of the layers that may have them all do, or none.
+  Status check_optional() const {
+    for (const auto& [name, blk] : lacking_) {
+      if (!having_.contains(name)) continue;
+      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s%s is missing, other layers have theirs", file_.name().c_str(),
+                   blk.c_str(), name.c_str());
     }
-    const uint32_t block = d_.blocks_of(static_cast<uint32_t>(without - layers.begin())).mlp;
-    return error(Code::kCorrupt, Detail::kFormat, "%s: tensor blk.%u.exp_probs_b.bias is missing, other layers have theirs",
-                 file_.name().c_str(), block);
+    return Status::ok();
   }
 
   Status take_draft_blocks(Tensors* read) {
@@ -335,6 +343,7 @@ class Planner {
   const Arch& arch_;
   const ModelDims& d_;
   std::vector<const GgufTensor*> taken_;
+  std::map<std::string, std::string> having_, lacking_;  // the first layer with, and the first without tensors that a file may lack
 };
 
 }  // namespace

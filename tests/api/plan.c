@@ -265,8 +265,8 @@ static void populated(kvrt_runtime* rt, const char* path) {
 int main(void) {
   struct stage t;
   stage_open(&t);
-  static char paths[64][kPathMax];
-  const size_t count = list_tiny(paths, COUNT(paths));
+  static char paths[kModelsMax][kPathMax];
+  const size_t count = list_tiny(paths);
   size_t models = 0;
   for (size_t i = 0; i < count; ++i) {
     if (strstr(paths[i], "vocab_only") != NULL) continue;

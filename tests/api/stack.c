@@ -205,8 +205,8 @@ static void use(const char* path, const char* dir, uint32_t kv, uint32_t isa) {
 }
 
 static void models(void) {
-  static char paths[64][kPathMax], dir[kPathMax], store[kPathMax + 64];
-  const size_t count = list_tiny(paths, 64);
+  static char paths[kModelsMax][kPathMax], dir[kPathMax], store[kPathMax + 64];
+  const size_t count = list_tiny(paths);
   make_dir(dir);
   for (size_t i = 0; i < count; ++i) {
     if (strstr(paths[i], "vocab") != NULL) continue;

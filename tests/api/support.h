@@ -17,7 +17,7 @@
 #include "host_locale.h"
 #include "kvrt.h"
 
-enum { kSkip = 77, kRunMax = 512, kPathMax = 512 };
+enum { kSkip = 77, kRunMax = 512, kPathMax = 512, kModelsMax = 256 };
 
 // ---- small things ------------------------------------------------------------------------------------------------------------------
 
@@ -73,16 +73,16 @@ static inline const char* tiny_dir(void) {
 }
 
 // The generated models, by name.
-static inline size_t list_tiny(char (*paths)[kPathMax], size_t capacity) {
+static inline size_t list_tiny(char (*paths)[kPathMax]) {
   DIR* dir = opendir(tiny_dir());
   REQUIRE(dir != NULL, "no directory %s", tiny_dir());
   size_t count = 0;
-  for (struct dirent* e; (e = readdir(dir)) != NULL && count < capacity;) {
+  for (struct dirent* e; (e = readdir(dir)) != NULL && count < kModelsMax;) {
     const size_t size = strlen(e->d_name);
     if (size > 5 && strcmp(e->d_name + size - 5, ".gguf") == 0) snprintf(paths[count++], kPathMax, "%s/%s", tiny_dir(), e->d_name);
   }
   closedir(dir);
-  REQUIRE(count != 0 && count < capacity, "%zu models in %s, room for fewer than %zu", count, KVRT_TINY_DIR, capacity);
+  REQUIRE(count != 0 && count < kModelsMax, "%zu models in %s, room for fewer than %d", count, tiny_dir(), kModelsMax);
   qsort(paths, count, kPathMax, compare_paths);
   return count;
 }
@@ -159,9 +159,9 @@ static inline kvrt_model* open_model(kvrt_runtime* rt, const char* path, uint32_
 
 // The first tiny model that has weights and, if asked, a chat template.
 static inline void tiny_path(char path[kPathMax], int with_template) {
-  static char paths[64][kPathMax];
+  static char paths[kModelsMax][kPathMax];
   const char* given = getenv("KVRT_TINY_MODEL");
-  const size_t count = list_tiny(paths, 64);
+  const size_t count = list_tiny(paths);
   kvrt_runtime* rt = open_runtime(1, 0);
   size_t found = count;
   for (size_t i = 0; i < count && found == count; ++i) {

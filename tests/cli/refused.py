@@ -81,8 +81,6 @@ CASES = [
      'metadata key general.architecture: architecture "lambd" is not supported; these are: llama, qwen2, '),
     (File("row_llama3").rename("rope_freqs.weight", "rope_steps.weight"), "UNSUPPORTED",
      "tensor rope_steps.weight is not known to architecture llama"),
-    (File("row_granitehybrid").rename("blk.1.ssm_conv1d.bias", "blk.1.ssm_conv2d.bias"), "UNSUPPORTED",
-     "tensor blk.1.ssm_conv2d.bias is not known to architecture granitehybrid"),
     (File("row_qwen2_yarn").text("qwen2.rope.scaling.type", "warp"), "UNSUPPORTED",
      'metadata key qwen2.rope.scaling.type: RoPE scaling "warp" is not supported; these are: none, linear, yarn, longrope'),
     (File("row_llama3").kind("blk.1.ffn_up.weight", 26), "UNSUPPORTED",
@@ -158,6 +156,8 @@ CASES = [
      "metadata key granitehybrid.rope.scaling.finetuned: expected a bool, found u8"),
     (File("row_glm4moe").rename("blk.2.nextn.eh_proj.weight", "blk.2.nextn.hh_proj.weight"), "CORRUPT",
      "tensor blk.2.nextn.eh_proj.weight is missing: nextn_predict_layers is 1, of 3 blocks"),
+    (File("row_granitehybrid").rename("blk.1.ssm_conv1d.bias", "blk.1.ssm_conv2d.bias"), "CORRUPT",
+     "tensor blk.1.ssm_conv1d.bias is missing, other layers have theirs"),
     (File("row_lfm2moe").rename("blk.2.exp_probs_b.bias", "blk.2.exp_probs_c.bias"), "CORRUPT",
      "tensor blk.2.exp_probs_b.bias is missing, other layers have theirs"),
 ]

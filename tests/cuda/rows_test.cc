@@ -58,6 +58,24 @@ TEST(RmsNormHeads, HasTheCpusBitsAndLeavesTheRest) {
   }
 }
 
+TEST(LayerNormHeads, HasTheCpusBitsAndLeavesTheRest) {
+  TestStream stream;
+  Random random(8);
+  for (const uint32_t dim : {1u, 7u, 16u, 20u, 128u, 200u}) {
+    constexpr uint32_t kRows = 5, kHeads = 7;
+    const uint32_t stride = kHeads * dim + 9;
+    const std::vector<float> x = random.extremes(kRows * stride), w = random.floats(kHeads * dim);
+    std::vector<float> want = x;
+    for (uint32_t i = 0; i < kRows * kHeads; ++i) {
+      float* head = want.data() + i / kHeads * stride + i % kHeads * dim;
+      scalar::layernorm_row(head, w.data() + i % kHeads * dim, nullptr, 1e-5f, dim, head);
+    }
+    const DeviceArray<float> on_device(x), weight(w);
+    cuda::layernorm_heads(stream, weight.get(), 1e-5f, kRows, kHeads, dim, stride, on_device.get());
+    EXPECT_SAME_BITS(want, on_device.to_host()) << dim;
+  }
+}
+
 TEST(Elementwise, HasTheCpusBits) {
   TestStream stream;
   Random random(3);

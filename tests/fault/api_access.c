@@ -168,8 +168,8 @@ static void saves_conflict(const char* dir) {
 }
 
 static void other_model(const char* dir) {
-  static char paths[64][kPathMax];
-  const size_t count = list_tiny(paths, 64);
+  static char paths[kModelsMax][kPathMax];
+  const size_t count = list_tiny(paths);
   kvrt_runtime* rt = open_runtime(1, 0);
   kvrt_store* store = open_store(rt, dir);
   size_t tried = 0;

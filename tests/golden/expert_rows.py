@@ -10,7 +10,7 @@ ARCHS = (*ROUTED, "minimax-m2", "ernie4_5-moe", "olmoe", "qwen2moe", "granitemoe
 
 
 def cases(config, rope):
-    """Yields (architecture, name, config) as make_arch.cases."""
+    """Yields (architecture, name, config) as arch_rows.cases."""
     half = dict(rope, partial_rotary_factor=0.5)
     glm = dict(rope_parameters=half, attention_bias=True, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=24,
                first_k_dense_replace=1, norm_topk_prob=True)

@@ -6,7 +6,7 @@ SLIDING, FULL = "sliding_attention", "full_attention"
 
 
 def cases(config, window):
-    """Yields (architecture, name, config) as make_arch.cases."""
+    """Yields (architecture, name, config) as arch_rows.cases."""
     rope = {SLIDING: dict(rope_type="default", rope_theta=10000.0),
             FULL: dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=1000000.0)}
     base = dict(head_dim=16, global_head_dim=32, sliding_window=window, rope_parameters=rope, tie_word_embeddings=True,

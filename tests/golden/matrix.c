@@ -155,8 +155,9 @@ static void real_model(const char* path, uint32_t best) {
 int main(int argc, char** argv) {
   const int real = argc > 1 && strcmp(argv[1], "real") == 0;
   const uint32_t best = has_isa(KVRT_ISA_AVX512) ? KVRT_ISA_AVX512 : has_isa(KVRT_ISA_AVX2) ? KVRT_ISA_AVX2 : KVRT_ISA_SCALAR;
-  static char paths[128][kPathMax];
+  static char paths[kModelsMax][kPathMax];
   if (best == KVRT_ISA_SCALAR) printf("this machine has no AVX2: scalar only\n");
+  setvbuf(stdout, NULL, _IOLBF, 0);  // each model's line as it is done, in a file too
   const double start = now_ms();
   const int all = argc > 1 && strcmp(argv[1], "all") == 0, few = argc > 1 && strcmp(argv[1], "few") == 0;
   const int threads = argc > 1 && strcmp(argv[1], "threads") == 0;
@@ -164,7 +165,7 @@ int main(int argc, char** argv) {
     if (!find_real(paths[0])) return printf("no model: skipped\n"), kSkip;
     real_model(paths[0], best);
   } else {
-    const size_t count = list_tiny(paths, 128);
+    const size_t count = list_tiny(paths);
     for (size_t i = 0; i < count; ++i) {
       const double t = now_ms();
       if (argc > 2 && strstr(paths[i], argv[2]) == NULL) continue;

@@ -9,7 +9,7 @@ ARCHS = ("lfm2", "granitehybrid", "lfm2moe", *QWENS, *NEMOTRONS)
 
 
 def cases(config, rope):
-    """Yields (architecture, name, config) as make_arch.cases."""
+    """Yields (architecture, name, config) as arch_rows.cases."""
     yield "lfm2", "row_lfm2", config(
         hf.Lfm2Config, layers=4, head_dim=8, rope_parameters=rope, norm_eps=1e-6, conv_L_cache=3, block_auto_adjust_ff_dim=False,
         layer_types=["conv", "full_attention", "conv", "conv"], tie_word_embeddings=True)

@@ -219,6 +219,25 @@ TEST(RmsNormHeads, IsRmsNormOfEachHeadInPlace) {
   }
 }
 
+TEST(LayerNormHeads, IsLayerNormOfEachHeadWithItsWeightsInPlace) {
+  Random random(7);
+  for (const std::string& isa : all_isas()) {
+    const auto backend = open_backend(isa, 2);
+    if (backend == nullptr) continue;
+    constexpr uint32_t kRows = 9, kHeads = 3, kDim = 20, kStride = kHeads * kDim + 7;
+    const std::vector<float> x = random.floats(kRows * kStride), w = random.floats(kHeads * kDim);
+    std::vector<float> got = x, want = x;
+    backend->run({}, [&] {
+      backend->layernorm_heads(w.data(), 1e-5f, kRows, kHeads, kDim, kStride, got.data());
+      for (uint32_t i = 0; i < kRows * kHeads; ++i) {
+        const uint64_t at = i / kHeads * kStride + i % kHeads * kDim;
+        backend->layernorm(x.data() + at, w.data() + i % kHeads * kDim, nullptr, 1e-5f, 1, kDim, want.data() + at);
+      }
+    });
+    EXPECT_SAME_BITS(want, got) << isa;
+  }
+}
+
 TEST(AddAndScale, OneRoundingEach) {
   const auto backend = open_backend("scalar", 2);
   Random random(6);

@@ -35,6 +35,7 @@ inline std::string tiny(const std::string& name) {
 struct GoldenModel {
   std::string model, few, many;
 };
+inline void PrintTo(const GoldenModel& golden, std::ostream* out) { *out << golden.model; }
 // Each model of the folder that has one.
 inline std::vector<GoldenModel> golden_models() {
   std::vector<GoldenModel> models;

@@ -87,6 +87,16 @@ void CpuBackend::rmsnorm_heads(const float* weight, float eps, uint32_t rows, ui
   });
 }
 
+void CpuBackend::layernorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
+                                 float* x) {
+  for_rows(rows, [&](uint32_t row) {
+    for (uint32_t h = 0; h < heads; ++h) {
+      float* head = x + uint64_t{row} * stride + uint64_t{h} * head_dim;
+      kernels_.layernorm_row(head, weight + uint64_t{h} * head_dim, nullptr, eps, head_dim, head);
+    }
+  });
+}
+
 void CpuBackend::prepare_rope(const RopeParams& params, const Step& step) {
   const std::span<const int32_t> positions = step.positions;
   KVRT_CHECK(params.dims % 2 == 0);

@@ -321,6 +321,26 @@ TEST(ModelLoad, HyperParametersOutOfRangeAreNamed) {
   expect_status(load(wrong_vocabulary).status(), Code::kCorrupt, "llama.vocab_size");
 }
 
+// A file may name its activation, as transformers does: the architecture's own alone is taken.
+TEST(ModelLoad, AnotherActivationThanTheArchitecturesIsRefusedByName) {
+  for (const auto& [arch, own] : {std::pair{"llama", "silu"}, {"gemma2", "gelu_pytorch_tanh"}, {"arcee", "relu2"}}) {
+    for (const std::string found : {"silu", "gelu_pytorch_tanh", "relu2"}) {
+      GgufModel spec;
+      spec.arch = arch;
+      const auto bytes = with(spec, [&](GgufWriter& w) { w.add_string(spec.arch + ".hidden_activation", found); });
+      const auto file = std::move(GgufFile::parse(bytes, "test.gguf")).value();
+      const Arch* read = nullptr;
+      const Status status = read_dims(*file, &read).take_status();
+      if (found == own) {
+        EXPECT_TRUE(status.is_ok()) << status.message();
+        continue;
+      }
+      const std::string words = spec.arch + ".hidden_activation: activation \"" + found + "\" is not supported, expected " + own;
+      expect_status(status, Code::kUnsupported, words.c_str());
+    }
+  }
+}
+
 TEST(ModelLoad, ReportsProgressAndStopsWhenToldTo) {
   GgufModel spec;
   spec.layers = 3;
