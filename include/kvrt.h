@@ -93,10 +93,10 @@
  * 6. Memory and strings. The library never returns memory to free. A call with output of variable length takes a
  *    buffer, its capacity and `needed`, which must not be NULL; it sets `*needed` when it succeeds and when it is
  *    TOO_SMALL, and then writes nothing else. A NULL buffer with capacity 0 asks for the size: the call is TOO_SMALL,
- *    or OK where there is nothing to write. Capacity and needed count bytes of text or tokens. Text that is written has
- *    no NUL at its end. Inputs are copied. A string is a pointer and a length in bytes, UTF-8, without need of a NUL;
- *    NULL with length 0 is an empty one. KVRT_STR writes both for a literal. Names and domains have at most 255 bytes
- *    and no NUL. A path is 1 to 4095 bytes without NUL, as the system has them.
+ *    or OK where there is nothing to write. Capacity and needed count bytes where text is written, and elements where
+ *    tokens are. Text that is written has no NUL at its end. Inputs are copied. A string is a pointer and a length in
+ *    bytes, UTF-8, without need of a NUL; NULL with length 0 is an empty one. KVRT_STR writes both for a literal. Names
+ *    and domains have at most 255 bytes and no NUL. A path is 1 to 4095 bytes without NUL, as the system has them.
  *
  * 7. Callbacks. A callback comes with a `user` pointer, which kvrt passes on and never reads. kvrt_event_fn returns 0
  *    to go on; anything else stops the call with CANCELLED, and the callback gets no further event. It may be NULL
@@ -105,7 +105,9 @@
  *    A callback returns: no exception, longjmp or end of the thread may pass through kvrt. Callbacks that are kept
  *    (log, wake) must not call kvrt at all, not even from a finalizer that a garbage collector runs inside them. Their
  *    user pointer has a `user_free`: it is called once, on any thread, when the callback can come no more, also where
- *    the callback is NULL, but not if the call that takes it fails.
+ *    the callback is NULL, but not if the call that takes it fails; it must not call kvrt either. Where they run on a
+ *    thread of kvrt's own, that thread blocks all signals: a runtime that stops threads by signals (Mono) unblocks its
+ *    own there.
  *
  * 8. Threads. Any number of threads may use a runtime, a model, a store or a cancel at once, and any const handle; any
  *    thread may make a call without a handle. A session takes one call at a time; a second one is BUSY (CONCURRENT, or
