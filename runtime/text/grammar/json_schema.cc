@@ -189,7 +189,7 @@ Result<std::vector<const JsonDocument::Node*>> SchemaCompiler::schemas(const Nod
 // The values that fit all items.
 Result<SchemaCompiler::Part> SchemaCompiler::value(Flat flat) {
   for (;;) {
-    if (flat.nothing_fits) return builder_.never();
+    if (flat.nothing_fits || leaves_out(flat.items)) return builder_.never();
     KVRT_ASSIGN(const auto values, constants(flat));
     if (values) return constants_part(flat, *values);
     KVRT_ASSIGN(const auto choice, next_choice(&flat));

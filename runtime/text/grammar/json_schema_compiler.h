@@ -39,6 +39,7 @@ class SchemaCompiler {
     kHas,        // an object with the member `name`
     kLacks,      // not an object, or one without it
     kMemberNot,  // an object with it, and `schema` does not apply to its value
+    kLeftOut,    // another way not to fit `schema`, by `part`: a value may, and none is written
   };
   // A schema's keywords that are dealt with: schemas that its $ref and allOf lead to apply beside it; so does a branch.
   enum Done { kFollowed = 1, kAnyOf = 2, kOneOf = 4, kIf = 8, kDenial = 16, kDependents = 32 };  // kDependents: times their count
@@ -109,6 +110,7 @@ class SchemaCompiler {
   Status deny_keyword(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
   Status deny_others(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
   void leave_out(const Node& keyword, const std::string& what) const;
+  bool leaves_out(const All& all) const;
   Result<bool> possible(const All& all, uint32_t depth) const;
   Result<bool> disjoint(const All& a, const All& b, uint32_t depth) const;
 

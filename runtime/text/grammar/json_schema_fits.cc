@@ -38,6 +38,8 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits(const Node& value, const Item&
       return KVRT_FITS_IF(member);
     case What::kLacks:
       return KVRT_FITS_IF(!member);
+    case What::kLeftOut:
+      return Fits::kUnknown;
     case What::kMemberNot:
       break;
   }

@@ -64,6 +64,24 @@ TEST(Schema, Choices) {
   check(facts);
 }
 
+// A denial does not hold because of a denial that holds because of it, nor because a way out of it is not written.
+TEST(Schema, DenialsHoldBySomethingElse) {
+  const Fact facts[] = {
+      {R"({"type":"integer","minimum":1,"maximum":2,"not":{"oneOf":[{"const":1,"required":["x"]}]}})", {"2"}, {"1"}},
+      {R"({"type":"string","pattern":"^a?$","not":{"allOf":[{"enum":[""],"required":["a"]}]}})", {"\"a\""}, {"\"\""}},
+      {R"({"type":"string","pattern":"^a?$","not":{"anyOf":[{"enum":[""],"required":["a"]}]}})", {"\"a\""}, {"\"\""}},
+      {R"({"type":"string","pattern":"^a?$","not":{"anyOf":[{"const":"","minItems":1},{"const":"","minItems":1}]}})", {"\"a\""}, {"\"\""}},
+      {R"({"type":"string","pattern":"^a?$","oneOf":[{},{"oneOf":[{"enum":[""],"required":["a"]}]}]})", {"\"a\""}, {"\"\""}},
+      {R"({"type":["array","null"],"oneOf":[true,{"pattern":"a","anyOf":[{"maxLength":2,"enum":[[]]}]}]})", {"null", "[1]"}, {"[]"}},
+      {R"({"type":["array","null"],"not":{"anyOf":[{"type":"array","not":{"propertyNames":false,"minItems":1}}]}})",
+       {"null"},
+       {"[]"},
+       {"[1]"}},
+      {R"({"type":"boolean","not":{"const":true}})", {"false"}, {"true"}},
+  };
+  check(facts);
+}
+
 TEST(Schema, Members) {
   const Fact facts[] = {
       {R"({"patternProperties":{"^x-":{"type":"string"},"^n":{"type":"integer"}},"additionalProperties":false})",
