@@ -52,7 +52,8 @@ Result<std::optional<SchemaCompiler::Ways>> SchemaCompiler::next_choice(Flat* fl
           if (!all || ways) continue;
           if (all->kind != Kind::kObject) return invalid(*all, "%s is an object", std::string(keyword).c_str());
           for (const Node& one : document_.children(*all)) {
-            if (skip-- > 0 || ways) continue;
+            if (ways) break;
+            if (skip-- > 0) continue;
             item.done += kDependents;
             KVRT_ASSIGN(ways, dependent(one, schema));
           }
@@ -216,7 +217,7 @@ Status SchemaCompiler::deny_others(const Node& schema, const Node& keyword, cons
     for (size_t i = 0; patterns && patterns->kind == Kind::kObject && i == 0; ++i) {
       for (const Node& pattern : document_.children(*patterns)) {
         KVRT_ASSIGN(const Regex* regex, regex_of(pattern));
-        const auto found = regex->find_in(name);
+        KVRT_ASSIGN(const auto found, found_in(*regex, name, pattern));
         other = other && found == Regex::Found::kNone;
         if (!others && found == Regex::Found::kEvery) ways->push_back({{&pattern, What::kMemberNot, 0, nullptr, name}});
       }
@@ -229,8 +230,7 @@ Status SchemaCompiler::deny_others(const Node& schema, const Node& keyword, cons
 // False where types, constants or members show that no value fits all.
 Result<bool> SchemaCompiler::possible(const All& all, uint32_t depth) const {
   KVRT_ASSIGN(const Flat flat, flatten(all));
-  looked_at_ += flat.items.size() + 8;
-  if (looked_at_ > kSchemaChoicesMax) return limit(document_.root(), "choices of schemas that go with too many others");
+  KVRT_TRY(look(document_.root(), flat.items.size() + 8));
   if (flat.nothing_fits) return false;
   KVRT_ASSIGN(const uint8_t types, types_of(flat, false));
   if (!types) return false;
