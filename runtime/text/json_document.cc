@@ -165,10 +165,11 @@ Result<JsonDocument> JsonDocument::parse(std::string_view text, const char* what
 
 void JsonDocument::index_members() {
   for (uint32_t n = 1; n < nodes_.size(); ++n) {
-    if (nodes_[nodes_[n].parent].kind == Kind::kObject) members_.push_back(n);
+    members_.push_back(n);
   }
   std::sort(members_.begin(), members_.end(), [this](uint32_t a, uint32_t b) {
-    return nodes_[a].parent != nodes_[b].parent ? nodes_[a].parent < nodes_[b].parent : before(key(nodes_[a]), key(nodes_[b]));
+    if (nodes_[a].parent != nodes_[b].parent) return nodes_[a].parent < nodes_[b].parent;
+    return nodes_[nodes_[a].parent].kind == Kind::kObject ? before(key(nodes_[a]), key(nodes_[b])) : a < b;
   });
   for (size_t i = members_.size(); i-- > 0;) nodes_[nodes_[members_[i]].parent].members_at = static_cast<uint32_t>(i);
 }
@@ -197,12 +198,9 @@ const JsonDocument::Node* JsonDocument::find(std::string_view pointer) const {
       name += escape ? (part[++i] == '1' ? '/' : '~') : part[i];
     }
     if (at->kind == Kind::kArray) {
-      size_t index = 0;
-      const Node* found = nullptr;
-      for (const Node& child : children(*at)) {
-        if (std::to_string(index++) == name) found = &child;
-      }
-      at = found;
+      const bool digits = name.size() < 9 && name.find_first_not_of("0123456789") == std::string::npos;
+      const size_t index = digits ? static_cast<size_t>(read_digits(name)) : at->size;
+      at = index < at->size && std::to_string(index) == name ? &nodes_[members_[at->members_at + index]] : nullptr;
     } else {
       at = member(*at, name);
     }
@@ -218,21 +216,20 @@ std::string JsonDocument::pointer(const Node& node) const {
     if (parent.kind == Kind::kObject) {
       for (char c : key(*at)) part += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
     } else {
-      size_t index = 0;
-      for (const Node& child : children(parent)) {
-        if (&child == at) break;
-        ++index;
-      }
-      part = std::to_string(index);
+      const auto first = members_.begin() + parent.members_at;
+      part = std::to_string(std::lower_bound(first, first + parent.size, static_cast<uint32_t>(at - nodes_.data())) - first);
     }
     path = "/" + part + path;
   }
   return "#" + path;
 }
 
-bool JsonDocument::equal(const Node& a, const Node& b) const {
+bool JsonDocument::equal(const Node& a, const Node& b, uint64_t* nodes) const {
+  ++*nodes;
   if (a.kind != b.kind || a.size != b.size) return false;
   if (a.kind == Kind::kNumber) {
+    const auto plain = [](std::string_view s) { return s.find_first_of(".eE-") == s.npos; };
+    if (plain(text(a)) && plain(text(b))) return text(a) == text(b);
     const auto x = Decimal::parse(text(a)), y = Decimal::parse(text(b));
     return x && y ? *x == *y : text(a) == text(b);
   }
@@ -240,7 +237,7 @@ bool JsonDocument::equal(const Node& a, const Node& b) const {
     const Children other = children(b);
     auto at = other.begin();
     for (const Node& child : children(a)) {
-      if (!equal(child, *at)) return false;
+      if (!equal(child, *at, nodes)) return false;
       ++at;
     }
     return true;
@@ -248,7 +245,7 @@ bool JsonDocument::equal(const Node& a, const Node& b) const {
   if (a.kind == Kind::kObject) {
     for (const Node& child : children(a)) {
       const Node* other = member(b, key(child));
-      if (!other || !equal(child, *other)) return false;
+      if (!other || !equal(child, *other, nodes)) return false;
     }
     return true;
   }

@@ -29,7 +29,7 @@ class JsonDocument {
     Kind kind = Kind::kNull;
     bool truth = false;
     uint32_t parent = 0, first = 0, next = 0, size = 0;  // first and next: 0 is none
-    uint32_t members_at = 0;                             // an object's, in members_
+    uint32_t members_at = 0;                             // an object's or an array's, in members_
     uint32_t key_at = 0, key_size = 0, text_at = 0, text_size = 0;
   };
   // The children of a node.
@@ -58,7 +58,7 @@ class JsonDocument {
   const Node* member(const Node& object, std::string_view key) const;                           // nullptr where there is none
   const Node* find(std::string_view pointer) const;                                             // by JSON pointer, "" is the root
   std::string pointer(const Node& node) const;                                                  // "#/properties/a"
-  bool equal(const Node& a, const Node& b) const;                                               // as JSON schema compares values
+  bool equal(const Node& a, const Node& b, uint64_t* nodes) const;  // as JSON schema compares values; adds the nodes that it compared
 
  private:
   friend class JsonDocumentReader;
@@ -68,7 +68,7 @@ class JsonDocument {
   static bool before(std::string_view a, std::string_view b);
 
   std::vector<Node> nodes_;
-  std::vector<uint32_t> members_;  // the members of all objects, by object and name
+  std::vector<uint32_t> members_;  // the members of all objects, by object and name, and of all arrays
   std::string pool_;
 };
 

@@ -26,21 +26,36 @@ void GrammarCache::make_room() {
   kept_.erase(kept_.begin(), kept_.begin() + static_cast<ptrdiff_t>(first));
 }
 
-Result<std::unique_ptr<GrammarMatcher>> GrammarCache::matcher(const AnswerRules& rules) {
+const GrammarCache::Kept* GrammarCache::find(const AnswerRules& rules) {
   auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return same(kept.rules, rules); });
-  if (found == kept_.end()) {
-    if (!vocab_) vocab_ = GrammarVocab::make(tokenizer_);
-    KVRT_ASSIGN(auto grammar, answer_grammar(rules, *vocab_));
-    make_room();
-    kept_.push_back({rules, grammar ? GrammarMasks::make(std::move(grammar), vocab_) : nullptr});
-  } else {
-    std::rotate(found, found + 1, kept_.end());  // the last used at the end
+  if (found == kept_.end()) return nullptr;
+  std::rotate(found, found + 1, kept_.end());
+  return &kept_.back();
+}
+
+std::shared_ptr<const GrammarVocab> GrammarCache::vocab() {
+  Lock lock(mu_);
+  if (!vocab_) vocab_ = GrammarVocab::make(tokenizer_);
+  return vocab_;
+}
+
+Result<std::unique_ptr<GrammarMatcher>> GrammarCache::matcher(const AnswerRules& rules) {
+  auto of = [](const Kept& kept) { return kept.masks ? std::make_unique<GrammarMatcher>(kept.masks) : nullptr; };
+  {
+    Lock lock(mu_);
+    if (const Kept* kept = find(rules)) return of(*kept);
   }
-  return kept_.back().masks ? std::make_unique<GrammarMatcher>(kept_.back().masks) : std::unique_ptr<GrammarMatcher>();
+  const auto words = vocab();
+  KVRT_ASSIGN(auto grammar, answer_grammar(rules, *words));
+  Kept made{rules, grammar ? GrammarMasks::make(std::move(grammar), words) : nullptr};
+  Lock lock(mu_);
+  if (const Kept* kept = find(rules)) return of(*kept);  // another session was first
+  make_room();
+  kept_.push_back(std::move(made));
+  return of(kept_.back());
 }
 
 Result<std::unique_ptr<AnswerGuide>> GrammarCache::guide(const AnswerRules& rules) {
-  Lock lock(mu_);
   KVRT_ASSIGN(auto now, matcher(rules));
   std::unique_ptr<GrammarMatcher> over;
   const bool reasons = rules.style.format == ReplyFormat::kHarmony || !rules.style.reasoning_end.empty();

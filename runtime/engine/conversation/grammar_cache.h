@@ -11,7 +11,8 @@
 
 namespace kvrt {
 
-// Thread-safe; its lock is held while a grammar is compiled, and over those of masks alone.
+// Thread-safe; its lock is held over those of masks alone. Grammars are compiled without it: two sessions that ask for the same new one at
+// the same time each compile it.
 class GrammarCache {
  public:
   // The tokenizer outlives it.
@@ -29,7 +30,10 @@ class GrammarCache {
   // For one more: the last used that are not too many, nor too large together.
   void make_room() KVRT_REQUIRES(mu_);
   // Before the first token; null: nothing is bound.
-  Result<std::unique_ptr<GrammarMatcher>> matcher(const AnswerRules& rules) KVRT_REQUIRES(mu_);
+  Result<std::unique_ptr<GrammarMatcher>> matcher(const AnswerRules& rules);
+  // The last used from now on; null: it is not kept.
+  const Kept* find(const AnswerRules& rules) KVRT_REQUIRES(mu_);
+  std::shared_ptr<const GrammarVocab> vocab();
 
   const Tokenizer& tokenizer_;
   Mutex mu_;

@@ -91,7 +91,9 @@ class GrammarBuilder {
   void link(uint32_t node, uint32_t to);
   void link(uint32_t node, std::span<const uint32_t> to);
 
-  bool matches(uint32_t rule) const;  // some text, by rules that are defined
+  // Some text matches it, whatever the rules match whose nodes stand before `first`, or that are not defined.
+  bool matches(uint32_t rule, uint32_t first) const;
+  uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
 
   Status status() const;  // LIMIT once a limit was met; parts built from then on are thrown away
   Result<std::unique_ptr<const Automaton>> build();

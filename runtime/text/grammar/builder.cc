@@ -224,36 +224,40 @@ Result<std::unique_ptr<const Automaton>> GrammarBuilder::build() {
 }
 
 // From the ends of rules back to where they begin. A call needs what follows it and its rule, another node one way on.
-bool GrammarBuilder::matches(uint32_t rule) const {
-  const auto callee = [this](const Node& n) { return n.op == kCallRule ? rules_[n.other].in : kOpen; };
+bool GrammarBuilder::matches(uint32_t rule, uint32_t first) const {
+  const uint32_t size = nodes() - first;  // nodes by their places from `first` on
+  const auto place = [&](uint32_t node) { return node == kOpen || node < first ? kOpen : node - first; };
+  const auto callee = [&](const Node& n) { return n.op == kCallRule ? place(rules_[n.other].in) : kOpen; };
   const auto each_edge = [&](auto visit) {
-    for (uint32_t n = 0; n < nodes_.size(); ++n) {
-      for (uint32_t to : {nodes_[n].next, nodes_[n].op == kFork ? nodes_[n].other : callee(nodes_[n])})
-        if (to != kOpen && nodes_[n].op != kFail) visit(n, to);
+    for (uint32_t at = 0; at < size; ++at) {
+      const Node& n = nodes_[first + at];
+      for (uint32_t to : {place(n.next), n.op == kFork ? place(n.other) : callee(n)})
+        if (to != kOpen && n.op != kFail) visit(at, to);
     }
   };
-  std::vector<uint32_t> first(nodes_.size() + 2, 0);
-  each_edge([&](uint32_t, uint32_t to) { ++first[to + 2]; });
-  for (size_t n = 2; n < first.size(); ++n) first[n] += first[n - 1];
-  std::vector<uint32_t> from(first.back());  // the nodes that lead to node n: [first[n], first[n + 1])
-  each_edge([&](uint32_t n, uint32_t to) { from[first[to + 1]++] = n; });
+  std::vector<uint32_t> begin(size + 2, 0);
+  each_edge([&](uint32_t, uint32_t to) { ++begin[to + 2]; });
+  for (size_t n = 2; n < begin.size(); ++n) begin[n] += begin[n - 1];
+  std::vector<uint32_t> from(begin.back());  // the nodes that lead to node n: [begin[n], begin[n + 1])
+  each_edge([&](uint32_t n, uint32_t to) { from[begin[to + 1]++] = n; });
 
-  std::vector<bool> alive(nodes_.size(), false);
+  std::vector<bool> alive(size, false);
   std::vector<uint32_t> stack;
   const auto revive = [&](uint32_t n) {
     if (!alive[n]) alive[n] = true, stack.push_back(n);
   };
-  for (uint32_t n = 0; n < nodes_.size(); ++n)
-    if (nodes_[n].op == kEnd) revive(n);
+  for (uint32_t n = 0; n < size; ++n)
+    if (nodes_[first + n].op == kEnd) revive(n);
   while (!stack.empty()) {
     const uint32_t to = stack.back();
     stack.pop_back();
-    for (uint32_t i = first[to]; i < first[to + 1]; ++i) {
-      const Node& n = nodes_[from[i]];
-      if (n.op != kCallRule || (n.next != kOpen && alive[n.next] && (callee(n) == kOpen || alive[callee(n)]))) revive(from[i]);
+    for (uint32_t i = begin[to]; i < begin[to + 1]; ++i) {
+      const Node& n = nodes_[first + from[i]];
+      const uint32_t next = place(n.next);
+      if (n.op != kCallRule || (next != kOpen && alive[next] && (callee(n) == kOpen || alive[callee(n)]))) revive(from[i]);
     }
   }
-  return alive[rules_[rule].in];
+  return alive[place(rules_[rule].in)];
 }
 
 }  // namespace kvrt

@@ -104,7 +104,7 @@ void CharNfa::finish(Part part) {
   start_ = part.in;
 }
 
-bool CharNfa::accepts(std::string_view utf8) const {
+bool CharNfa::accepts(std::string_view utf8, uint64_t* steps) const {
   std::vector<uint32_t> at{start_}, to, stack;
   std::vector<size_t> seen(nodes_.size(), SIZE_MAX);
   bool accepted = false;
@@ -116,6 +116,8 @@ bool CharNfa::accepts(std::string_view utf8) const {
     while (!stack.empty()) {
       const uint32_t n = stack.back();
       stack.pop_back();
+      if (*steps == 0) return false;
+      --*steps;
       if (n == kOpen || seen[n] == offset) continue;
       seen[n] = offset;
       const Node& node = nodes_[n];

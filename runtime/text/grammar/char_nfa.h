@@ -36,8 +36,8 @@ class CharNfa {
   Part choice(std::span<const Part> parts);
   Part repeat(Part a, uint32_t min, uint32_t max);  // `a` must be the last that was made
   void finish(Part part);
-  bool accepts(std::string_view utf8) const;
-  bool too_large() const { return too_large_; }  // a limit was met: what was built is of no use
+  bool accepts(std::string_view utf8, uint64_t* steps) const;  // `steps` of work at most; what was done is taken from them, 0: too much
+  bool too_large() const { return too_large_; }                // a limit was met: what was built is of no use
 
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<CodePointSet>& sets() const { return sets_; }

@@ -33,8 +33,13 @@ Status SchemaCompiler::limit(const Node& at, const std::string& what) const {
   return error(Code::kLimit, Detail::kGrammarLimit, "schema: %.200s: %.200s", document_.pointer(at).c_str(), what.c_str());
 }
 
+Status SchemaCompiler::look(const Node& at, uint64_t schemas) const {
+  looked_at_ += schemas;
+  return looked_at_ <= kSchemaChoicesMax ? Status::ok() : limit(at, "schemas, members or constants that go with too many others");
+}
+
 SchemaCompiler::SchemaCompiler(JsonDocument document, SchemaMembers members, GrammarBuilder* builder)
-    : document_(std::move(document)), others_(members), builder_(*builder), place_{&kJson} {
+    : document_(std::move(document)), others_(members), builder_(*builder), first_node_(builder->nodes()), place_{&kJson} {
   const Node& root = document_.root();
   const Node* draft = root.kind == Kind::kObject ? document_.member(root, "$schema") : nullptr;
   if (draft && draft->kind == Kind::kString) {
@@ -78,7 +83,7 @@ Result<uint32_t> SchemaCompiler::compile(All whole) {
     const auto [rule, key] = pending_.front();
     pending_.pop_front();
     place_ = key->first;
-    if (looked_at_ > kSchemaChoicesMax) return limit(document_.root(), "choices of schemas that go with too many others");
+    KVRT_TRY(look(document_.root(), key->second.size()));
     KVRT_ASSIGN(Flat flat, flatten(key->second));
     Part part = builder_.empty();
     KVRT_ASSIGN(const Part inside, value(std::move(flat)));
@@ -86,7 +91,7 @@ Result<uint32_t> SchemaCompiler::compile(All whole) {
     KVRT_TRY(builder_.status());
     builder_.define(rule, part);
   }
-  if (builder_.matches(root)) return root;
+  if (builder_.matches(root, first_node_)) return root;
   if (!left_out_.is_ok()) return std::move(left_out_);  // what was left out might have fit
   return invalid(document_.root(), "nothing fits it");
 }
@@ -106,6 +111,7 @@ Result<SchemaCompiler::Flat> SchemaCompiler::flatten(const All& all) const {
 
 Status SchemaCompiler::follow(const Item& item, size_t before, uint32_t depth, Flat* flat) const {
   const Node& schema = *item.schema;
+  KVRT_TRY(look(schema, flat->items.size() / 16));  // is it among them?
   if (depth >= kGrammarDepthMax) return limit(schema, "$ref and allOf nested deeper than " + std::to_string(kGrammarDepthMax));
   if (item.what == What::kSchema) return follow_schema(item, before, depth, flat);
   if (item.what == What::kNot) {
@@ -189,7 +195,7 @@ Result<std::vector<const JsonDocument::Node*>> SchemaCompiler::schemas(const Nod
 // The values that fit all items.
 Result<SchemaCompiler::Part> SchemaCompiler::value(Flat flat) {
   for (;;) {
-    if (flat.nothing_fits) return builder_.never();
+    if (flat.nothing_fits || leaves_out(flat.items)) return builder_.never();
     KVRT_ASSIGN(const auto values, constants(flat));
     if (values) return constants_part(flat, *values);
     KVRT_ASSIGN(const auto choice, next_choice(&flat));

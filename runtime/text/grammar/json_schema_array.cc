@@ -10,6 +10,7 @@ Status SchemaCompiler::unevaluated_items(const Flat& flat, const Node& schema, S
   if (!rest) return Status::ok();
   size_t evaluated = 0;
   for (const Node* by : applied_by(flat, schema)) {
+    KVRT_TRY(look(*rest, 1));
     const Node *prefix = document_.member(*by, "prefixItems"), *items = document_.member(*by, "items");
     if (const Node* contains = document_.member(*by, "contains")) return unsupported(*contains, "contains together with unevaluatedItems");
     const bool list = !prefix && items && items->kind == Kind::kArray;
@@ -159,8 +160,9 @@ Result<SchemaCompiler::Part> SchemaCompiler::unique_items(const Flat& flat, cons
   std::vector<uint32_t> rules;
   for (size_t i = 0; i < values->size(); ++i) {
     const Node* value = (*values)[i];
-    const bool again = std::any_of(values->begin(), values->begin() + static_cast<ptrdiff_t>(i),
-                                   [&](const Node* v) { return document_.equal(*v, *value); });
+    KVRT_TRY(look(*at, 1));
+    const bool again =
+        std::any_of(values->begin(), values->begin() + static_cast<ptrdiff_t>(i), [&](const Node* v) { return equal(*v, *value); });
     KVRT_ASSIGN(const Part part, within(item_place(), [&] { return constants_part(each, {value}); }));
     KVRT_TRY(builder_.status());
     if (again) continue;

@@ -15,6 +15,14 @@ void SchemaCompiler::leave_out(const Node& keyword, const std::string& what) con
   if (left_out_.is_ok()) left_out_ = unsupported(keyword, what);
 }
 
+bool SchemaCompiler::leaves_out(const All& all) const {
+  const auto way = std::find_if(all.begin(), all.end(), [](const Item& item) { return item.what == What::kLeftOut; });
+  if (way == all.end()) return false;
+  const std::string_view name = document_.key(*way->part);
+  leave_out(*way->part, "the denial of " + (name == "oneOf" ? "a oneOf of more than 8 branches" : std::string(name)));
+  return true;
+}
+
 // The ways of the first choice that is left, without those that contradict the rest; none: no choice is left. First those that say what a
 // value is, then what it is not: the former leave less of the latter.
 Result<std::optional<SchemaCompiler::Ways>> SchemaCompiler::next_choice(Flat* flat) {
@@ -27,9 +35,9 @@ Result<std::optional<SchemaCompiler::Ways>> SchemaCompiler::next_choice(Flat* fl
       if (bit == kDenial) {
         if (item.what != What::kNot || (item.done & kDenial)) continue;
         item.done |= kDenial;
-        // What the rest says may deny the schema already.
+        // What the rest says may deny the schema already. Denials that were dealt with are no part of it: they hold because this one does.
         All with = flat->items;
-        with.erase(with.begin() + static_cast<ptrdiff_t>(i));
+        std::erase_if(with, [](const Item& other) { return other.what == What::kNot && (other.done & kDenial); });
         with.push_back({&schema});
         KVRT_ASSIGN(const bool may_fit, possible(with, 0));
         if (!may_fit) continue;
@@ -44,7 +52,8 @@ Result<std::optional<SchemaCompiler::Ways>> SchemaCompiler::next_choice(Flat* fl
           if (!all || ways) continue;
           if (all->kind != Kind::kObject) return invalid(*all, "%s is an object", std::string(keyword).c_str());
           for (const Node& one : document_.children(*all)) {
-            if (skip-- > 0 || ways) continue;
+            if (ways) break;
+            if (skip-- > 0) continue;
             item.done += kDependents;
             KVRT_ASSIGN(ways, dependent(one, schema));
           }
@@ -69,6 +78,7 @@ Result<std::optional<SchemaCompiler::Ways>> SchemaCompiler::next_choice(Flat* fl
   if (!ways) return ways;
   Ways left;
   for (All& way : *ways) {
+    if (leaves_out(way)) continue;
     All all = flat->items;
     all.insert(all.end(), way.begin(), way.end());
     KVRT_ASSIGN(const bool may, possible(all, 0));
@@ -124,7 +134,7 @@ Result<SchemaCompiler::Ways> SchemaCompiler::dependent(const Node& dependency, c
   return ways;
 }
 
-// The ways in which a value does not fit a schema: one for each assertion. A way that cannot be followed is left out.
+// The ways in which a value does not fit a schema: one for each assertion; kLeftOut where not all can be followed.
 Result<SchemaCompiler::Ways> SchemaCompiler::denials(const Node& schema, const Flat& flat) const {
   Ways ways;
   for (const char* keyword : {"$ref", "$dynamicRef", "$recursiveRef"}) {
@@ -141,10 +151,11 @@ Result<SchemaCompiler::Ways> SchemaCompiler::denials(const Node& schema, const F
 Status SchemaCompiler::deny_keyword(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const {
   const std::string_view name = document_.key(keyword);
   auto denied = [&](const Node& part) { ways->push_back({{&schema, What::kDenied, 0, &part}}); };
+  auto left_out = [&] { ways->push_back({{&schema, What::kLeftOut, 0, &keyword}}); };
   auto is = [&](std::initializer_list<std::string_view> names) { return std::find(names.begin(), names.end(), name) != names.end(); };
   if (is({"type", "enum", "const", "minLength", "maxLength", "pattern", "minItems", "maxItems", "minProperties", "maxProperties", "minimum",
           "maximum", "exclusiveMinimum", "exclusiveMaximum", "format", "multipleOf"})) {
-    if (keyword.kind == Kind::kBoolean) return leave_out(keyword, "the denial of " + std::string(name)), Status::ok();
+    if (keyword.kind == Kind::kBoolean && name.starts_with("exclusive")) return left_out(), Status::ok();
     denied(keyword);
   } else if (name == "items" && keyword.kind != Kind::kArray) {
     denied(keyword);
@@ -164,7 +175,7 @@ Status SchemaCompiler::deny_keyword(const Node& schema, const Node& keyword, con
     All none;
     for (const Node* part : parts) none.push_back({part, What::kNot});
     ways->push_back(std::move(none));
-    if (name == "oneOf" && parts.size() > 8) leave_out(keyword, "the denial of a oneOf of more than 8 branches");
+    if (name == "oneOf" && parts.size() > 8) left_out();
     for (size_t i = 0; name == "oneOf" && parts.size() <= 8 && i < parts.size(); ++i) {
       for (size_t j = 0; j < i; ++j) ways->push_back({{parts[i]}, {parts[j]}});
     }
@@ -183,7 +194,7 @@ Status SchemaCompiler::deny_keyword(const Node& schema, const Node& keyword, con
       }
     }
   } else if (types_about(name) || is({"contentSchema"})) {
-    leave_out(keyword, "the denial of " + std::string(name));
+    left_out();
   }
   return Status::ok();
 }
@@ -200,13 +211,13 @@ Status SchemaCompiler::deny_others(const Node& schema, const Node& keyword, cons
   names.erase(std::unique(names.begin(), names.end()), names.end());
   const Node *properties = document_.member(schema, "properties"), *patterns = document_.member(schema, "patternProperties");
   const bool others = document_.key(keyword) == "additionalProperties";
-  leave_out(keyword, "the denial of " + std::string(document_.key(keyword)));
+  ways->push_back({{&schema, What::kLeftOut, 0, &keyword}});
   for (std::string_view name : names) {
     bool other = !properties || !document_.member(*properties, name);
     for (size_t i = 0; patterns && patterns->kind == Kind::kObject && i == 0; ++i) {
       for (const Node& pattern : document_.children(*patterns)) {
         KVRT_ASSIGN(const Regex* regex, regex_of(pattern));
-        const auto found = regex->find_in(name);
+        KVRT_ASSIGN(const auto found, found_in(*regex, name, pattern));
         other = other && found == Regex::Found::kNone;
         if (!others && found == Regex::Found::kEvery) ways->push_back({{&pattern, What::kMemberNot, 0, nullptr, name}});
       }
@@ -219,8 +230,7 @@ Status SchemaCompiler::deny_others(const Node& schema, const Node& keyword, cons
 // False where types, constants or members show that no value fits all.
 Result<bool> SchemaCompiler::possible(const All& all, uint32_t depth) const {
   KVRT_ASSIGN(const Flat flat, flatten(all));
-  looked_at_ += flat.items.size() + 8;
-  if (looked_at_ > kSchemaChoicesMax) return limit(document_.root(), "choices of schemas that go with too many others");
+  KVRT_TRY(look(document_.root(), flat.items.size() + 8));
   if (flat.nothing_fits) return false;
   KVRT_ASSIGN(const uint8_t types, types_of(flat, false));
   if (!types) return false;

@@ -39,6 +39,7 @@ class SchemaCompiler {
     kHas,        // an object with the member `name`
     kLacks,      // not an object, or one without it
     kMemberNot,  // an object with it, and `schema` does not apply to its value
+    kLeftOut,    // another way not to fit `schema`, by `part`: a value may, and none is written
   };
   // A schema's keywords that are dealt with: schemas that its $ref and allOf lead to apply beside it; so does a branch.
   enum Done { kFollowed = 1, kAnyOf = 2, kOneOf = 4, kIf = 8, kDenial = 16, kDependents = 32 };  // kDependents: times their count
@@ -70,6 +71,8 @@ class SchemaCompiler {
   [[gnu::format(printf, 3, 4)]] Status invalid(const Node& at, const char* format, ...) const;
   Status unsupported(const Node& at, const std::string& what) const;
   Status limit(const Node& at, const std::string& what) const;
+  bool equal(const Node& a, const Node& b) const { return document_.equal(a, b, &looked_at_); }
+  Status look(const Node& at, uint64_t schemas) const;  // LIMIT: together they were too many
   const Node& about(const Flat& flat) const { return flat.items.empty() ? document_.root() : *flat.items.front().schema; }  // for messages
 
   // json_schema.cc: from schemas to types
@@ -109,6 +112,7 @@ class SchemaCompiler {
   Status deny_keyword(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
   Status deny_others(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
   void leave_out(const Node& keyword, const std::string& what) const;
+  bool leaves_out(const All& all) const;
   Result<bool> possible(const All& all, uint32_t depth) const;
   Result<bool> disjoint(const All& a, const All& b, uint32_t depth) const;
 
@@ -148,6 +152,7 @@ class SchemaCompiler {
     friend auto operator<=>(const Demand&, const Demand&) = default;
   };
   Result<const Regex*> regex_of(const Node& pattern) const;
+  Result<Regex::Found> found_in(const Regex& regex, std::string_view text, const Node& at) const;
   Result<const Regex*> format_regex(const Node& format, bool some) const;
   Result<std::vector<Demand>> demands(const Flat& flat) const;
   Result<Part> string_value(const Flat& flat);
@@ -249,6 +254,7 @@ class SchemaCompiler {
   bool old_refs_ = false;  // a draft before 2019-09
   std::string_view id_keyword_ = "$id";
   GrammarBuilder& builder_;
+  uint32_t first_node_;  // of the schema's
   bool arguments_ = false;
   const GrammarVocab* vocab_ = nullptr;  // arguments: whose control tokens marks are
   ValueReader* reader_ = nullptr;
@@ -264,9 +270,10 @@ class SchemaCompiler {
   mutable std::map<std::string, std::unique_ptr<const Regex>, std::less<>> regexes_;
   std::map<std::tuple<const ValueSpelling*, StringForm, std::vector<Demand>, uint32_t, uint32_t>, uint32_t> string_rules_;
   mutable uint64_t pattern_steps_ = kPatternStepsMax;  // left
+  mutable uint64_t search_steps_ = kSchemaSearchStepsMax;
   mutable uint32_t pattern_states_ = kPatternStatesMax;
   mutable std::map<const Node*, bool> asks_for_itself_;
-  mutable uint64_t looked_at_ = 0;  // schemas, to tell which ways of choices there are
+  mutable uint64_t looked_at_ = 0;  // schemas, members and constants that go with each other
   mutable Status left_out_;         // the first way of a choice that could not be followed
 };
 

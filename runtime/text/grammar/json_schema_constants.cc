@@ -38,12 +38,14 @@ Result<std::optional<std::vector<const JsonDocument::Node*>>> SchemaCompiler::co
         if (node->kind != Kind::kArray || node->size == 0) return invalid(*node, "enum is a list of values, not empty");
         for (const Node& value : document_.children(*node)) values.push_back(&value);
       }
+      KVRT_TRY(look(*node, values.size() / 8));
       if (left) {
-        if (uint64_t{left->size()} * values.size() > kGrammarStatesMax) return unsupported(*node, "two long enums for one value");
         auto absent = [&](const Node* a) {
-          return std::none_of(values.begin(), values.end(), [&](const Node* b) { return document_.equal(*a, *b); });
+          if (looked_at_ > kSchemaChoicesMax) return true;
+          return std::none_of(values.begin(), values.end(), [&](const Node* b) { return equal(*a, *b); });
         };
         left->erase(std::remove_if(left->begin(), left->end(), absent), left->end());
+        KVRT_TRY(look(*node, 0));
       } else {
         left = std::move(values);
       }

@@ -38,6 +38,8 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits(const Node& value, const Item&
       return KVRT_FITS_IF(member);
     case What::kLacks:
       return KVRT_FITS_IF(!member);
+    case What::kLeftOut:
+      return Fits::kUnknown;
     case What::kMemberNot:
       break;
   }
@@ -63,7 +65,7 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_schema(const Node& value, cons
 Result<SchemaCompiler::Fits> SchemaCompiler::fits_keyword(const Node& value, const Node& schema, const Node& keyword,
                                                           uint32_t depth) const {
   const std::string_view name = document_.key(keyword);
-  if (++looked_at_ > kSchemaChoicesMax) return limit(keyword, "too many constants together with it");
+  KVRT_TRY(look(keyword, 1));
   if (name == "type") {
     KVRT_ASSIGN(const uint8_t types, types_named(keyword));
     const uint8_t type = type_of(value);
@@ -71,11 +73,10 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_keyword(const Node& value, con
     if (spelled && (types & kNumber) == kInteger) return Fits::kUnknown;  // drafts differ
     return KVRT_FITS_IF(type & types);
   }
-  if (name == "const") return KVRT_FITS_IF(document_.equal(value, keyword));
+  if (name == "const") return KVRT_FITS_IF(equal(value, keyword));
   if (name == "enum") {
-    looked_at_ += keyword.size;
     for (const Node& one : document_.children(keyword)) {
-      if (document_.equal(value, one)) return Fits::kYes;
+      if (equal(value, one)) return Fits::kYes;
     }
     return Fits::kNo;
   }
@@ -89,14 +90,18 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_keyword(const Node& value, con
   const std::string_view text = document_.text(value);
   if (name == "pattern") {
     KVRT_ASSIGN(const Regex* regex, regex_of(keyword));
-    const auto found = regex->find_in(text);
+    KVRT_ASSIGN(const auto found, found_in(*regex, text, keyword));
     return found == Regex::Found::kSome ? Fits::kUnknown : KVRT_FITS_IF(found == Regex::Found::kEvery);
   }
   if (name == "format") {
     KVRT_ASSIGN(const Regex* every, format_regex(keyword, false));
     KVRT_ASSIGN(const Regex* some, format_regex(keyword, true));
-    if (some && some->find_in(text) == Regex::Found::kNone) return Fits::kNo;
-    return !some || (every && every->find_in(text) == Regex::Found::kEvery) ? Fits::kYes : Fits::kUnknown;
+    if (!some) return Fits::kYes;
+    KVRT_ASSIGN(const auto some_found, found_in(*some, text, keyword));
+    if (some_found == Regex::Found::kNone) return Fits::kNo;
+    if (!every) return Fits::kUnknown;
+    KVRT_ASSIGN(const auto every_found, found_in(*every, text, keyword));
+    return every_found == Regex::Found::kEvery ? Fits::kYes : Fits::kUnknown;
   }
   KVRT_ASSIGN(const auto length, count(keyword));
   return KVRT_FITS_IF(name == "minLength" ? characters_of(text) >= *length : characters_of(text) <= *length);
@@ -131,8 +136,9 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_array(const Node& value, const
     if (keyword.kind == Kind::kBoolean && !keyword.truth) return Fits::kYes;
     for (const Node& a : document_.children(value)) {
       for (const Node& b : document_.children(value)) {
-        if (&a != &b && document_.equal(a, b)) return Fits::kNo;
+        if (&a != &b && equal(a, b)) return Fits::kNo;
       }
+      KVRT_TRY(look(keyword, 0));
     }
     return Fits::kYes;
   }
@@ -199,7 +205,7 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_object(const Node& value, cons
     for (size_t i = 0; patterns && &keyword != properties && i == 0; ++i) {
       for (const Node& pattern : document_.children(*patterns)) {
         KVRT_ASSIGN(const Regex* regex, regex_of(pattern));
-        const auto found = regex->find_in(key);
+        KVRT_ASSIGN(const auto found, found_in(*regex, key, pattern));
         if (found == Regex::Found::kSome) return Fits::kUnknown;
         if (found == Regex::Found::kNone) continue;
         matched = true;

@@ -28,6 +28,7 @@ std::vector<const JsonDocument::Node*> SchemaCompiler::applied_by(const Flat& fl
   std::vector<const Node*> out{&schema};
   for (size_t i = 0; i < out.size(); ++i) {
     for (const Node* s : in_place(*out[i])) {
+      looked_at_ += flat.items.size() / 16 + 1;
       auto is_it = [&](const Item& item) { return item.what == What::kSchema && item.schema == s; };
       const bool applies = std::any_of(flat.items.begin(), flat.items.end(), is_it);
       if (applies && std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
@@ -64,7 +65,8 @@ Result<bool> SchemaCompiler::evaluates(const Node& schema, const Node& by, std::
   for (size_t i = 0; patterns && patterns->kind == Kind::kObject && i == 0; ++i) {
     for (const Node& pattern : document_.children(*patterns)) {
       KVRT_ASSIGN(const Regex* regex, regex_of(pattern));
-      if (regex->find_in(name) == Regex::Found::kEvery) return true;
+      KVRT_ASSIGN(const auto found, found_in(*regex, name, pattern));
+      if (found == Regex::Found::kEvery) return true;
     }
   }
   return false;
@@ -73,6 +75,7 @@ Result<bool> SchemaCompiler::evaluates(const Node& schema, const Node& by, std::
 // The schemas of a member's value: by each schema's properties and patternProperties, or else its additionalProperties.
 Result<SchemaCompiler::All> SchemaCompiler::schemas_of_member(const Flat& flat, std::string_view name) const {
   All all;
+  KVRT_TRY(look(about(flat), flat.items.size() / 4 + 1));
   for (const Item& item : flat.items) {
     if (item.what == What::kMemberNot && item.name == name) all.push_back({item.schema, What::kNot});
     if (item.what != What::kSchema || only_ref(*item.schema)) continue;
@@ -84,7 +87,7 @@ Result<SchemaCompiler::All> SchemaCompiler::schemas_of_member(const Flat& flat, 
     for (size_t i = 0; patterns && patterns->kind == Kind::kObject && i == 0; ++i) {
       for (const Node& pattern : document_.children(*patterns)) {
         KVRT_ASSIGN(const Regex* regex, regex_of(pattern));
-        const auto in = regex->find_in(name);
+        KVRT_ASSIGN(const auto in, found_in(*regex, name, pattern));
         if (in == Regex::Found::kSome)
           return unsupported(pattern, "a pattern that engines read in different ways for a member of that name");
         if (in == Regex::Found::kEvery) all.push_back({&pattern}), found = true;
@@ -98,6 +101,7 @@ Result<SchemaCompiler::All> SchemaCompiler::schemas_of_member(const Flat& flat, 
     const Node* rest = document_.member(*item.schema, "unevaluatedProperties");
     bool evaluated = !rest;
     for (const Node* by : rest ? applied_by(flat, *item.schema) : std::vector<const Node*>()) {
+      KVRT_TRY(look(*rest, 1));
       KVRT_ASSIGN(const bool one, evaluates(*by, *item.schema, name));
       evaluated = evaluated || one;
     }

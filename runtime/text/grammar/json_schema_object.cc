@@ -58,7 +58,8 @@ Result<bool> SchemaCompiler::name_fits(const Flat& rules, std::string_view name)
   if (length < lengths.min || length > lengths.max) return false;
   KVRT_ASSIGN(const auto demanded, demands(rules));
   for (const Demand& demand : demanded) {
-    if (demand.regex->find_in(name) != (demand.negated ? Regex::Found::kNone : Regex::Found::kEvery)) return false;
+    KVRT_ASSIGN(const auto found, found_in(*demand.regex, name, about(rules)));
+    if (found != (demand.negated ? Regex::Found::kNone : Regex::Found::kEvery)) return false;
   }
   return true;
 }
@@ -112,7 +113,8 @@ Result<SchemaCompiler::Members> SchemaCompiler::members(const Flat& flat) const 
     size_t set = 0;
     for (size_t p = 0; p < out.patterns.size(); ++p) {
       KVRT_ASSIGN(const Regex* regex, regex_of(*out.patterns[p]));
-      if (regex->find_in(document_.text(name)) == Regex::Found::kEvery) set |= size_t{1} << p;
+      KVRT_ASSIGN(const auto found, found_in(*regex, document_.text(name), *out.patterns[p]));
+      if (found == Regex::Found::kEvery) set |= size_t{1} << p;
     }
     if (name.kind == Kind::kString && out.others[set]) KVRT_TRY(add(document_.text(name)));
   }
@@ -136,6 +138,7 @@ Status SchemaCompiler::find_others(const Flat& flat, Members* out) const {
     bool stated = !properties || others_ == SchemaMembers::kOpen;
     for (const Item& item : flat.items) {
       if (item.what != What::kSchema || only_ref(*item.schema)) continue;
+      KVRT_TRY(look(*item.schema, 1));
       bool matched = false;
       for (size_t i = 0; i < out->patterns.size(); ++i) {
         const Node& list = document_.parent(*out->patterns[i]);

@@ -188,7 +188,7 @@ std::vector<SchemaCompiler::StringForm> SchemaCompiler::string_forms(std::string
   for (StringForm form : {StringForm::kUsual, StringForm::kQuoted}) {
     if (form == StringForm::kQuoted && spelling().quote.empty()) continue;
     const auto denied = written_demands(form);
-    auto fits = [&](const Demand& demand) { return demand.regex->find_in(text) == Regex::Found::kNone; };
+    auto fits = [&](const Demand& demand) { return demand.regex->find_in(text, &search_steps_) == Regex::Found::kNone; };
     if (std::all_of(denied.begin(), denied.end(), fits)) forms.push_back(form);
   }
   return forms;
@@ -220,7 +220,7 @@ Status SchemaCompiler::check_name(std::string_view name, const Node& at) const {
   if (s.entities)
     std::replace_if(
         written.begin(), written.end(), [](char c) { return c == '&' || c == '"'; }, '_');
-  const bool fits = s.name_pattern.empty() || own_regex(s.name_pattern)->find_in(written) == Regex::Found::kEvery;
+  const bool fits = s.name_pattern.empty() || own_regex(s.name_pattern)->find_in(written, &search_steps_) == Regex::Found::kEvery;
   if (fits && (s.bare_names || s.stop.empty() || name.find(s.stop) == name.npos)) return Status::ok();
   return unsupported(at, "\"" + std::string(name) + "\" as the name of a member, which this model's calls cannot have,");
 }

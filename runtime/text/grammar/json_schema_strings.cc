@@ -20,6 +20,12 @@ Result<const Regex*> SchemaCompiler::regex_of(const Node& pattern) const {
   return (regexes_[std::string(text)] = std::make_unique<const Regex>(std::move(regex))).get();
 }
 
+// Of a text that is known.
+Result<Regex::Found> SchemaCompiler::found_in(const Regex& regex, std::string_view text, const Node& at) const {
+  const auto found = regex.find_in(text, &search_steps_);
+  return search_steps_ > 0 ? Result<Regex::Found>(found) : limit(at, "patterns that take too long to be looked for in constants and names");
+}
+
 // nullptr: the name says nothing. `some`: what any checker takes.
 Result<const Regex*> SchemaCompiler::format_regex(const Node& format, bool some) const {
   if (format.kind != Kind::kString) return invalid(format, "format is a string");
@@ -43,7 +49,8 @@ Result<std::vector<SchemaCompiler::Demand>> SchemaCompiler::demands(const Flat& 
     const Node *pattern = document_.member(*item.schema, "pattern"), *format = document_.member(*item.schema, "format");
     if (pattern && (!denied || pattern == item.part)) {
       KVRT_ASSIGN(const Regex* regex, regex_of(*pattern));
-      out.push_back({regex, denied});
+      if (std::find(out.begin(), out.end(), Demand{regex, denied}) == out.end()) out.push_back({regex, denied});
+      if (out.size() > 64) return unsupported(*pattern, "this number of patterns for one value");
     }
     if (format && (!denied || format == item.part)) {
       KVRT_ASSIGN(const Regex* regex, format_regex(*format, denied));
@@ -56,6 +63,7 @@ Result<std::vector<SchemaCompiler::Demand>> SchemaCompiler::demands(const Flat& 
     if (value->kind == Kind::kString) texts.emplace_back(document_.text(*value));
   }
   if (!texts.empty()) {
+    looked_at_ += 4 * texts.size();
     std::sort(texts.begin(), texts.end());
     std::string key = "texts";
     for (const std::string& text : texts) key += '\0' + text;

@@ -55,7 +55,7 @@ uint8_t SchemaCompiler::types_about(std::string_view keyword) {
                                                              {kNumber, "exclusiveMinimum"},
                                                              {kNumber, "exclusiveMaximum"}};
   for (auto [types, name] : kAbout) {
-    if (name == keyword) return types;
+    if (name.size() == keyword.size() && name[0] == keyword[0] && name == keyword) return types;
   }
   return 0;
 }

@@ -63,11 +63,11 @@ Regex::Found Regex::found(Ask ask, uint64_t accepted, size_t at) const {
   return all;
 }
 
-Regex::Found Regex::find_in(std::string_view utf8) const {
+Regex::Found Regex::find_in(std::string_view utf8, uint64_t* steps) const {
   std::vector<const CharNfa*> nfas;
   add_to(Ask::kBoth, &nfas);
   uint64_t accepted = 0;
-  for (size_t i = 0; i < nfas.size(); ++i) accepted |= uint64_t{nfas[i]->accepts(utf8)} << i;
+  for (size_t i = 0; i < nfas.size(); ++i) accepted |= uint64_t{nfas[i]->accepts(utf8, steps)} << i;
   return found(Ask::kBoth, accepted, 0);
 }
 

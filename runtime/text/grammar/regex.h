@@ -32,7 +32,7 @@ class Regex {
   enum class Ask { kEvery, kNone, kBoth };
   void add_to(Ask ask, std::vector<const CharNfa*>* nfas) const;
   Found found(Ask ask, uint64_t accepted, size_t at) const;
-  Found find_in(std::string_view utf8) const;
+  Found find_in(std::string_view utf8, uint64_t* steps) const;  // steps: CharNfa::accepts
 
  private:
   struct Term {  // all must hold

@@ -64,6 +64,23 @@ TEST(Schema, Choices) {
   check(facts);
 }
 
+// A denial does not hold because of a denial that holds because of it, nor because a way out of it is not written.
+TEST(Schema, DenialsHoldBySomethingElse) {
+  const Fact facts[] = {
+      {R"({"type":"integer","minimum":1,"maximum":2,"not":{"oneOf":[{"const":1,"required":["x"]}]}})", {"2"}, {"1"}},
+      {R"({"type":"string","pattern":"^a?$","not":{"allOf":[{"enum":[""],"required":["a"]}]}})", {"\"a\""}, {"\"\""}},
+      {R"({"type":"string","pattern":"^a?$","not":{"anyOf":[{"enum":[""],"required":["a"]}]}})", {"\"a\""}, {"\"\""}},
+      {R"({"type":"string","pattern":"^a?$","not":{"anyOf":[{"const":"","minItems":1},{"const":"","minItems":1}]}})", {"\"a\""}, {"\"\""}},
+      {R"({"type":"string","pattern":"^a?$","oneOf":[{},{"oneOf":[{"enum":[""],"required":["a"]}]}]})", {"\"a\""}, {"\"\""}},
+      {R"({"type":["array","null"],"oneOf":[true,{"pattern":"a","anyOf":[{"maxLength":2,"enum":[[]]}]}]})", {"null", "[1]"}, {"[]"}},
+      {R"({"type":["array","null"],"not":{"anyOf":[{"type":"array","not":{"propertyNames":false,"minItems":1}}]}})",
+       {"null", "[1]"},
+       {"[]"}},
+      {R"({"type":"boolean","not":{"const":true}})", {"false"}, {"true"}},
+  };
+  check(facts);
+}
+
 TEST(Schema, Members) {
   const Fact facts[] = {
       {R"({"patternProperties":{"^x-":{"type":"string"},"^n":{"type":"integer"}},"additionalProperties":false})",
@@ -188,6 +205,8 @@ TEST(Schema, HostileSchemasEnd) {
     }
     return out;
   };
+  std::string nested = "{}";
+  for (int i = 0; i < 16; ++i) nested = R"({"allOf":[)" + nested + "," + nested + "]}";
   const std::string sources[] = {
       R"({"type":"object","oneOf":[)" + repeated(R"({"properties":{"a@":{"const":@},"b":{"minLength":@}}})", 100) + "]}",
       R"({"type":"object","allOf":[)" + repeated(R"({"if":{"properties":{"k":{"const":@}}},"then":{"required":["x@"]}})", 120) + "]}",
@@ -200,6 +219,13 @@ TEST(Schema, HostileSchemasEnd) {
       R"({"type":"array","items":{"enum":[)" + repeated("@", 2'000) + R"(]},"uniqueItems":true,"maxItems":1500})",
       R"({"enum":[)" + repeated("\"a@\"", 30'000) + R"(],"allOf":[)" + repeated(R"({"pattern":"^a.*@"})", 30) + "]}",
       R"({"anyOf":[)" + repeated(R"({"anyOf":[{"$ref":"#/anyOf/@"},{"type":"null"}]})", 200) + "]}",
+      R"({"allOf":[)" + repeated(R"({"minimum":@})", 55'000) + "]}",
+      R"({"type":"object","allOf":[)" + repeated(R"({"properties":{"a@":{}}})", 30'000) + "]}",
+      R"({"type":"object","propertyNames":{"enum":[)" + repeated(R"("a@")", 80'000) + "]}}",
+      R"({"uniqueItems":true,"const":[)" + repeated("@", 140'000) + "]}",
+      R"({"enum":[")" + std::string(500'000, 'a') + R"("],"allOf":[)" + repeated(R"({"pattern":"(a*a*){1,30}@$"})", 1'000) + "]}",
+      R"({"allOf":[{"type":"string"},)" + repeated(R"({"$ref":"#/allOf/@"})", 40'000) + "]}",
+      nested,
   };
   for (const std::string& source : sources) {
     [[maybe_unused]] rusage before, after;
