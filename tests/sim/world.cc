@@ -126,7 +126,7 @@ void World::open_host() {
   runner_->before = [this](const Step& step, uint8_t*) { before_step(step); };
   setting_ = {engine_.get(), &engine_->tokenizer(), size_.room(), toy_windows(size_.kv().groups), &random_, counts_, setting_.trace,
               true,          setting_.quota};
-  oldest_since_ = idle_steps_ = 0;
+  oldest_since_ = computed_, idle_steps_ = 0;
   place_ = {};
   std::vector<uint32_t> needed;  // of states the last alone
   for (const KvGroup& group : size_.kv().groups.groups) needed.push_back(group.window);
