@@ -248,6 +248,8 @@ Result<SchemaCompiler::Part> SchemaCompiler::object_of(const Flat& flat, const M
   KVRT_ASSIGN(const auto other, other_member(flat, m));
   // A name may come twice among the others: below a minimum they count as one.
   if (min > listed + 1 && other) return unsupported(about(flat), "minProperties above the number of named members and one more");
+  if (min > listed && !other && others_ == SchemaMembers::kClosed)
+    leave_out(about(flat), "a minimum of members that are not named, but with KVRT_GRAMMAR_JSON_SCHEMA_OPEN,");
   if (max < min || (min > listed && !other) || (max == 0 && !may_be_empty)) return builder_.never();
   const bool bounded = max != GrammarBuilder::kNoMax && (other || max < listed);
   const uint32_t top = std::max({bounded ? std::min(max, listed + kSchemaOthersMax) : 1, min, 1u});

@@ -183,7 +183,10 @@ Result<uint32_t> SchemaCompiler::demands_rule(const std::vector<Demand>& demands
       }
       demand.regex = anchored_regex.get();
     }
-    if (anchored != demands) made = dfa_of(anchored, lengths, at);
+    if (anchored != demands) {
+      auto first = dfa_of(anchored, lengths, at);
+      if (!first.is_ok() || !first->empty()) made = std::move(first);
+    }
   }
   KVRT_ASSIGN(const CharDfa dfa, std::move(made));
   if (!long_text) pattern_states_ -= std::min(pattern_states_, dfa.states());

@@ -83,6 +83,7 @@ Result<NumberRules> SchemaCompiler::number_rules(const Flat& flat, uint8_t types
       const std::string_view name(keyword);
       if (name == "multipleOf") {
         if (denied) return unsupported(*node, "the denial of multipleOf");
+        if (value.negative || value.is_zero()) return invalid(*node, "multipleOf is above 0");
         rules.factors.push_back(value);
         continue;
       }
@@ -113,10 +114,18 @@ Result<SchemaCompiler::Part> SchemaCompiler::number_value(const Flat& flat, uint
   if (std::any_of(rules.factors.begin(), rules.factors.end(), whole)) rules.fractions = false;
   if (!rules.fractions && !rules.integers) return builder_.never();
   if (!rules.fractions) std::erase(rules.factors, Decimal{false, "1", ""});
+  const size_t digits = rules.fractions ? 15 : 18;  // number_range.h
+  const auto beyond = [&](const std::optional<NumberRange::Bound>& bound, bool negative) {
+    return bound && bound->value.negative == negative && bound->value.whole.size() > digits;
+  };
+  if (beyond(rules.range.min, false) || beyond(rules.range.max, true)) {
+    leave_out(about(flat), "a number of more than " + std::to_string(digits) + " digits");
+    return builder_.never();
+  }
   const auto part = number_part(&builder_, rules);
   if (part) return *part;
   for (const Item& item : flat.items) {
-    if (const Node* factor = document_.member(*item.schema, "multipleOf")) return unsupported(*factor, "a multipleOf this large");
+    if (const Node* factor = document_.member(*item.schema, "multipleOf")) return unsupported(*factor, "a multipleOf this large or small");
   }
   return builder_.never();
 }

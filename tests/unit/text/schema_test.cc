@@ -195,6 +195,30 @@ TEST(Schema, NumbersArraysConstants) {
   check(facts);
 }
 
+// A schema that has answers of which none is written is not called one that nothing fits.
+TEST(Schema, WhatIsNotWrittenIsNamed) {
+  std::string patterns;
+  for (char c = 'a'; c < 'm'; ++c) patterns += std::string(patterns.empty() ? "" : ",") + R"({"pattern":")" + c + "\"}";
+  const std::pair<std::string, Code> facts[] = {
+      {R"({"type":"string","allOf":[)" + patterns + "]}", Code::kLimit},
+      {R"({"type":"number","minimum":1e15})", Code::kUnsupported},
+      {R"({"type":"number","exclusiveMinimum":9007199254740992})", Code::kUnsupported},
+      {R"({"type":"integer","minimum":9223372036854775808})", Code::kUnsupported},
+      {R"({"type":"number","maximum":-1e15})", Code::kUnsupported},
+      {R"({"type":"number","multipleOf":1e-300})", Code::kUnsupported},
+      {R"({"type":"number","multipleOf":0})", Code::kInvalid},
+      {R"({"type":"number","minimum":2,"maximum":1})", Code::kInvalid},
+      {R"({"type":"object","properties":{"a":{}},"minProperties":2})", Code::kUnsupported},
+  };
+  for (const auto& [schema, code] : facts) {
+    const auto made = Grammar::from_json_schema(schema);
+    EXPECT_EQ(made.status().code(), code) << schema << ": " << made.status().message();
+  }
+  const Fact open[] = {
+      {R"({"type":"object","properties":{"a":{"type":"null"}},"minProperties":2})", {R"({"a":null,"b":1})"}, {R"({"a":null})"}}};
+  check(open, SchemaMembers::kOpen);
+}
+
 // What would take for ever ends with LIMIT, or is taken, within a second of the processor.
 TEST(Schema, HostileSchemasEnd) {
   auto repeated = [](const std::string& one, int n) {
