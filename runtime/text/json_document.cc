@@ -99,6 +99,7 @@ class JsonDocumentReader {
   bool key() {
     key_ = reader_.text();
     if (keys_.back().insert(key_).second) return true;
+    document_.index_members();  // pointer() looks there
     return refuse(error(Code::kInvalid, Detail::kGrammarError, "%s: %s has the member \"%.100s\" twice", what_,
                         document_.pointer(document_.nodes_[open_.back()]).c_str(), key_.c_str()));
   }

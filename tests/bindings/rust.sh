@@ -25,6 +25,7 @@ printf '[package]\nname = "first"\nversion = "0.0.0"\nedition = "2021"\n[depende
 cp "$source/tests/golden/tiny/llama_gqa_f32.gguf" "$work/first/run/model.gguf"
 # As its user has it: pkg-config knows the library, or the build says what to do.
 unset KVRT_LIB_DIR
+export CARGO_TARGET_DIR="$work/first/target" # cargo would remember that it found the library the last time
 export PKG_CONFIG_LIBDIR="$work/first"
 if "$cargo" build --quiet --offline --manifest-path "$work/first/Cargo.toml" 2>"$work/first/told" || ! grep -q "finds no kvrt: install libkvrt" "$work/first/told"; then
   echo "rust.sh: without a library the build says:"

@@ -32,7 +32,7 @@ class Schemas:
             "enum": lambda: r.sample(SCALARS + UNIVERSE, r.randint(1, 4)), "const": lambda: r.choice(SCALARS * 3 + UNIVERSE),
             "required": lambda: r.sample(["x", "y", "z"], r.randint(1, 2)), "pattern": lambda: r.choice(["a", "^a", "b$", "^a?$", "^$", "ab"]),
             "minimum": lambda: r.choice([0, 1, 1.5, 2]), "maximum": lambda: r.choice([0, 1, 2]), "exclusiveMinimum": lambda: r.choice([0, 1]),
-            "multipleOf": lambda: r.choice([1, 2, 0.5]), "format": lambda: r.choice(["date", "ipv4", "json-pointer"]),
+            "multipleOf": lambda: r.choice([1, 2, 0.5]), "format": lambda: r.choice(["date", "ipv4", "ipv6"]),
             "properties": lambda: {n: self.make(depth - 1) for n in r.sample(["x", "y"], r.randint(1, 2))}, "items": lambda: self.make(depth - 1),
             "additionalProperties": lambda: r.choice([True, False, self.make(depth - 1)]), "dependentRequired": lambda: {"x": ["y"]},
             "contains": lambda: self.make(depth - 1), "patternProperties": lambda: {r.choice(["^x", "y"]): self.make(depth - 1)},

@@ -90,6 +90,7 @@ TEST(Grammar, RefusesSchemasByPointer) {
       {"false", Code::kInvalid, "nothing fits"},
       {R"({"type":"text"})", Code::kInvalid, "#/type: there is no type \"text\""},
       {R"({"type":"object","type":"array"})", Code::kInvalid, "the member \"type\" twice"},
+      {R"({"allOf":[{},{"a~/b":[{"x":1,"x":2}]}]})", Code::kInvalid, "#/allOf/1/a~0~1b/0 has the member \"x\" twice"},
       {R"({"properties":{"a":{"type":"object","required":"b"}}})", Code::kInvalid, "#/properties/a/required: required is a list"},
       {R"({"minLength":-1})", Code::kInvalid, "#/minLength"},
       {R"({"enum":[]})", Code::kInvalid, "#/enum"},
