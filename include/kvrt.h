@@ -1465,21 +1465,24 @@ enum {
    * - Strings of a pattern, format, not, enum or const, and names, in other than the shortest escapes. maxLength counts up
    *   to 16,384, beside a pattern or format up to 128 or more, of which what repeats has a share. A repetition in a pattern
    *   counts up to 128 or more; a large pattern is found at the beginning alone; `\d`, `\w`, `\s`, `.` and `$` read what
-   *   every engine does. maxItems counts up to 2,000.
-   * - Formats hold: date, time, date-time (nanoseconds, no leap second, T and Z in capitals), duration (numbers of 9
-   *   digits), uuid, ipv4, ipv6, uri, uri-reference, iri, iri-reference (no IPvFuture; beyond ASCII the basic plane), email
-   *   (4 words and 64 characters before the @, then a hostname), hostname (two labels of 63 characters and five of 19,
-   *   with hyphens 32 and 10; no two in a row), json-pointer, relative-json-pointer (0, or three digits from 1 on), regex
-   *   (what Python and ECMAScript both take: no look-around, groups two deep). Other names say nothing.
+   *   every engine does. maxItems counts up to 2,000. An object has up to 1,000 members that are not required.
+   * - Formats hold, in every draft: date, time, date-time (nanoseconds, no leap second, T and Z in capitals), duration
+   *   (numbers of 9 digits), uuid, ipv4, ipv6, uri, uri-reference, iri, iri-reference (no IPvFuture; beyond ASCII the
+   *   basic plane), email (4 words and 64 characters before the @, then a hostname), hostname (two labels of 63
+   *   characters and five of 19, with hyphens 32 and 10; no two in a row), json-pointer, relative-json-pointer (0, or
+   *   three digits from 1 on), regex (what Python and ECMAScript both take: no look-around, groups two deep). Other
+   *   names say nothing.
    * - uniqueItems of more than 8 constants in another order than theirs.
    * - Ways not to fit a schema, for not, oneOf and if: by members that no schema names, by more than two in a oneOf of more
    *   than 8.
    * UNSUPPORTED by name, with its JSON pointer: uniqueItems of items that are no constants; $ref to another document,
-   * $dynamicRef to one of several anchors; maxContains, minContains above 1, two contains for one array; constant objects of
-   * more than 8 members; minProperties above the named members and one more; more than 6 patternProperties for one object;
-   * propertyNames with choices; multipleOf of more than 10,000 units, or 600 and more that 2 and 5 do not divide; formats
-   * idn-email, idn-hostname, uri-template; in patterns back references, word boundaries, Unicode properties, and look-around
-   * but at their beginning and end. */
+   * $dynamicRef to one of several anchors; maxContains, minContains above 1, two contains for one array; constant
+   * objects of more than 8 members; minProperties above the named members and one more; more than 6 patternProperties
+   * for one object; propertyNames with choices; denials (not, oneOf, if) of multipleOf, and of arrays and objects; enum
+   * or const together with propertyNames, format or unevaluated*; contains with unevaluatedItems; a $ref in a branch
+   * back to the same value; bounds of more than 15 digits, of integers 18; multipleOf of more than 10,000 units, or 600
+   * and more that 2 and 5 do not divide; formats idn-email, idn-hostname, uri-template; in patterns back references,
+   * word boundaries, Unicode properties, and look-around but at their beginning and end. */
   KVRT_GRAMMAR_JSON_SCHEMA = 2,
   /** The grammar of the session's last generation, from where its answer stands: after max_tokens, a cancel or a
    * resume. Tokens that were appended since must fit it. INVALID: there was none, or its answer is whole. */

@@ -56,6 +56,7 @@ inline constexpr uint32_t kSchemaOrdersMax = 8;                // what may come 
 inline constexpr uint32_t kSchemaCountedMin = 128;             // a maxLength beside a pattern counts up to this at least
 inline constexpr uint32_t kSchemaCountedStates = 1'000;        // and up to so many states
 inline constexpr uint32_t kSchemaNamePatternsMax = 6;          // patterns that tell members apart by their names
+inline constexpr uint32_t kSchemaOptionalMax = 1'000;          // members of an object that are not required: each may be the next
 inline constexpr uint32_t kSchemaOthersMax = 1'000;            // members beside the named ones, where maxProperties counts them
 inline constexpr uint32_t kSchemaChoicesMax = 5'000'000;       // schemas, members and constants that are looked at for each other
 inline constexpr uint64_t kSchemaSearchStepsMax = 20'000'000;  // the work of patterns in constants and names

@@ -238,13 +238,16 @@ Result<SchemaCompiler::Part> SchemaCompiler::object_value(const Flat& flat) {
 
 Result<SchemaCompiler::Part> SchemaCompiler::object_of(const Flat& flat, const Members& m) {
   const auto [min, max] = m.count;
-  uint32_t listed = 0;
+  uint32_t listed = 0, optional = 0;
   bool may_be_empty = min == 0;
   for (const Member& one : m.listed) {
     if (one.never && one.required) return builder_.never();
     listed += !one.never;
+    optional += !one.never && !one.required;
     may_be_empty = may_be_empty && !one.required;
   }
+  if (optional > kSchemaOptionalMax)
+    return limit(about(flat), "an object of more than " + std::to_string(kSchemaOptionalMax) + " members that are not required");
   KVRT_ASSIGN(const auto other, other_member(flat, m));
   // A name may come twice among the others: below a minimum they count as one.
   if (min > listed + 1 && other) return unsupported(about(flat), "minProperties above the number of named members and one more");

@@ -220,6 +220,26 @@ TEST(Schema, WhatIsNotWrittenIsNamed) {
 }
 
 // What would take for ever ends with LIMIT, or is taken, within a second of the processor.
+TEST(Schema, OptionalMembersAreLimited) {
+  const auto object = [](int count, const char* more) {
+    std::string schema = R"({"type":"object","properties":{)";
+    for (int i = 0; i < count; ++i) schema += (i ? ",\"f" : "\"f") + std::to_string(i) + R"(":{"type":"boolean"})";
+    return schema + "}" + more + "}";
+  };
+  const auto refused = Grammar::from_json_schema(object(1001, ""), SchemaMembers::kClosed);
+  EXPECT_EQ(refused.status().code(), Code::kLimit);
+  EXPECT_NE(refused.status().message().find("more than 1000 members that are not required"), std::string::npos)
+      << refused.status().message();
+  const auto tokenizer = byte_tokenizer({});
+  const auto made = Grammar::from_json_schema(object(1000, ""), SchemaMembers::kClosed);
+  ASSERT_TRUE(made.is_ok());
+  GrammarMatcher matcher(made.value(), GrammarVocab::make(*tokenizer));
+  for (char c : std::string(R"({"f7": true, "f999": false})")) {
+    ASSERT_TRUE(has(matcher.mask(), static_cast<unsigned char>(c)) && matcher.accept(static_cast<unsigned char>(c))) << c;
+  }
+  EXPECT_TRUE(matcher.complete() && matcher.status().is_ok());
+}
+
 TEST(Schema, HostileSchemasEnd) {
   auto repeated = [](const std::string& one, int n) {
     std::string out;
