@@ -78,7 +78,7 @@ internal static class Program
         {
             try
             {
-                Generation answer = chat.Generate(new GenerateOptions { MaxTokens = 512, Temperature = 0.7f, TopP = 0.95f }, answering.Token);
+                Generation answer = chat.Generate(new GenerateOptions { MaxTokens = 256, Temperature = 0.7f, TopP = 0.95f }, answering.Token);
                 foreach (Event e in answer) Console.Write(e.Text);
                 Console.WriteLine("\n[{0} tokens, {1:F0} a second]", answer.Report.Generated, answer.Report.DecodeTokensPerS);
             }
