@@ -61,7 +61,7 @@ class Tokenizer {
   virtual bool add_bos() const = 0;
   virtual bool is_end(int32_t id) const = 0;  // ends a generation: eos, eot, eom, fim ends, and the end-of-turn tokens known by name
   virtual bool is_control(int32_t id) const = 0;
-  virtual bool is_unused(int32_t id) const = 0;  // it fills the vocabulary up: a model never learned it
+  virtual bool is_unused(int32_t id) const = 0;    // it fills the vocabulary up: a model never learned it
   virtual const Hash256& text_id() const = 0;      // all that decides which tokens a text has
   virtual const std::string& warning() const = 0;  // names the guess that had to be made; "": none
 };
