@@ -167,7 +167,7 @@ func (s *Session) Fork(options *SessionOptions) (*Session, error) {
 	return newSession(unsafe.Pointer(out)), nil
 }
 
-// Truncate keeps the first count tokens, and the messages that end within them.
+// Truncate keeps the first count tokens, the messages that end within them, and of an answer that ends beyond what its tokens there say.
 func (s *Session) Truncate(count uint64) error {
 	return s.one(func(raw *C.kvrt_session, e *C.kvrt_error) C.kvrt_status {
 		return C.kvrt_session_truncate(raw, C.uint64_t(count), e)

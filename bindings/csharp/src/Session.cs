@@ -181,23 +181,7 @@ namespace Kvrt
         /// BUSY.</exception>
         public AppendInfo AppendMessage(string json)
         {
-            Enter();
-            try
-            {
-                using (Arena arena = new Arena())
-                {
-                    kvrt_error err = Failure.New();
-                    UIntPtr size;
-                    byte* bytes = arena.Text(json, out size);
-                    kvrt_append_info raw = new kvrt_append_info { struct_size = (uint)sizeof(kvrt_append_info) };
-                    Failure.Check(Native.kvrt_session_append_message(handle, bytes, size, &raw, &err), &err);
-                    return new AppendInfo(raw);
-                }
-            }
-            finally
-            {
-                Leave();
-            }
+            return Edit(json, false);
         }
 
         /// <summary>Makes the conversation be these messages. Leading messages that are equal stay as they are, with their KV.</summary>
@@ -205,6 +189,11 @@ namespace Kvrt
         /// <returns>Where the tokens parted.</returns>
         /// <exception cref="KvrtException">As AppendMessage.</exception>
         public AppendInfo SetMessages(string json)
+        {
+            return Edit(json, true);
+        }
+
+        private AppendInfo Edit(string json, bool all)
         {
             Enter();
             try
@@ -215,7 +204,10 @@ namespace Kvrt
                     UIntPtr size;
                     byte* bytes = arena.Text(json, out size);
                     kvrt_append_info raw = new kvrt_append_info { struct_size = (uint)sizeof(kvrt_append_info) };
-                    Failure.Check(Native.kvrt_session_set_messages(handle, bytes, size, &raw, &err), &err);
+                    int status = all
+                        ? Native.kvrt_session_set_messages(handle, bytes, size, &raw, &err)
+                        : Native.kvrt_session_append_message(handle, bytes, size, &raw, &err);
+                    Failure.Check(status, &err);
                     return new AppendInfo(raw);
                 }
             }
@@ -225,7 +217,10 @@ namespace Kvrt
             }
         }
 
-        /// <summary>Keeps the first `count` tokens, and the messages that end within them. Their KV stays.</summary>
+        /// <summary>
+        /// Keeps the first `count` tokens, the messages that end within them, and of an answer that ends beyond what its tokens there say.
+        /// Their KV stays.
+        /// </summary>
         /// <param name="count">Tokens to keep.</param>
         /// <exception cref="KvrtException">INVALID: it has fewer tokens, or it is FAILED. BUSY.</exception>
         public void Truncate(ulong count)

@@ -88,8 +88,8 @@ namespace Kvrt
     }
 
     /// <summary>
-    /// How an answer is split into content, reasoning and tool calls. A tool call that is malformed or cut short is content. A session without tools
-    /// has no tool calls, whatever its text. An argument that a model writes as bare text has a type that the tool's schema allows, if it reads so,
+    /// How an answer is split into content, reasoning and tool calls. A tool call that is malformed or cut short is content; one
+    /// that was cut comes as a call when the answer goes on and ends it. The message does not depend on it. A session without tools has no tool calls, whatever its text. An argument that a model writes as bare text has a type that the tool's schema allows, if it reads so,
     /// and else is a string. With a reply, a stop string does not reach over a control token. AUTO goes by the chat template. PLAIN to DEEPSEEK are
     /// for files whose template does not show tool calls: they name the way in which a family of models writes them.
     /// </summary>

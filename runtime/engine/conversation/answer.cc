@@ -25,6 +25,12 @@ ReplyStyle named_style(const LoadedModel& model, ReplyKind kind) {
   return style;
 }
 
+// `text`: what it adds to the answer; a control token adds itself.
+void push_token(const Tokenizer& tokenizer, int32_t token, std::string_view text, ReplyParser* parser, std::vector<ReplyPart>* parts) {
+  parser->push(text, false, parts);
+  if (tokenizer.is_control(token)) parser->push(tokenizer.piece(token, true), true, parts);
+}
+
 // Where the answer goes on, and its parser there: it has the tokens from `begin` on.
 std::pair<AnswerPlace, ReplyParser> find_place(const LoadedModel& model, const Conversation& said, const ReplyStyle& style,
                                                uint64_t begin) {
@@ -34,8 +40,7 @@ std::pair<AnswerPlace, ReplyParser> find_place(const LoadedModel& model, const C
   std::vector<ReplyPart> parts;
   for (uint64_t i = begin; i < said.tokens.size(); ++i) {
     parts.clear();
-    parser.push(tokenizer.piece_after(i ? said.tokens[i - 1] : -1, said.tokens[i], false), false, &parts);
-    if (tokenizer.is_control(said.tokens[i])) parser.push(tokenizer.piece(said.tokens[i], true), true, &parts);
+    push_token(tokenizer, said.tokens[i], tokenizer.piece_after(i ? said.tokens[i - 1] : -1, said.tokens[i], false), &parser, &parts);
   }
   parser.go_on();
   const AnswerPlace place = parser.place();
@@ -115,10 +120,8 @@ std::string answer_message(const LoadedModel& model, ReplyStyle style, std::span
   size_t at = 0;
   for (size_t i = 0; i < ends.size(); ++i) {
     const size_t end = i + 1 == ends.size() ? text.size() : std::min(ends[i], text.size());
-    parser.push(std::string_view(text).substr(at, end - at), false, &parts);
+    push_token(tokenizer, tokens[begin + i], std::string_view(text).substr(at, end - at), &parser, &parts);
     at = end;
-    const int32_t token = tokens[begin + i];
-    if (tokenizer.is_control(token)) parser.push(tokenizer.piece(token, true), true, &parts);
   }
   parser.finish(&parts);
   const auto has = [&](ReplyPart::Kind kind) { return std::ranges::any_of(parts, [&](const ReplyPart& p) { return p.kind == kind; }); };

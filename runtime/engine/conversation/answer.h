@@ -17,7 +17,7 @@ struct Answer {
   std::unique_ptr<AnswerGuide> guide;  // null: any token may come
   std::optional<ReplyParser> parser;   // none: parts are not wanted
   uint64_t begin = 0;                  // its first token
-  ReplyStyle style{};
+  ReplyStyle style{};                  // by which its message is read, too
 };
 
 // Of the answer that the conversation's next tokens are. It may be the rest of one: then both have taken its tokens. Sets said->grammar for a

@@ -110,6 +110,8 @@ uint64_t find_preamble(const LoadedModel& model, const TemplateArguments& argume
 // The text with generated messages as they were generated, where it has the same message in other words: templates write a call's JSON in one
 // way, models in many.
 std::string as_generated(const LoadedModel& model, const std::string& tools, const Conversation& said, std::string text) {
+  const auto calls = [](const Message& m) { return m.generated && m.json.find(R"("tool_calls":[)") != std::string::npos; };
+  if (std::ranges::none_of(said.messages, calls)) return text;
   const Tokenizer& tokenizer = model.tokenizer();
   const std::span<const int32_t> tokens = said.tokens;
   uint64_t i = !tokens.empty() && tokens[0] == tokenizer.bos() && model.adds_bos(text) ? 1 : 0;
@@ -128,8 +130,9 @@ std::string as_generated(const LoadedModel& model, const std::string& tools, con
     const size_t begin = at;
     if (matches(m.end)) continue;
     // A call, whose last token ends the turn: what the text has up to the same must say the same.
-    const auto ends = std::ranges::find_if(tokens.subspan(m.begin, m.end - m.begin), [&](int32_t t) { return tokenizer.is_end(t); });
-    if (m.json.find(R"("tool_calls":[)") == std::string::npos || &*ends != &tokens[m.end - 1]) break;
+    const auto ends = [&](int32_t token) { return tokenizer.is_end(token); };
+    const bool once = ends(tokens[m.end - 1]) && std::ranges::none_of(tokens.subspan(m.begin, m.end - 1 - m.begin), ends);
+    if (!calls(m) || !once) break;
     const std::string_view last = tokenizer.piece(tokens[m.end - 1], true);
     const size_t end = text.find(last, begin);
     if (last.empty() || end == text.npos) break;

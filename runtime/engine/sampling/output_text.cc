@@ -20,18 +20,18 @@ size_t partial_match(std::string_view text, const std::vector<std::string>& stop
 std::string OutputText::release(size_t end) {
   std::string text = held_.substr(0, end);
   held_.erase(0, end);
-  shown_ += text;
+  released_ += text.size();
   return text;
 }
 
 std::string OutputText::push(std::string_view piece) {
   held_ += utf8_.push(piece);
-  token_ends_.push_back(shown_.size() + held_.size());
+  token_ends_.push_back(released_ + held_.size());
   size_t found = std::string::npos;
   for (const auto& stop : stops_) found = std::min(found, held_.find(stop));
   if (found == std::string::npos) return release(held_.size() - partial_match(held_, stops_));
   stopped_ = true;
-  size_t match_begin = shown_.size() + found;
+  size_t match_begin = released_ + found;
   for (size_t i = token_ends_.size(); i-- > 0 && token_ends_[i] > match_begin;) ++stop_tokens_;
   std::string text = release(found);
   bytes_cut_ = held_.size();

@@ -23,16 +23,15 @@ class OutputText {
   size_t bytes_cut() const { return bytes_cut_; }  // from the matched stop string on, of the text that came
   // The count of tokens at the end that have bytes of the matched stop string.
   uint32_t stop_tokens() const { return stop_tokens_; }
-  const std::string& shown() const { return shown_; }  // all text returned so far
 
  private:
   std::string release(size_t end);
 
   std::vector<std::string> stops_;
   Utf8Stream utf8_;
-  std::string held_;                // decoded, not yet returned; starts at byte shown_.size() of the text
+  std::string held_;                // decoded, not yet returned; starts at byte released_ of the text
   std::vector<size_t> token_ends_;  // bytes of text after each token
-  std::string shown_;
+  size_t released_ = 0;
   bool stopped_ = false;
   size_t bytes_cut_ = 0;
   uint32_t stop_tokens_ = 0;

@@ -174,10 +174,6 @@ Result<uint32_t> add_arguments(const reply::WrittenCalls& written, std::string_v
 }
 
 std::string loose_parameters(std::string_view parameters) {
-  constexpr std::pair<unsigned, std::string_view> kNames[] = {{ArgumentSchema::kNull, "null"},       {ArgumentSchema::kBoolean, "boolean"},
-                                                              {ArgumentSchema::kInteger, "integer"}, {ArgumentSchema::kNumber, "number"},
-                                                              {ArgumentSchema::kString, "string"},   {ArgumentSchema::kArray, "array"},
-                                                              {ArgumentSchema::kObject, "object"}};
   const ReplyTools tools(tool_of(parameters));
   const ArgumentSchema schema = tools.arguments("f");
   std::string out = R"({"type":"object","additionalProperties":true,"properties":{)";
@@ -186,7 +182,7 @@ std::string loose_parameters(std::string_view parameters) {
     out.append(comma);
     append_json_string(name, &out);
     std::string types;
-    for (const auto& [type, text] : kNames)
+    for (const auto& [text, type] : ArgumentSchema::kTypeNames)
       if (schema.property(name).types() & type) types.append(types.empty() ? "\"" : ",\"").append(text).append("\"");
     out += types.empty() ? ":{}" : ":{\"type\":[" + types + "]}";
     comma = ",";

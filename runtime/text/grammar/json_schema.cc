@@ -12,7 +12,10 @@ namespace kvrt {
 
 namespace {
 
-const ValueSpelling kJson;
+const ValueSpelling* json_spelling() {
+  static const ValueSpelling kSpelling;
+  return &kSpelling;
+}
 
 }  // namespace
 
@@ -39,7 +42,7 @@ Status SchemaCompiler::look(const Node& at, uint64_t schemas) const {
 }
 
 SchemaCompiler::SchemaCompiler(JsonDocument document, SchemaMembers members, GrammarBuilder* builder)
-    : document_(std::move(document)), others_(members), builder_(*builder), first_node_(builder->nodes()), place_{&kJson} {
+    : document_(std::move(document)), others_(members), builder_(*builder), first_node_(builder->nodes()), place_{json_spelling()} {
   const Node& root = document_.root();
   const Node* draft = root.kind == Kind::kObject ? document_.member(root, "$schema") : nullptr;
   if (draft && draft->kind == Kind::kString) {

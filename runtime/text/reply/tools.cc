@@ -18,13 +18,9 @@ const Value* member(const Value* of, std::string_view name) {
 }
 
 unsigned type_of(std::string_view name) {
-  using S = reply::ArgumentSchema;
-  constexpr std::pair<std::string_view, unsigned> kNames[] = {{"null", S::kNull},     {"boolean", S::kBoolean}, {"integer", S::kInteger},
-                                                              {"number", S::kNumber}, {"string", S::kString},   {"array", S::kArray},
-                                                              {"object", S::kObject}};
-  for (const auto& [known, type] : kNames)
+  for (const auto& [known, type] : reply::ArgumentSchema::kTypeNames)
     if (known == name) return type;
-  return S::kUnknown;
+  return reply::ArgumentSchema::kUnknown;
 }
 
 unsigned type_of(const Value& value) {

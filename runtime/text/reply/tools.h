@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/text/reply/parser.h"
@@ -18,6 +19,9 @@ class ArgumentSchema {
   explicit ArgumentSchema(const jinja::Value* root) : root_(root), at_(root) {}
 
   enum Types : unsigned { kUnknown = 0, kNull = 1, kBoolean = 2, kInteger = 4, kNumber = 8, kString = 16, kArray = 32, kObject = 64 };
+  static constexpr std::pair<std::string_view, unsigned> kTypeNames[] = {{"null", kNull},     {"boolean", kBoolean}, {"integer", kInteger},
+                                                                         {"number", kNumber}, {"string", kString},   {"array", kArray},
+                                                                         {"object", kObject}};
   const void* id() const { return at_; }  // the same for the same schema
   unsigned types() const { return types(0); }
   ArgumentSchema property(std::string_view key) const { return property(key, 0); }

@@ -33,7 +33,7 @@ TEST(OutputText, FindsAStopStringAcrossTokens) {
   EXPECT_TRUE(text.stopped());
   EXPECT_EQ(text.stop_tokens(), 3u);
   EXPECT_EQ(text.finish(), "");
-  EXPECT_EQ(text.shown(), "one ");
+  EXPECT_EQ(text.bytes_cut(), 5u);
 }
 
 TEST(OutputText, ReleasesWhatWasNoStop) {

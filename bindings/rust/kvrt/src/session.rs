@@ -225,7 +225,7 @@ impl Session {
         Ok(Session { beside: Arc::new(Beside::take(out)), resumed: None })
     }
 
-    /// Keeps the first `count` tokens, and the messages that end within them. Statuses: INVALID: it has fewer tokens, or is FAILED. BUSY: it generates.
+    /// Keeps the first `count` tokens, the messages that end within them, and of an answer that ends beyond what its tokens there say. Statuses: INVALID: it has fewer tokens, or is FAILED. BUSY: it generates.
     pub fn truncate(&mut self, count: u64) -> Result<()> {
         // SAFETY: the session is open as long as this is there.
         call(|err| unsafe { sys::kvrt_session_truncate(self.raw(), count, err) })
