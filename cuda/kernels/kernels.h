@@ -16,7 +16,7 @@
 
 namespace kvrt::cuda {
 
-inline constexpr uint32_t kFewRows = 16;  // up to so many rows a step's matmuls read weights as they are (matvec); above, in tiles (gemm)
+inline constexpr uint32_t kFewRows = 16;  // of x that a matvec takes at a time
 inline constexpr uint32_t kSplitTokens = 256;   // positions of one part of a decode's attention, anchored at position 0
 inline constexpr uint32_t kWeightPartsMax = 4;  // tensors stacked in a weight
 
@@ -147,7 +147,7 @@ void act_mul(Stream* stream, const float* gate_up, DeviceActivation act, uint32_
 // out[n, w.rows] = x · wᵀ (+ bias), x f16 [n, cols], weights dequantized to f16 on the way, sums in f32 on tensor cores, K ascending in
 // steps of 16. Each output is one chain: no row depends on n.
 void gemm(Stream* stream, const DeviceWeight& w, const float* bias, const uint16_t* x, uint32_t n, bool accumulate, float* out);
-// The weight's rows as f16, [rows][cols]: for a library's gemm.
+// The weight's rows as f16, [rows][cols], cols a multiple of 8: for a library's gemm.
 void dequantize_f16(Stream* stream, const DeviceWeight& w, uint16_t* out);
 // x [n, rows] += bias, or x += y + bias, after a library's gemm. bias may be null.
 void add_bias(Stream* stream, const float* bias, uint32_t n, uint32_t rows, float* x);

@@ -28,10 +28,12 @@ inline HostQuantRows quantize(const std::vector<float>& x, uint32_t cols) {
 struct Product {
   double value = 0, magnitude = 0;  // the latter of absolute values of the terms
   double terms = 0, denormal = 0;
+  double largest = 0;  // of the terms and the sums up to each
   // `factor`: the multiplier of a rounded product of scales in the term.
   void add(double term, double factor = 1) {
     value += term;
     magnitude += std::fabs(term);
+    largest = std::max({largest, std::fabs(term), std::fabs(value)});
     terms += 1;
     denormal += 0x1p-149 * (1 + std::fabs(factor));
   }

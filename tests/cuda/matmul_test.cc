@@ -131,8 +131,9 @@ TEST(CudaDequantize, HasTheCpusBits) {
     const DeviceArray<uint16_t> dequantized(all.size());
     TestStream stream;
     cuda::embed(stream, w.device, device_tokens.get(), 9, embedded.get());
-    cuda::dequantize_f16(stream, w.device, dequantized.get());
     EXPECT_SAME_BITS(want, embedded.to_host()) << matrix.name();
+    if (cols % 8 != 0) continue;  // it takes no others
+    cuda::dequantize_f16(stream, w.device, dequantized.get());
     EXPECT_EQ(halves, dequantized.to_host()) << matrix.name();
   }
 }
