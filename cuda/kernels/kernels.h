@@ -16,7 +16,7 @@
 
 namespace kvrt::cuda {
 
-inline constexpr uint32_t kFewRows = 16;  // of x that a matvec takes at a time
+inline constexpr uint32_t kFewRows = 16;        // of x that a matvec takes at a time
 inline constexpr uint32_t kSplitTokens = 256;   // positions of one part of a decode's attention, anchored at position 0
 inline constexpr uint32_t kWeightPartsMax = 4;  // tensors stacked in a weight
 
