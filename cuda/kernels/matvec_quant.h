@@ -25,15 +25,15 @@ __device__ __forceinline__ void split_sums(uint32_t both, XScales* x) {
 // Those of a row's block, in a group of 1.
 template <DType type>
 __device__ __forceinline__ XScales x_scales(const MatvecRows& rows, uint32_t x, uint32_t block) {
-  const uint32_t at = x * rows.blocks + block;
+  const uint32_t at = x * rows.row_blocks + block;
   XScales out{rows.d[at], 0, {0, 0}};
   if constexpr (kNeedsS<type>) out.s = rows.s[at];
   if constexpr (kNeedsSums<type>) split_sums(rows.sums[at], &out);
   return out;
 }
 
-// The blocks of two neighbours in a group of 8, from one on.
-template <DType type>
+// The blocks of two neighbours in a group, from one on.
+template <DType type, uint32_t group>
 struct XPair {
   const float *d, *s;
   const uint32_t* sums;
@@ -44,21 +44,21 @@ struct XPair {
     sums = rows.sums + at;
   }
   __device__ __forceinline__ void advance(uint32_t blocks) {
-    d += 8 * blocks;
-    s += 8 * blocks;
-    sums += 8 * blocks;
+    d += group * blocks;
+    s += group * blocks;
+    sums += group * blocks;
   }
   __device__ __forceinline__ void scales(uint32_t i, XScales (&out)[2]) const {
-    const float2 two = *reinterpret_cast<const float2*>(d + 8 * i);
+    const float2 two = *reinterpret_cast<const float2*>(d + group * i);
     out[0] = {two.x, 0, {0, 0}};
     out[1] = {two.y, 0, {0, 0}};
     if constexpr (kNeedsS<type>) {
-      const float2 both = *reinterpret_cast<const float2*>(s + 8 * i);
+      const float2 both = *reinterpret_cast<const float2*>(s + group * i);
       out[0].s = both.x;
       out[1].s = both.y;
     }
     if constexpr (kNeedsSums<type>) {
-      const uint2 both = *reinterpret_cast<const uint2*>(sums + 8 * i);
+      const uint2 both = *reinterpret_cast<const uint2*>(sums + group * i);
       split_sums(both.x, &out[0]);
       split_sums(both.y, &out[1]);
     }

@@ -17,22 +17,27 @@ namespace kvrt::cuda {
 // Row 0 is the first that the block works on.
 struct MatvecRows {
   const float* plain;  // [count][cols]
-  const int8_t* q;     // as DeviceQuantRows has them: from a group's first on
+  const int8_t* q;     // as DeviceQuantRows has them, in groups of the kernel's kGroup
   const float *d, *s;
   const uint32_t* sums;
-  uint32_t count, blocks;  // blocks: of a row
+  uint32_t count, row_blocks;  // row_blocks: the blocks that a row has room for
   // The index of row `i`; beyond the last it is that of the last, and its results are not stored.
   __device__ __forceinline__ uint32_t row(uint32_t i) const { return min(i, count - 1); }
 };
 
 inline constexpr uint32_t kOwnRowsMax = 8;
 
-// The shared memory of a block's own n rows as integers.
-inline uint32_t own_quant_bytes(uint32_t n, uint32_t cols) { return quant_room(n) * (cols + cols / kQuantBlock * 3 * sizeof(float)); }
+// The shared memory of a block's own n rows as integers, in groups of 1 or 2. A row's room is an odd number of blocks, so that lanes that
+// read the same block of 8 rows meet different banks. Groups of 8 would need more memory than a kernel has by default.
+constexpr uint32_t own_quant_group(uint32_t n) { return n <= 2 ? 1 : 2; }
+constexpr uint32_t own_quant_room(uint32_t n, uint32_t cols) {  // in blocks
+  return (n + own_quant_group(n) - 1) / own_quant_group(n) * own_quant_group(n) * (cols / kQuantBlock | 1);
+}
+constexpr uint32_t own_quant_bytes(uint32_t n, uint32_t cols) { return own_quant_room(n, cols) * (kQuantBlock + 3 * sizeof(float)); }
 
 // The rows of x that a block makes itself. The constructor comes before grid_wait() and touches only the norm's weights; take() is for the
-// whole block, after it.
-template <bool quantized>
+// whole block, after it. group: own_quant_group's.
+template <bool quantized, uint32_t group>
 struct OwnRows {
   static constexpr uint32_t kWidth = quantized ? kQuantizeWidth : 1;  // elements that a thread takes at a time
   struct alignas(kWidth * sizeof(float)) Piece {
@@ -62,7 +67,7 @@ struct OwnRows {
       }
       __syncthreads();
     }
-    const uint32_t blocks = cols / kQuantBlock, room = quant_room(count) * blocks;
+    const uint32_t row_blocks = cols / kQuantBlock | 1, room = own_quant_room(count, cols);
     auto* d = reinterpret_cast<float*>(own + room * kQuantBlock);
     const DeviceQuantRows quant{reinterpret_cast<int8_t*>(own), d, d + room, reinterpret_cast<int16_t*>(d + 2 * room)};
     for (uint32_t i = threadIdx.x * kWidth; i - lane * kWidth < cells; i += step) {  // a warp stays together
@@ -77,13 +82,13 @@ struct OwnRows {
         for (uint32_t j = 0; j < kWidth; ++j) v.v[j] = (v.v[j] * scale) * weight.v[j];
       }
       if constexpr (quantized) {
-        quantize_four(v.v, at, i < cells, QuantRow(quant, quant_group(count), blocks, r));
+        quantize_four(v.v, at, i < cells, QuantRow(quant, group, row_blocks, r));
       } else {
         if (i < cells) stage[i] = v.v[0];
       }
     }
     __syncthreads();
-    return {stage, quant.q, quant.d, quant.s, reinterpret_cast<const uint32_t*>(quant.sums), count, blocks};
+    return {stage, quant.q, quant.d, quant.s, reinterpret_cast<const uint32_t*>(quant.sums), count, row_blocks};
   }
 
  private:

@@ -43,7 +43,7 @@ def matvec_bytes(kernel):
     sums, stage = MATVEC_THREADS // 32 * int(columns) * 16 * 4, rows * COLS * 4
     if own == "false":
         return sums
-    return sums + stage if name == "PlainKernel" else max(sums, stage) + (rows if rows <= 2 else (rows + 7) // 8 * 8) * (COLS + COLS // 32 * 12)
+    return sums + stage if name == "PlainKernel" else max(sums, stage) + (rows if rows <= 2 else (rows + 1) // 2 * 2) * (COLS // 32 | 1) * 44
 
 
 def state_bytes(_):
