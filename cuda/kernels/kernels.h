@@ -113,13 +113,17 @@ void multiply(Stream* stream, Gate gate, uint32_t n, uint32_t width, const float
 
 // ---- matmuls (quantize.cu, matvec.cu, gemm/gemm.cu)
 
-// Rows for a matvec with quantized weights (runtime/compute/NUMERICS.md §2): q [n][cols], d and s [n][cols / 32], sums [n][cols / 16].
+// Rows for a matvec with quantized weights (runtime/compute/NUMERICS.md §2), in groups of 1 or 8: q [groups][cols / 32][group][32], d and s
+// [groups][cols / 32][group], sums [groups][cols / 32][group][2]. So what 8 rows have of a block lies together, as a warp reads it. The last
+// group has room for all of its rows.
+constexpr uint32_t quant_group(uint32_t n) { return n <= 2 ? 1 : 8; }
+constexpr uint32_t quant_room(uint32_t n) { return (n + quant_group(n) - 1) / quant_group(n) * quant_group(n); }  // rows
 struct DeviceQuantRows {
   int8_t* q;
   float *d, *s;
   int16_t* sums;
 };
-// RMSNorm where norm is not null, then quantized.
+// RMSNorm where norm is not null, then quantized. Of an odd number above 2 the last is there twice, so that pairs of rows can be read.
 void quantize_rows(Stream* stream, const float* x, const float* norm, float eps, uint32_t n, uint32_t cols, const DeviceQuantRows& out);
 // RMSNorm where norm is not null, then f16 (beyond 65,504: that), padded with zero rows up to padded_n. For gemm.
 void f16_rows(Stream* stream, const float* x, const float* norm, float eps, uint32_t n, uint32_t padded_n, uint32_t cols, uint16_t* out);
