@@ -41,7 +41,11 @@ __device__ __forceinline__ void each_batch(const float* row, uint32_t n, Fn&& fn
   uint32_t at = min((0 - static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row) / sizeof(float))) % 4, n);
   if (threadIdx.x < at) fn(Batch<1>(row, threadIdx.x));
   for (; n - at >= kBatch * kThreads; at += kBatch * kThreads) fn(Batch<kBatch>(row, at + 4 * threadIdx.x));
-  for (; n - at >= 4 * kThreads; at += 4 * kThreads) fn(Batch<4>(row, at + 4 * threadIdx.x));
+  if (n - at >= 4 * kThreads) {
+    fn(Batch<4>(row, at + 4 * threadIdx.x));
+    at += 4 * kThreads;
+  }
+#pragma unroll 1
   for (at += threadIdx.x; at < n; at += kThreads) fn(Batch<1>(row, at));
 }
 
@@ -122,8 +126,7 @@ struct Weigher {
   float max, scale, ones;
   __device__ __forceinline__ float scaled(float logit) const { return (logit - max) * scale; }
   __device__ __forceinline__ uint64_t of(float logit) const {
-    const float x = scaled(logit);
-    if (!(x >= -63.0f)) return 0;
+    const float x = fmaxf(scaled(logit), -63.0f);  // which weighs nothing: `ones` is below 2^53
     const float shifted = x + 12582912.0f, f = x - (shifted - 12582912.0f);
     float p = f * 1.53533620e-4f + 1.33988739e-3f;
     p = p * f + 9.61843692e-3f;
@@ -184,6 +187,7 @@ struct Keys {
   template <typename Fn>
   __device__ __forceinline__ void each(Fn&& fn) const {
     if (list != nullptr) {
+#pragma unroll 1
       for (uint32_t i = threadIdx.x; i < n; i += kThreads) fn(logit_of(list[i]), id_of(list[i]));
       return;
     }
