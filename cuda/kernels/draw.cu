@@ -8,7 +8,7 @@ namespace kvrt::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 1024, kWarps = kThreads / kWarp;
-constexpr uint32_t kBatch = 8;  // elements that a thread loads at a time, where there are as many
+constexpr uint32_t kBatch = 8;  // elements that a thread loads at a time; each_batch has one step of four after these
 constexpr float kLowest = -3.402823466e38f;
 
 // ---- the elements of a row
