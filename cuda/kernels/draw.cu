@@ -52,7 +52,7 @@ __device__ __forceinline__ void each_batch(const float* row, uint32_t n, Fn&& fn
 // ---- the largest, and the softmax's denominator
 
 // The largest of some elements (of equal ones the lowest index), the smallest, and the sum of exp(x - max): NaN where one is NaN or
-// infinity.
+// +infinity.
 struct Top {
   float max, min, sum;
   uint32_t index;

@@ -37,8 +37,8 @@ __device__ __forceinline__ float rms_scale(float lane, uint32_t n, float eps) {
   return 1.0f / sqrtf(mean + eps);
 }
 
-// 1 / rms of n elements, for a whole block: all threads bring kChunk of them to shared memory at a time, one warp adds their squares. In a
-// row's own order a warp alone would wait for memory at every step.
+// 1 / rms of n elements, for a whole block: all threads bring kChunk of them to shared memory at a time, one warp adds their squares. A
+// warp that read the row itself would wait for the cache again and again.
 template <uint32_t kChunk>
 __device__ __forceinline__ float norm_scale(const float* x, uint32_t n, float eps) {
   __shared__ float chunk[kChunk];
