@@ -2,9 +2,9 @@
 // product of them. Columns are multiples of 16.
 #include <algorithm>
 
-#include "cuda/kernels/quantize.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/kernels/panel.h"
+#include "cuda/kernels/quantize.h"
 
 namespace kvrt::cuda {
 namespace {
@@ -23,11 +23,10 @@ struct Codes {
 // Bytes: 4 read of each element (the second time from a cache), 1 written. A block takes a row, its threads four elements at a time.
 __global__ void __launch_bounds__(kThreadsMax) e4m3_kernel(const float* x, const float* norm, float eps, uint32_t cols, Codes out) {
   __shared__ float of_warps[kWarp];
-  __shared__ float row_norm;
   grid_wait();
   grid_launch_next();
   x += uint64_t{blockIdx.x} * cols;
-  const float scale = norm ? norm_scale(x, eps, cols, &row_norm) : 0;
+  const float scale = norm ? norm_scale<kNormChunk>(x, cols, eps) : 0;
   const auto load = [&](uint32_t i) {
     float4 v = *reinterpret_cast<const float4*>(x + i);
     if (norm == nullptr) return v;

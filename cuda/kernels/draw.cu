@@ -7,55 +7,52 @@
 namespace kvrt::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 512, kWarps = kThreads / kWarp;
-constexpr uint32_t kBatch = 16;  // elements that a thread loads at a time, by four loads of four
+constexpr uint32_t kThreads = 1024, kWarps = kThreads / kWarp;
+constexpr uint32_t kBatch = 8;  // elements that a thread loads at a time; each_batch has one step of four after these
 constexpr float kLowest = -3.402823466e38f;
 
 // ---- the elements of a row
 
-// Elements [first, first + 4) of a row; those beyond its end are `kLowest`.
-__device__ __forceinline__ float4 load_four(const float* row, uint32_t first, uint32_t n, bool aligned) {
-  if (aligned && first + 4 <= n) return *reinterpret_cast<const float4*>(row + first);
-  float4 v = make_float4(kLowest, kLowest, kLowest, kLowest);
-  if (first < n) v.x = row[first];
-  if (first + 1 < n) v.y = row[first + 1];
-  if (first + 2 < n) v.z = row[first + 2];
-  if (first + 3 < n) v.w = row[first + 3];
-  return v;
-}
-
-// The place of element i of a thread's batch: runs of four that lie 4 * kThreads apart.
-__device__ __forceinline__ uint32_t place_of(uint32_t first, uint32_t i) { return first + i / 4 * (4 * kThreads) + i % 4; }
-
+// Elements that a thread loads at a time: one, or runs of four that lie 4 * kThreads apart. No element is checked against the row's end: the
+// compiler interleaves the work on them only if it has no branch.
+template <uint32_t count>
 struct Batch {
-  float x[kBatch];
-  __device__ __forceinline__ void load(const float* row, uint32_t first, uint32_t n, bool aligned) {
+  static constexpr uint32_t kCount = count;
+  float x[count];
+  uint32_t first;
+
+  __device__ __forceinline__ Batch(const float* row, uint32_t first_id) : first(first_id) {
+    if constexpr (count == 1) {
+      x[0] = row[first];
+    } else {
 #pragma unroll
-    for (uint32_t i = 0; i < kBatch; i += 4) {
-      const float4 v = load_four(row, place_of(first, i), n, aligned);
-      x[i] = v.x, x[i + 1] = v.y, x[i + 2] = v.z, x[i + 3] = v.w;
+      for (uint32_t i = 0; i < count; i += 4) {
+        const float4 v = *reinterpret_cast<const float4*>(row + id(i));
+        x[i] = v.x, x[i + 1] = v.y, x[i + 2] = v.z, x[i + 3] = v.w;
+      }
     }
   }
+  __device__ __forceinline__ uint32_t id(uint32_t i) const { return first + i / 4 * (4 * kThreads) + i % 4; }
 };
 
-// Calls fn(batch, first) for each batch of the thread. The next one is under way meanwhile: a block is alone with its row, so nothing else
-// hides the time that a load takes.
+// Calls fn(batch) for the thread's elements, their ids ascend: one by one up to a multiple of 16 bytes, in fours, and one by one again.
 template <typename Fn>
 __device__ __forceinline__ void each_batch(const float* row, uint32_t n, Fn&& fn) {
-  const bool aligned = reinterpret_cast<uintptr_t>(row) % sizeof(float4) == 0;
-  Batch batch, next;
-  batch.load(row, 4 * threadIdx.x, n, aligned);
-  for (uint32_t first = 4 * threadIdx.x; first < n; first += kBatch * kThreads) {
-    next.load(row, first + kBatch * kThreads, n, aligned);
-    fn(batch, first);
-    batch = next;
+  uint32_t at = min((0 - static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row) / sizeof(float))) % 4, n);
+  if (threadIdx.x < at) fn(Batch<1>(row, threadIdx.x));
+  for (; n - at >= kBatch * kThreads; at += kBatch * kThreads) fn(Batch<kBatch>(row, at + 4 * threadIdx.x));
+  if (n - at >= 4 * kThreads) {
+    fn(Batch<4>(row, at + 4 * threadIdx.x));
+    at += 4 * kThreads;
   }
+#pragma unroll 1
+  for (at += threadIdx.x; at < n; at += kThreads) fn(Batch<1>(row, at));
 }
 
 // ---- the largest, and the softmax's denominator
 
 // The largest of some elements (of equal ones the lowest index), the smallest, and the sum of exp(x - max): NaN where one is NaN or
-// infinity.
+// +infinity.
 struct Top {
   float max, min, sum;
   uint32_t index;
@@ -70,17 +67,17 @@ struct Top {
   __device__ __forceinline__ bool finite() const { return sum == sum && min >= kLowest; }
 };
 
-__device__ __forceinline__ void take_batch(const Batch& batch, uint32_t first, uint32_t n, Top* top) {
+template <uint32_t count>
+__device__ __forceinline__ void take_batch(const Batch<count>& batch, Top* top) {
   const float before = top->max;
 #pragma unroll
-  for (uint32_t i = 0; i < kBatch; ++i) {
-    if (batch.x[i] > top->max) top->max = batch.x[i], top->index = place_of(first, i);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (batch.x[i] > top->max) top->max = batch.x[i], top->index = batch.id(i);
+    top->min = fminf(top->min, batch.x[i]);
   }
   float sum = top->sum * exp_of(before - top->max);
 #pragma unroll
-  for (uint32_t i = 0; i < kBatch; ++i) {
-    if (place_of(first, i) < n) sum = sum + exp_of(batch.x[i] - top->max), top->min = fminf(top->min, batch.x[i]);
-  }
+  for (uint32_t i = 0; i < count; ++i) sum = sum + exp_of(batch.x[i] - top->max);
   top->sum = sum;
 }
 
@@ -91,11 +88,11 @@ __device__ __forceinline__ void merge_lanes(Top* top) {
   }
 }
 
-// Runs of four elements are dealt to threads, then lanes and warps merge in a fixed order. The first thread's result is the row's.
+// The elements are dealt to threads, then lanes and warps merge in a fixed order. The first thread's result is the row's.
 __device__ Top top_of_row(const float* row, uint32_t n) {
   __shared__ Top tops[kWarps];
   Top top{kLowest, -kLowest, 0, UINT32_MAX};
-  each_batch(row, n, [&](const Batch& batch, uint32_t first) { take_batch(batch, first, n, &top); });
+  each_batch(row, n, [&](const auto& batch) { take_batch(batch, &top); });
   merge_lanes(&top);
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   if (lane == 0) tops[warp] = top;
@@ -129,8 +126,7 @@ struct Weigher {
   float max, scale, ones;
   __device__ __forceinline__ float scaled(float logit) const { return (logit - max) * scale; }
   __device__ __forceinline__ uint64_t of(float logit) const {
-    const float x = scaled(logit);
-    if (!(x >= -63.0f)) return 0;
+    const float x = fmaxf(scaled(logit), -63.0f);  // which weighs nothing: `ones` is below 2^53
     const float shifted = x + 12582912.0f, f = x - (shifted - 12582912.0f);
     float p = f * 1.53533620e-4f + 1.33988739e-3f;
     p = p * f + 9.61843692e-3f;
@@ -191,14 +187,13 @@ struct Keys {
   template <typename Fn>
   __device__ __forceinline__ void each(Fn&& fn) const {
     if (list != nullptr) {
+#pragma unroll 1
       for (uint32_t i = threadIdx.x; i < n; i += kThreads) fn(logit_of(list[i]), id_of(list[i]));
       return;
     }
-    each_batch(row, n, [&](const Batch& batch, uint32_t first) {
+    each_batch(row, n, [&](const auto& batch) {
 #pragma unroll
-      for (uint32_t i = 0; i < kBatch; ++i) {
-        if (place_of(first, i) < n) fn(batch.x[i], place_of(first, i));
-      }
+      for (uint32_t i = 0; i < batch.kCount; ++i) fn(batch.x[i], batch.id(i));
     });
   }
 };
@@ -287,19 +282,19 @@ __device__ uint64_t weight_of(Keys keys, const Weigher& weigher, uint64_t last, 
 
 __device__ uint32_t drawn_token(const float* row, uint32_t n, const Top& top, const Draw& draw, Shared* s) {
   const Weigher weigher{top.max, draw.scale, draw.ones};
-  const Steps steps(top, draw.scale);
   const Keys all{row, nullptr, n};
-  uint64_t total = 0, near_count = 0;
+  uint64_t total = 0;
+  uint32_t near_count = 0;
   all.each([&](float logit, uint32_t) {
     total += weigher.of(logit);
     near_count += weigher.scaled(logit) >= -kNear;
   });
   total = block_total(total, s);
-  near_count = block_total(near_count, s);
+  near_count = static_cast<uint32_t>(block_total(near_count, s));
   Keys near{nullptr, s->near, 0};
   uint64_t near_weight = 0;
   if (near_count <= kNearMax) {
-    near.n = static_cast<uint32_t>(near_count);
+    near.n = near_count;
     if (threadIdx.x == 0) s->listed = 0;
     __syncthreads();
     all.each([&](float logit, uint32_t id) {
@@ -308,6 +303,7 @@ __device__ uint32_t drawn_token(const float* row, uint32_t n, const Top& top, co
     __syncthreads();
     near_weight = weight_of(near, weigher, 0, kAll, s);
   }
+  const Steps steps(top, draw.scale);
   const auto by_weight = [&](double need) {
     const uint64_t least = min(max(static_cast<uint64_t>(need), uint64_t{1}), total);
     return shortest<true>(near_weight >= least ? near : all, weigher, steps, least, s);
@@ -332,7 +328,7 @@ __device__ uint32_t drawn_token(const float* row, uint32_t n, const Top& top, co
 // logits [rows][vocab], draws [rows] or null: the largest. A block per row.
 // Bytes: 4 per element, read once for the largest; then, out of the cache, twice where few tokens are near the best, or else once and twice
 // for each cut.
-__global__ void __launch_bounds__(kThreads, 2) draw_row(const float* logits, uint32_t vocab, const Draw* draws, DrawnToken* out) {
+__global__ void __launch_bounds__(kThreads) draw_row(const float* logits, uint32_t vocab, const Draw* draws, DrawnToken* out) {
   __shared__ Shared shared;
   __shared__ Top top;
   grid_wait();

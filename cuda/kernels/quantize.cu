@@ -15,7 +15,6 @@ constexpr uint32_t kVector = kQuantizeWidth;
 // elements at a time; without one a row is cut into as many blocks as it has work for.
 __global__ void __launch_bounds__(kThreadsMax)
     quantize_kernel(const float* x, const float* norm, float eps, uint32_t n, uint32_t cols, DeviceQuantRows out) {
-  KVRT_DYNAMIC_SHARED(shared);
   const uint64_t row = uint64_t{min(blockIdx.x, n - 1)} * cols;
   const uint32_t first = (blockIdx.y * blockDim.x + threadIdx.x) * kVector;
   float4 weight{};
@@ -24,7 +23,7 @@ __global__ void __launch_bounds__(kThreadsMax)
   grid_launch_next();
   float4 in{};
   if (first < cols) in = *reinterpret_cast<const float4*>(x + row + first);  // loaded before the norm, which waits for the whole row
-  const float scale = norm ? norm_scale(x + row, eps, cols, reinterpret_cast<float*>(shared)) : 0;
+  const float scale = norm ? norm_scale<kNormChunk>(x + row, cols, eps) : 0;
   const uint32_t lane = threadIdx.x % kWarp;
   const QuantRow to(out, quant_group(n), cols / kQuantBlock, blockIdx.x);
   for (uint32_t i = first; i - lane * kVector < cols; i += gridDim.y * blockDim.x * kVector) {  // a warp stays together
@@ -46,7 +45,6 @@ __global__ void __launch_bounds__(kThreadsMax)
 // Bytes: 4 read of each element, 2 written; 2 written of padding. Dealt: as above, one element at a time.
 __global__ void __launch_bounds__(kThreadsMax)
     f16_kernel(const float* x, const float* norm, float eps, uint32_t n, uint32_t cols, uint16_t* out) {
-  KVRT_DYNAMIC_SHARED(shared);
   const uint64_t row = uint64_t{blockIdx.x} * cols;
   const uint32_t first = blockIdx.y * blockDim.x + threadIdx.x, step = gridDim.y * blockDim.x;
   grid_wait();
@@ -55,7 +53,7 @@ __global__ void __launch_bounds__(kThreadsMax)
     for (uint32_t i = first; i < cols; i += step) out[row + i] = 0;
     return;
   }
-  const float scale = norm ? norm_scale(x + row, eps, cols, reinterpret_cast<float*>(shared)) : 0;
+  const float scale = norm ? norm_scale<kNormChunk>(x + row, cols, eps) : 0;
   for (uint32_t i = first; i < cols; i += step) {
     const float v = x[row + i];
     out[row + i] = float_to_f16_saturated(norm ? (v * scale) * norm[i] : v);
@@ -70,11 +68,11 @@ uint32_t blocks_of(uint32_t work, bool norm) { return norm ? 1 : std::min(65535u
 
 void quantize_rows(Stream* stream, const float* x, const float* norm, float eps, uint32_t n, uint32_t cols, const DeviceQuantRows& out) {
   const uint32_t work = cols / kVector, places = quant_group(n) == 1 ? n : (n + 1) / 2 * 2;
-  launch(quantize_kernel, dim3(places, blocks_of(work, norm)), threads_of(work), sizeof(float), stream, x, norm, eps, n, cols, out);
+  launch(quantize_kernel, dim3(places, blocks_of(work, norm)), threads_of(work), 0, stream, x, norm, eps, n, cols, out);
 }
 
 void f16_rows(Stream* stream, const float* x, const float* norm, float eps, uint32_t n, uint32_t padded_n, uint32_t cols, uint16_t* out) {
-  launch(f16_kernel, dim3(padded_n, blocks_of(cols, norm)), threads_of(cols), sizeof(float), stream, x, norm, eps, n, cols, out);
+  launch(f16_kernel, dim3(padded_n, blocks_of(cols, norm)), threads_of(cols), 0, stream, x, norm, eps, n, cols, out);
 }
 
 }  // namespace kvrt::cuda

@@ -7,6 +7,7 @@
 
 namespace kvrt::cuda {
 
+inline constexpr uint32_t kNormChunk = 4096;   // elements of a row that lie in shared memory while their squares are added
 inline constexpr uint32_t kQuantizeWidth = 4;  // elements that a thread takes at a time; 8 lanes have a block of 32
 
 // Adds the squares of n elements to the sums of 16 virtual lanes, by a whole warp: lanes i and i + 16 do the same. n is a multiple of 16,
@@ -37,14 +38,27 @@ __device__ __forceinline__ float rms_scale(float lane, uint32_t n, float eps) {
   return 1.0f / sqrtf(mean + eps);
 }
 
-// 1 / rms of a row, for a whole block.
-__device__ __forceinline__ float norm_scale(const float* x, float eps, uint32_t cols, float* shared) {
+// 1 / rms of n elements, for a whole block: all threads bring kChunk of them to shared memory at a time, one warp adds their squares. A
+// warp that read the row itself would wait for the cache again and again.
+template <uint32_t kChunk>
+__device__ __forceinline__ float norm_scale(const float* x, uint32_t n, float eps) {
+  __shared__ float chunk[kChunk];
+  __shared__ float result;
+  float lane = 0;
+  for (uint32_t first = 0; first < n; first += kChunk) {
+    const uint32_t some = min(kChunk, n - first);
+    __syncthreads();
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x; i < some; i += blockDim.x) chunk[i] = x[first + i];
+    __syncthreads();
+    if (threadIdx.x < kWarp) lane = add_squares<8>(chunk, some, lane);
+  }
   if (threadIdx.x < kWarp) {
-    const float scale = rms_scale(add_squares<16>(x, cols, 0.0f), cols, eps);  // the other warps bring the row into the L1 cache
-    if (threadIdx.x == 0) *shared = scale;
+    const float scale = rms_scale(lane, n, eps);
+    if (threadIdx.x == 0) result = scale;
   }
   __syncthreads();
-  return *shared;
+  return result;
 }
 
 // The places of row `row`, with `blocks` blocks of 32. Each block is `group` blocks behind the one before.

@@ -8,7 +8,7 @@
 namespace kvrt::cuda {
 namespace {
 
-constexpr uint32_t kNormChunk = 2048;  // elements of a row that lie in shared memory at a time
+constexpr uint32_t kHeadsChunk = 2048;  // of norm_scale: its blocks are many and small
 
 struct RopeStoreArgs {
   KvLayer kv;
@@ -19,27 +19,6 @@ struct RopeStoreArgs {
   uint32_t kv_heads, stride;
   float* qkv;
 };
-
-// 1 / rms of n elements, for the whole block.
-__device__ __forceinline__ float norm_scale(const float* x, uint32_t n, float eps) {
-  __shared__ float chunk[kNormChunk];
-  __shared__ float result;
-  float lane = 0;
-  for (uint32_t first = 0; first < n; first += kNormChunk) {
-    const uint32_t some = min(kNormChunk, n - first);
-    __syncthreads();
-#pragma unroll 4
-    for (uint32_t i = threadIdx.x; i < some; i += kStoreThreads) chunk[i] = x[first + i];
-    __syncthreads();
-    if (threadIdx.x < kWarp) lane = add_squares<8>(chunk, some, lane);
-  }
-  if (threadIdx.x < kWarp) {
-    const float scale = rms_scale(lane, n, eps);
-    if (threadIdx.x == 0) result = scale;
-  }
-  __syncthreads();
-  return result;
-}
 
 // Calls put(i, value) for each element i of the heads at x: normalized where there are norm weights, which go on from head to head as x
 // does, and rotated. The thread that puts an element has read it before.
@@ -77,7 +56,7 @@ __global__ void __launch_bounds__(kStoreThreads) rope_store_kernel(RopeStoreArgs
   if (blockIdx.x < a.q_blocks) {
     const uint32_t first = blockIdx.x * a.q_heads, heads = min(a.q_heads, p.heads - first);
     float* x = q + first * k_dim;
-    const float scale = p.q_norm != nullptr ? norm_scale(x, heads * k_dim, p.eps) : 0.0f;
+    const float scale = p.q_norm != nullptr ? norm_scale<kHeadsChunk>(x, heads * k_dim, p.eps) : 0.0f;
     rotate_heads(a, row, x, heads, p.q_norm, scale, [&](uint32_t i, float value) { x[i] = value; });
     return;
   }
@@ -87,7 +66,7 @@ __global__ void __launch_bounds__(kStoreThreads) rope_store_kernel(RopeStoreArgs
   const float* from = k + min(index, a.kv_heads) * k_dim + (index - min(index, a.kv_heads)) * a.kv.v_dim;  // V's heads follow K's
   if (key) {
     const uint32_t normed = p.norm_rows ? a.kv_heads * k_dim : k_dim;
-    const float scale = p.k_norm != nullptr ? norm_scale(p.norm_rows ? k : from, normed, p.eps) : 0.0f;
+    const float scale = p.k_norm != nullptr ? norm_scale<kHeadsChunk>(p.norm_rows ? k : from, normed, p.eps) : 0.0f;
     const float* norm = p.k_norm != nullptr && p.norm_rows ? p.k_norm + head * k_dim : p.k_norm;
     rotate_heads(a, row, from, 1, norm, scale, [&](uint32_t i, float value) { rotated[i] = value; });
     __syncthreads();

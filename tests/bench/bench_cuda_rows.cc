@@ -9,17 +9,29 @@ namespace {
 constexpr uint32_t kWidth = 4096, kHeads = 32, kKvHeads = 8, kHeadDim = 128, kFf = 14336, kVocab = 128256;
 constexpr uint32_t kStride = (kHeads + 2 * kKvHeads) * kHeadDim;
 
+// Logits as a model's: the probabilities of its best thousand tokens fall as 1 / rank^1.5, all others lie far below.
+std::vector<float> peaked_logits(uint32_t rows, uint32_t vocab) {
+  std::vector<float> logits = random_floats(uint64_t{rows} * vocab, 5);
+  for (float& x : logits) x = 2.5f * x;
+  for (uint64_t row = 0; row < rows; ++row) {
+    for (uint64_t rank = 1; rank <= 1000; ++rank)
+      logits[row * vocab + rank * 7919 % vocab] = 20.0f - 1.5f * std::log(static_cast<float>(rank));
+  }
+  return logits;
+}
+
 struct Arrays {
   uint32_t rows, vocab;
-  Memory x, y, qkv, norm, logits, gate_up, activated, q, d, s, sums, halves, positions, tables_at, tables, stores, cos, sin, inv_freq, pool,
-      top;
+  Memory x, y, qkv, norm, flat, peaked, gate_up, activated, q, d, s, sums, halves, positions, tables_at, tables, stores, cos, sin, inv_freq,
+      pool, top;
   KvGeometry kv{1, kKvHeads, kHeadDim, 32, KvFormat::kF16};
   cuda::DeviceStep step;
 
   Arrays(const Device& device, uint32_t n) : rows(n), vocab(device.size(kVocab, 500u)) {
     const auto floats = [](uint64_t count, uint32_t seed) { return Memory(random_floats(count, seed)); };
     x = floats(uint64_t{n} * kWidth, 1), y = floats(uint64_t{n} * kWidth, 2), qkv = floats(uint64_t{n} * kStride, 3);
-    norm = floats(kWidth, 4), logits = floats(uint64_t{n} * vocab, 5), gate_up = floats(uint64_t{n} * 2 * kFf, 6);
+    norm = floats(kWidth, 4), gate_up = floats(uint64_t{n} * 2 * kFf, 6);
+    flat = floats(uint64_t{n} * vocab, 5), peaked = Memory(peaked_logits(n, vocab));
     activated = Memory(uint64_t{n} * kFf * sizeof(float));
     q = Memory(uint64_t{n} * kFf), d = Memory(uint64_t{n} * kFf / 8), s = Memory(uint64_t{n} * kFf / 8),
     sums = Memory(uint64_t{n} * kFf / 8);
@@ -72,13 +84,16 @@ void measure_all(Device* device, const Arrays& a) {
   measure(device, a, "act_mul", [&](cuda::Stream* stream) {
     cuda::act_mul(stream, a.gate_up.as<float>(), cuda::DeviceActivation::kSilu, n, kFf, a.activated.as<float>());
   });
-  for (const float top_p : {0.0f, 0.95f}) {
-    const Draw draw{top_p > 0 ? 1.8f : 0.0f, 0x1p36f, 0, top_p, -INFINITY, 0.7};  // the largest; at temperature 0.8
-    const Memory draws(std::vector<Draw>(n, draw));
-    measure(device, a, top_p > 0 ? "draw_rows top_p" : "draw_rows", [&](cuda::Stream* stream) {
-      cuda::draw_rows(stream, a.logits.as<float>(), n, a.vocab, draws.as<Draw>(), a.top.as<DrawnToken>());
+  const auto draw = [&](const char* kernel, const Memory& logits, const Draw& how) {
+    const Memory draws(std::vector<Draw>(n, how));
+    measure(device, a, kernel, [&](cuda::Stream* stream) {
+      cuda::draw_rows(stream, logits.as<float>(), n, a.vocab, draws.as<Draw>(), a.top.as<DrawnToken>());
     });
-  }
+  };
+  const Draw top_p{1.8f, 0x1p36f, 0, 0.95f, -INFINITY, 0.7};  // at temperature 0.8
+  draw("draw_rows", a.peaked, {});
+  draw("draw_rows top_p", a.peaked, top_p);
+  draw("draw_rows top_p flat", a.flat, top_p);
 }
 
 }  // namespace

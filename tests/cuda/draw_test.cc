@@ -55,7 +55,8 @@ TEST(Draw, SaysWhatIsNotFinite) {
   }
 }
 
-// Rows of every kind: peaked as a model's, flat, of few different logits (ties at every cut), of both zeros, and with tokens of no weight.
+// Rows of every kind: peaked as a model's, flat, of few different logits (ties at every cut), of both zeros, with tokens of no weight, and
+// with differences beyond any float.
 std::vector<float> row_of(uint32_t kind, uint32_t vocab, Random* random) {
   std::vector<float> row = random->floats(vocab, kind == 0 ? 4.0f : 0.5f);
   for (float& x : row) {
@@ -63,6 +64,7 @@ std::vector<float> row_of(uint32_t kind, uint32_t vocab, Random* random) {
     if (kind == 2) x = std::round(4 * x) / 4;
     if (kind == 3) x = random->below(2) != 0 ? 0.0f : -0.0f;
     if (kind == 4 && random->below(8) != 0) x = -1e30f;
+    if (kind == 5 && random->below(2) != 0) x = random->below(2) != 0 ? 3e38f : -3e38f;
   }
   return row;
 }
@@ -74,7 +76,7 @@ TEST(Draw, TheVeryTokenOfTheHostsSampler) {
   };
   uint32_t others = 0;
   for (const uint32_t vocab : {1u, 2u, 5u, 300u, 1025u, 32000u, 70001u}) {
-    for (uint32_t kind = 0; kind < 5; ++kind) {
+    for (uint32_t kind = 0; kind < 6; ++kind) {
       constexpr uint32_t kRows = 12;
       std::vector<float> logits;
       std::vector<Draw> draws;
