@@ -37,12 +37,12 @@ struct PlainKernel {
     }
   }
 
-  __device__ __forceinline__ void load(const MatvecArgs& args, const uint8_t* its_panel, uint32_t w) {
+  __device__ __forceinline__ void load(const MatvecArgs& args, const uint8_t* its_panel, uint32_t w, uint32_t) {
     panel = its_panel;
     load_turn(args, w * kTurnColumns + threadIdx.x % kWarp / kColumnLanes, raw);
   }
 
-  __device__ __forceinline__ void run(const MatvecArgs& args, const MatvecRows& rows, uint32_t w, float* sums) {
+  __device__ __forceinline__ void run(const MatvecArgs& args, const MatvecRows& rows, uint32_t w, uint32_t, float* sums) {
     const uint32_t lane = threadIdx.x % kWarp;
     uint32_t k = w * kTurnColumns + lane / kColumnLanes;
     const float* x[columns];
