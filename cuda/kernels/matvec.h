@@ -107,7 +107,7 @@ __device__ __forceinline__ void matvec_store(const MatvecArgs& args, uint32_t gr
 }
 
 // The work of warp w of a panel, or a share of it: Kernel::load(args, panel, w, share) starts the loads of the first weights;
-// Kernel::run(args, rows, w, share, sums) makes its sums [columns][16]. kOwn: the block makes its own rows of x. kGroup: that of their integers.
+// Kernel::run(args, rows, w, share, sums) makes its sums [columns][16]. kOwn: the block makes its own rows of x.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kColumns >= 8 && Kernel::kQuantized ? kTensorThreads : kMatvecThreads, Kernel::kOwn ? 1 : 0)
     matvec_kernel(const MatvecArgs args) {
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(Kernel::kColumns >= 8 && Kernel::kQuantized ? 
   if (panel != nullptr) kernel.load(args, panel, w, share);
   MatvecRows rows;
   if constexpr (Kernel::kOwn) {
-    OwnRows<Kernel::kQuantized, Kernel::kGroup> own_rows(args.in, args.cols);
+    OwnRows<Kernel::kQuantized, own_quant_group(kColumns)> own_rows(args.in, args.cols);
     grid_wait();
     grid_launch_next();
     // Integers lie behind the rows that they are made from; the place of these rows is later that of the sums.

@@ -68,7 +68,7 @@ struct QuadBlock {
 template <DType type, uint32_t columns, bool own>
 struct DotKernel {
   using U = Unit<type>;
-  static constexpr uint32_t kColumns = columns, kGroup = 1;
+  static constexpr uint32_t kColumns = columns;
   static constexpr bool kQuantized = true, kOwn = own;
 
   const uint8_t* turn;

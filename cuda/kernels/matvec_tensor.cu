@@ -70,7 +70,7 @@ template <DType type, uint32_t columns, bool own>
 struct TensorKernel {
   using U = Unit<type>;
   using Pair = PairBlock<type>;
-  static constexpr uint32_t kColumns = columns, kTiles = columns / 8, kGroup = own ? 2 : 8;
+  static constexpr uint32_t kColumns = columns, kTiles = columns / 8, kGroup = own ? own_quant_group(columns) : quant_group(columns);
   static constexpr uint32_t kSplit = matvec_split(columns), kShare = 8 / kSplit;  // a warp has each kSplit-th block of a turn
   static constexpr bool kQuantized = true, kOwn = own;
   // Blocks that are under way at a time, as far as registers go: a block's slot is loaded anew as soon as it is computed.
