@@ -265,6 +265,18 @@ __device__ __forceinline__ void mma_s8_16x8x16(int32_t (&d)[4], uint32_t a0, uin
 #endif
 }
 
+// Likewise of 32 columns, words of a and b in the order of two such products: a = {row g, row g + 8, row g, row g + 8}.
+__device__ __forceinline__ void mma_s8_16x8x32(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#if !defined(KVRT_CUDA_EMULATION) && __CUDA_ARCH__ >= 800
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+  mma_s8_16x8x16(d, a[0], a[1], b[0]);
+  mma_s8_16x8x16(d, a[2], a[3], b[1]);
+#endif
+}
+
 // ---- 16 bytes from global to shared memory while the block computes; both aligned. commit ends a group of copies, wait<n> waits until at
 // most the n last groups are under way; a barrier must follow before other threads read.
 

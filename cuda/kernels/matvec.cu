@@ -37,7 +37,7 @@ uint32_t prepare_own_rows(bool plain, uint32_t blocks, uint32_t count, uint32_t 
 // The rows of x that a block of so many warps takes.
 uint32_t columns_of(uint32_t n, DType type, uint32_t warps) {
   if (n == 1 || (n == 2 && type != DType::kF32)) return n;
-  return n <= 8 || is_plain(type) || warps * kWarp > kWideThreads ? 8 : 16;
+  return n <= 8 || is_plain(type) || warps * matvec_split(16) * kWarp > kTensorThreads ? 8 : 16;
 }
 
 // Starts the kernel of a type. `rows` is that of the whole weight: all its parts, also of other types, have the same number of warps.
@@ -54,6 +54,7 @@ void start(Stream* stream, DType type, uint32_t rows, MatvecArgs args) {
                                              : matvec_dot_kernel(type, columns, own);
   args.passes = (n + columns - 1) / columns;
   const uint32_t blocks = (panels + args.slots - 1) / args.slots * args.passes;
+  warps *= matvec_split(columns);
   uint32_t shared = warps * columns * kPanelRows * sizeof(float);
   if (own) shared = prepare_own_rows(plain, blocks, std::min(n, columns), shared, &warps, &args);
   launch(kernel, blocks, warps * kWarp, shared, stream, args);

@@ -12,7 +12,9 @@
 namespace kvrt::cuda {
 
 inline constexpr uint32_t kMatvecThreads = 384;  // a block's at most
-inline constexpr uint32_t kWideThreads = 256;    // for a block that takes 16 rows of x at once, which needs more registers
+inline constexpr uint32_t kTensorThreads = 512;  // where it takes 8 or 16 rows of x: so that 16 warps are at work on a multiprocessor
+// Two warps share a warp's work where a block takes 16 rows of x at once: one has no registers for the sums of all chains.
+constexpr uint32_t matvec_split(uint32_t columns) { return columns == 16 ? 2 : 1; }
 
 // Rows [row_begin, row_end), counted from the first panel at `data`, go to columns out_begin + row of the output.
 struct MatvecPart {
@@ -72,9 +74,10 @@ __device__ __forceinline__ MatvecPanel matvec_panel(const MatvecArgs& args, uint
   return {index < args.panels ? part->data + panel * args.panel_bytes : nullptr, part, panel * kPanelRows};
 }
 
-// Turns the warps' sums, [slots][warps][columns][16], into output. For all threads of the block.
+// Turns the warps' sums, [slots][warps][split][columns][16], into output. For all threads of the block.
 template <uint32_t columns>
 __device__ __forceinline__ void matvec_store(const MatvecArgs& args, uint32_t group, uint32_t first_x, const float* sums) {
+  constexpr uint32_t split = matvec_split(columns);
   const uint32_t sides = args.store == MatvecStore::kActPair ? 2 : 1;
   for (uint32_t i = threadIdx.x; i < args.slots / sides * columns * kPanelRows; i += blockDim.x) {
     const uint32_t slot = i / (columns * kPanelRows) * sides, cell = i % (columns * kPanelRows), x = first_x + cell / kPanelRows;
@@ -85,9 +88,11 @@ __device__ __forceinline__ void matvec_store(const MatvecArgs& args, uint32_t gr
     KVRT_CUDA_UNROLL
     for (uint32_t s = 0; s < 2; ++s) {
       if (s == sides) break;
-      const float* from = sums + (slot + s) * args.warps * columns * kPanelRows + cell;
-      side[s] = from[0];
-      for (uint32_t w = 1; w < args.warps; ++w) side[s] += from[w * columns * kPanelRows];
+      constexpr uint32_t kCells = columns * kPanelRows;
+      const float* from = sums + (slot + s) * args.warps * split * kCells + cell;
+      const auto warp_sum = [&](uint32_t w) { return split == 2 ? from[2 * w * kCells] + from[(2 * w + 1) * kCells] : from[w * kCells]; };
+      side[s] = warp_sum(0);
+      for (uint32_t w = 1; w < args.warps; ++w) side[s] += warp_sum(w);
     }
     const uint32_t at = static_cast<uint32_t>(panel.part->out_begin + static_cast<int32_t>(row));
     float* out = args.out + uint64_t{x} * args.stride + at;
@@ -101,23 +106,23 @@ __device__ __forceinline__ void matvec_store(const MatvecArgs& args, uint32_t gr
   }
 }
 
-// The work of warp w of a panel: Kernel::load(args, panel, w) starts the loads of the first weights; Kernel::run(args, rows, w, sums) makes
-// its sums [columns][16]. kOwn: the block makes its own rows of x. kGroup: that of their integers.
+// The work of warp w of a panel, or a share of it: Kernel::load(args, panel, w, share) starts the loads of the first weights;
+// Kernel::run(args, rows, w, share, sums) makes its sums [columns][16]. kOwn: the block makes its own rows of x.
 template <typename Kernel>
-__global__ void __launch_bounds__(Kernel::kColumns == 16 ? kWideThreads : kMatvecThreads, Kernel::kOwn ? 1 : 0)
+__global__ void __launch_bounds__(Kernel::kColumns >= 8 && Kernel::kQuantized ? kTensorThreads : kMatvecThreads, Kernel::kOwn ? 1 : 0)
     matvec_kernel(const MatvecArgs args) {
   KVRT_DYNAMIC_SHARED(shared);
-  constexpr uint32_t kColumns = Kernel::kColumns;
+  constexpr uint32_t kColumns = Kernel::kColumns, kSplit = matvec_split(kColumns);
   float* sums = reinterpret_cast<float*>(shared);
-  const uint32_t warp = threadIdx.x / kWarp, slot = warp / args.warps, w = warp % args.warps;
+  const uint32_t warp = threadIdx.x / kWarp, slot = warp / kSplit / args.warps, w = warp / kSplit % args.warps, share = warp % kSplit;
   const uint32_t group = blockIdx.x / args.passes, first_x = blockIdx.x % args.passes * kColumns;
   const uint8_t* panel = slot < args.slots ? matvec_panel(args, group, slot).data : nullptr;  // also null: the warp only makes rows of x
   const uint32_t count = min(kColumns, args.in.n - first_x);
   Kernel kernel{};
-  if (panel != nullptr) kernel.load(args, panel, w);
+  if (panel != nullptr) kernel.load(args, panel, w, share);
   MatvecRows rows;
   if constexpr (Kernel::kOwn) {
-    OwnRows<Kernel::kQuantized, Kernel::kGroup> own_rows(args.in, args.cols);
+    OwnRows<Kernel::kQuantized, own_quant_group(kColumns)> own_rows(args.in, args.cols);
     grid_wait();
     grid_launch_next();
     // Integers lie behind the rows that they are made from; the place of these rows is later that of the sums.
@@ -128,7 +133,7 @@ __global__ void __launch_bounds__(Kernel::kColumns == 16 ? kWideThreads : kMatve
     grid_launch_next();
     rows = given_rows<Kernel::kQuantized>(args.in, args.cols, first_x, count);
   }
-  if (panel != nullptr) kernel.run(args, rows, w, sums + warp * kColumns * kPanelRows);
+  if (panel != nullptr) kernel.run(args, rows, w, share, sums + warp * kColumns * kPanelRows);
   __syncthreads();
   matvec_store<kColumns>(args, group, first_x, sums);
 }

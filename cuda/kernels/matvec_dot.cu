@@ -68,7 +68,7 @@ struct QuadBlock {
 template <DType type, uint32_t columns, bool own>
 struct DotKernel {
   using U = Unit<type>;
-  static constexpr uint32_t kColumns = columns, kGroup = 1;
+  static constexpr uint32_t kColumns = columns;
   static constexpr bool kQuantized = true, kOwn = own;
 
   const uint8_t* turn;
@@ -99,13 +99,13 @@ struct DotKernel {
     }
   }
 
-  __device__ __forceinline__ void load(const MatvecArgs& args, const uint8_t* panel, uint32_t w) {
+  __device__ __forceinline__ void load(const MatvecArgs& args, const uint8_t* panel, uint32_t w, uint32_t) {
     const uint32_t lane = threadIdx.x % kWarp, quad = lane % 4, i = lane / 4;
     turn = panel + w * U::kTurnBytes;
     if (8 * w + i < args.cols / kQuantBlock) raw.load(turn, i, quad);
   }
 
-  __device__ __forceinline__ void run(const MatvecArgs& args, const MatvecRows& rows, uint32_t w, float* sums) {
+  __device__ __forceinline__ void run(const MatvecArgs& args, const MatvecRows& rows, uint32_t w, uint32_t, float* sums) {
     const uint32_t lane = threadIdx.x % kWarp, quad = lane % 4, i = lane / 4, blocks = args.cols / kQuantBlock;
     float acc[4][columns] = {};
     for (uint32_t block = 8 * w + i; block < blocks; block += 8 * args.warps) {

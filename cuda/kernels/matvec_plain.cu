@@ -14,7 +14,6 @@ template <DType type, uint32_t columns, bool own>
 struct PlainKernel {
   static constexpr uint32_t kColumns = columns;
   static constexpr bool kQuantized = false, kOwn = own;
-  static constexpr uint32_t kGroup = 1;
   static constexpr uint32_t kRows = type == DType::kF32 ? 4 : 8;  // rows of a lane
   static constexpr uint32_t kColumnLanes = kPanelRows / kRows;    // lanes that share a column
   static constexpr uint32_t kLoadColumns = kWarp / kColumnLanes;  // columns that a warp loads at a time
@@ -37,12 +36,12 @@ struct PlainKernel {
     }
   }
 
-  __device__ __forceinline__ void load(const MatvecArgs& args, const uint8_t* its_panel, uint32_t w) {
+  __device__ __forceinline__ void load(const MatvecArgs& args, const uint8_t* its_panel, uint32_t w, uint32_t) {
     panel = its_panel;
     load_turn(args, w * kTurnColumns + threadIdx.x % kWarp / kColumnLanes, raw);
   }
 
-  __device__ __forceinline__ void run(const MatvecArgs& args, const MatvecRows& rows, uint32_t w, float* sums) {
+  __device__ __forceinline__ void run(const MatvecArgs& args, const MatvecRows& rows, uint32_t w, uint32_t, float* sums) {
     const uint32_t lane = threadIdx.x % kWarp;
     uint32_t k = w * kTurnColumns + lane / kColumnLanes;
     const float* x[columns];

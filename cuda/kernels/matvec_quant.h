@@ -33,7 +33,7 @@ __device__ __forceinline__ XScales x_scales(const MatvecRows& rows, uint32_t x, 
 }
 
 // The blocks of two neighbours in a group, from one on.
-template <DType type, uint32_t group>
+template <DType type>
 struct XPair {
   const float *d, *s;
   const uint32_t* sums;
@@ -44,21 +44,21 @@ struct XPair {
     sums = rows.sums + at;
   }
   __device__ __forceinline__ void advance(uint32_t blocks) {
-    d += group * blocks;
-    s += group * blocks;
-    sums += group * blocks;
+    d += blocks;
+    s += blocks;
+    sums += blocks;
   }
   __device__ __forceinline__ void scales(uint32_t i, XScales (&out)[2]) const {
-    const float2 two = *reinterpret_cast<const float2*>(d + group * i);
+    const float2 two = *reinterpret_cast<const float2*>(d + i);
     out[0] = {two.x, 0, {0, 0}};
     out[1] = {two.y, 0, {0, 0}};
     if constexpr (kNeedsS<type>) {
-      const float2 both = *reinterpret_cast<const float2*>(s + group * i);
+      const float2 both = *reinterpret_cast<const float2*>(s + i);
       out[0].s = both.x;
       out[1].s = both.y;
     }
     if constexpr (kNeedsSums<type>) {
-      const uint2 both = *reinterpret_cast<const uint2*>(sums + group * i);
+      const uint2 both = *reinterpret_cast<const uint2*>(sums + i);
       split_sums(both.x, &out[0]);
       split_sums(both.y, &out[1]);
     }

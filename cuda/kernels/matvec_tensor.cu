@@ -70,21 +70,22 @@ template <DType type, uint32_t columns, bool own>
 struct TensorKernel {
   using U = Unit<type>;
   using Pair = PairBlock<type>;
-  static constexpr uint32_t kColumns = columns, kTiles = columns / 8, kGroup = own ? 2 : 8;
+  static constexpr uint32_t kColumns = columns, kTiles = columns / 8, kGroup = own ? own_quant_group(columns) : quant_group(columns);
+  static constexpr uint32_t kSplit = matvec_split(columns), kShare = 8 / kSplit;  // a warp has each kSplit-th block of a turn
   static constexpr bool kQuantized = true, kOwn = own;
-  // Blocks that are loaded while as many are computed, as far as registers go.
-  static constexpr uint32_t kAhead = U::kHalves || (kTiles == 2 && U::kHigh > 0 && U::kMin) ? 2 : 4;
+  // Blocks that are under way at a time, as far as registers go: a block's slot is loaded anew as soon as it is computed.
+  static constexpr uint32_t kSlots = kTiles == 2 || U::kHigh > 0 ? 4 : 8;
   static constexpr bool kWhole = U::kBlocks == 8;  // every turn is full
 
   const uint8_t* turn;
-  Pair even[kAhead];
+  Pair raw[kSlots];
 
-  // A lane's data of 8 rows of x: its own column of q, from its word t on, and the scales of the two columns whose results it holds. In a
-  // group of 8 a warp's loads of a block are 256 bytes that lie together, and 32 of each kind of scales. Beyond the last row or pair a lane
-  // reads that one again.
+  // A lane's data of 8 rows of x: its own column of q, from its word t on, and the scales of the two columns whose results it holds. A
+  // warp's loads of a block are 256 bytes that lie together, and 32 of each kind of scales; not so a block's own rows. Beyond the last row
+  // or pair a lane reads that one again.
   struct XAt {
     const uint32_t* q;
-    XPair<type, kGroup> pair;
+    XPair<type> pair;
     __device__ __forceinline__ void begin(const MatvecRows& rows, uint32_t first, uint32_t block) {
       const uint32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4, last = rows.count - 1;
       const auto at = [&](uint32_t row) { return row / kGroup * kGroup * rows.row_blocks + block * kGroup + row % kGroup; };
@@ -93,23 +94,24 @@ struct TensorKernel {
     }
     __device__ __forceinline__ void advance(uint32_t blocks) {
       q += 8 * kGroup * blocks;
-      pair.advance(blocks);
+      pair.advance(kGroup * blocks);
     }
     // The words of a block that go with those of PairBlock.
     __device__ __forceinline__ void words(uint32_t i, uint32_t (&out)[2]) const {
+      const uint32_t* from = q + 8 * kGroup * i;
       if constexpr (Pair::kNeighbours) {
-        const uint2 both = *reinterpret_cast<const uint2*>(q + 8 * kGroup * i);
+        const uint2 both = *reinterpret_cast<const uint2*>(from);
         out[0] = both.x;
         out[1] = both.y;
       } else {
-        out[0] = q[8 * kGroup * i];
-        out[1] = q[8 * kGroup * i + 4];
+        out[0] = from[0];
+        out[1] = from[4];
       }
     }
   };
   using Sums = float[kTiles][4];  // a chain's
 
-  // Block i of a turn.
+  // The i-th of the turn's blocks that are the warp's.
   static __device__ __forceinline__ void add(const Pair& raw, uint32_t i, const XAt (&at)[kTiles], Sums& acc) {
     uint32_t upper[2], lower[2];
     raw.words(0, threadIdx.x % 4, upper);
@@ -118,74 +120,70 @@ struct TensorKernel {
     KVRT_CUDA_UNROLL
     for (uint32_t tile = 0; tile < kTiles; ++tile) {
       uint32_t b[2];
-      at[tile].words(i, b);
+      at[tile].words(kSplit * i, b);
       XScales x[2];
-      at[tile].pair.scales(i, x);
+      at[tile].pair.scales(kGroup * kSplit * i, x);
       int32_t isum[2][4];
       KVRT_CUDA_UNROLL
       for (uint32_t j = 0; j < 4; ++j) {
         isum[0][j] = first_sum<type>(x[j % 2], U::kHalves ? 0 : 2);
         isum[1][j] = U::kHalves ? first_sum<type>(x[j % 2], 1) : 0;
       }
-      mma_s8_16x8x16(isum[0], upper[0], lower[0], b[0]);
-      mma_s8_16x8x16(isum[U::kHalves ? 1 : 0], upper[1], lower[1], b[1]);
+      if constexpr (U::kHalves) {
+        mma_s8_16x8x16(isum[0], upper[0], lower[0], b[0]);
+        mma_s8_16x8x16(isum[1], upper[1], lower[1], b[1]);
+      } else {
+        mma_s8_16x8x32(isum[0], {upper[0], lower[0], upper[1], lower[1]}, b);
+      }
       KVRT_CUDA_UNROLL
       for (uint32_t j = 0; j < 4; ++j) acc[tile][j] = add_block<type>(scales[j / 2], x[j % 2], isum[0][j], isum[1][j], acc[tile][j]);
     }
   }
 
-  // Loads blocks i to i + kAhead of a turn: all of them, or those within the `left` blocks from the turn's first on.
-  template <typename All>
-  static __device__ __forceinline__ void load_some(All all, const uint8_t* turn, uint32_t i, uint32_t left, Pair (&to)[kAhead]) {
+  __device__ __forceinline__ void load(const MatvecArgs& args, const uint8_t* panel, uint32_t w, uint32_t share) {
     const uint32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
+    turn = panel + w * U::kTurnBytes;
     KVRT_CUDA_UNROLL
-    for (uint32_t j = 0; j < kAhead; ++j) {
-      if (all || i + j < left) to[j].load(turn, i + j, g, t);
+    for (uint32_t i = 0; i < kSlots; ++i) {
+      if (kWhole || 8 * w + share + kSplit * i < args.cols / kQuantBlock) raw[i].load(turn, share + kSplit * i, g, t);
     }
   }
 
-  __device__ __forceinline__ void load(const MatvecArgs& args, const uint8_t* panel, uint32_t w) {
-    turn = panel + w * U::kTurnBytes;
-    load_some(std::bool_constant<kWhole>{}, turn, 0, args.cols / kQuantBlock - 8 * w, even);
-  }
+  // Turns by what is known of them: it and the next one are whole; it is whole and the last; nothing.
+  enum class Turn { kMiddle, kLast, kAny };
 
-  __device__ __forceinline__ void run(const MatvecArgs& args, const MatvecRows& rows, uint32_t w, float* sums) {
+  __device__ __forceinline__ void run(const MatvecArgs& args, const MatvecRows& rows, uint32_t w, uint32_t share, float* sums) {
     const uint32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4, step = 8 * args.warps;
-    uint32_t left = args.cols / kQuantBlock - 8 * w;
+    uint32_t left = args.cols / kQuantBlock - 8 * w;  // blocks from the turn's first on
     XAt at[kTiles];
     KVRT_CUDA_UNROLL
-    for (uint32_t tile = 0; tile < kTiles; ++tile) at[tile].begin(rows, 8 * tile, 8 * w);
-    float acc[8][kTiles][4] = {};
-    Pair odd[kAhead];
-    const auto add_some = [&](auto all, uint32_t i, const Pair(&raw)[kAhead]) {
+    for (uint32_t tile = 0; tile < kTiles; ++tile) at[tile].begin(rows, 8 * tile, 8 * w + share);
+    float acc[kShare][kTiles][4] = {};
+    const auto add_turn = [&]<Turn kind>() {
+      const auto has = [&](uint32_t i) {  // the warp's block i of this turn, or i - kShare of the next
+        if (kind == Turn::kMiddle) return true;
+        if (kind == Turn::kLast) return i < kShare;
+        return share + kSplit * (i % kShare) + (i < kShare ? 0 : step) < left;
+      };
       KVRT_CUDA_UNROLL
-      for (uint32_t j = 0; j < kAhead; ++j) {
-        if (all || i + j < left) add(raw[j], i + j, at, acc[i + j]);
-      }
-    };
-    const auto add_turn = [&](auto all) {
-      KVRT_CUDA_UNROLL
-      for (uint32_t i = 0; i < 8; i += 2 * kAhead) {
-        load_some(all, turn, i + kAhead, left, odd);
-        add_some(all, i, even);
-        if (i + 2 * kAhead < 8) {
-          load_some(all, turn, i + 2 * kAhead, left, even);
-        } else {
-          turn += args.warps * U::kTurnBytes;
-          if (left > step) load_some(std::bool_constant<kWhole>{}, turn, 0, left - step, even);
-        }
-        add_some(all, i + kAhead, odd);
+      for (uint32_t i = 0; i < kShare; ++i) {
+        const uint32_t then = i + kSlots;
+        Pair& slot = raw[i % kSlots];
+        if (has(i)) add(slot, i, at, acc[i]);
+        if (then == kShare) turn += args.warps * U::kTurnBytes;
+        if (has(then)) slot.load(turn, share + kSplit * (then % kShare), g, t);
       }
       KVRT_CUDA_UNROLL
       for (uint32_t tile = 0; tile < kTiles; ++tile) at[tile].advance(step);
       left = left > step ? left - step : 0;
     };
-    while (left >= 8) add_turn(std::true_type{});
-    if (!kWhole && left > 0) add_turn(std::false_type{});
+    while (left >= step + 8) add_turn.template operator()<Turn::kMiddle>();
+    if (left >= 8 && left <= step) add_turn.template operator()<Turn::kLast>();
+    while (!kWhole && left > 0) add_turn.template operator()<Turn::kAny>();
     KVRT_CUDA_UNROLL
     for (uint32_t i = 0; i < 4 * kTiles; ++i) {
       KVRT_CUDA_UNROLL
-      for (uint32_t by = 4; by >= 1; by /= 2) {
+      for (uint32_t by = kShare / 2; by >= 1; by /= 2) {
         KVRT_CUDA_UNROLL
         for (uint32_t chain = 0; chain < by; ++chain) acc[chain][i / 4][i % 4] += acc[chain + by][i / 4][i % 4];
       }

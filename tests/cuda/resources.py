@@ -37,10 +37,14 @@ def tile_bytes(formats, dims):
     return 4 * keys * dims + keys + (2 * keys * dims + 8 * keys if formats in ("Alike<I8>", "Alike<F8>", "Unlike") else 0)
 
 
+def matvec_threads(kernel):
+    return MATVEC_THREADS * (2 if split_name(kernel)[1][1] == "16" else 1)
+
+
 def matvec_bytes(kernel):
     name, (_, columns, own) = split_name(kernel)
     rows = min(int(columns), 8192 // COLS)
-    sums, stage = MATVEC_THREADS // 32 * int(columns) * 16 * 4, rows * COLS * 4
+    sums, stage = matvec_threads(kernel) // 32 * int(columns) * 16 * 4, rows * COLS * 4
     if own == "false":
         return sums
     return sums + stage if name == "PlainKernel" else max(sums, stage) + (rows if rows <= 2 else (rows + 1) // 2 * 2) * (COLS // 32 | 1) * 44
@@ -52,7 +56,7 @@ def state_bytes(_):
 
 STATE_WORDS = "return 2 * batch_for(numbers) * numbers * static_cast<uint32_t>(sizeof(float));"
 
-# A launcher's additions to the device code: threads of a block where they are fewer than __launch_bounds__ permits; bytes of dynamic
+# A launcher's additions to the device code: threads of a block where they are fewer than __launch_bounds__ permits, or a function; bytes of dynamic
 # shared memory by the kernel's template arguments, and the words of cuda/ that say the same. Every kernel with KVRT_DYNAMIC_SHARED stands here.
 LAUNCHES = {
     "attend_part": (None, decode_bytes, "kPartWarps * kRingBytes + query_bytes(k_dim) + Heads<wide>::kCount * std::max(k_dim, kPartWarps * kStepCols) * 4"),
@@ -60,7 +64,7 @@ LAUNCHES = {
     "merge_parts": (HEAD_DIM, None, None),
     "attend_tile": (None, tile_bytes, "kBytes = 2 * kTileBytes + 2 * kRawBytes + 4 * kScaleBytes + kKeys;"),
     "gemm_kernel": (None, lambda _: 4 * 64 * 40 * 2, "kShared = 4 * kBuffer * sizeof(uint16_t);"),
-    "matvec_kernel": (MATVEC_THREADS, matvec_bytes, "args->own_at + (plain ? stage : own_quant_bytes(count, args->cols))"),
+    "matvec_kernel": (matvec_threads, matvec_bytes, "args->own_at + (plain ? stage : own_quant_bytes(count, args->cols))"),
     "act_mul_kernel": (256, None, None),
     "add_bias_kernel": (256, None, None),
     "scan_kernel": (None, state_bytes, STATE_WORDS),
@@ -258,6 +262,7 @@ def complete(kernels):
         k.name = short[k.name]
         base, arguments = split_name(k.name)
         threads, dynamic, _ = LAUNCHES.get(base, (None, None, None))
+        threads = threads(*arguments) if callable(threads) else threads
         k.threads = min(threads or k.threads, k.threads)
         k.dynamic_shared = dynamic(*arguments) if dynamic else 0
         k.blocks, k.occupancy = occupy(k)
