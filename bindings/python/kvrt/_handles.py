@@ -15,8 +15,9 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Deque, Dict, Iterator, Optional, Tuple, Type, TypeVar
 
-from . import _abi
-from ._errors import Detail, Error, Invalid, Status, TooSmall, Unsupported, call
+from . import _abi, _raw
+from ._enums import Detail, LogLevel, Status
+from ._errors import Error, Invalid, TooSmall, Unsupported, call
 from ._types import Event, make_event
 
 lib = _abi.lib
@@ -29,7 +30,7 @@ _users: Dict[int, Callable[..., None]] = {}
 _keys = itertools.count(1)
 _inside = threading.local()
 _late: Deque[Tuple[Callable[[int], None], int]] = collections.deque()  # handles whose finalizer ran inside such a callback
-LEVELS = {1: logging.ERROR, 2: logging.WARNING, 3: logging.INFO, 4: logging.DEBUG}
+LEVELS: Dict[int, int] = {LogLevel.ERROR: logging.ERROR, LogLevel.WARN: logging.WARNING, LogLevel.INFO: logging.INFO, LogLevel.DEBUG: logging.DEBUG}
 
 
 def keep(callback: Callable[..., None]) -> int:
@@ -62,9 +63,9 @@ def _log(user: int, level: int, text: int, size: int) -> None:
     _call_user(user, LEVELS.get(level, logging.DEBUG), ctypes.string_at(text, size).decode("utf-8", "replace"))
 
 
-log_function = _abi.LogFn(_log)
-wake_function = _abi.UserFn(_call_user)
-free_function = _abi.UserFn(drop)
+log_function = _raw.kvrt_log_fn(_log)
+wake_function = _raw.kvrt_wake_fn(_call_user)
+free_function = _raw.kvrt_free_fn(drop)
 
 
 # ---- callbacks of one call ---------------------------------------------------------------------------------------------------------------
@@ -81,13 +82,13 @@ class Callback:
                 return 1
             try:
                 if function is not None:
-                    function(make_event(_abi.Event.copy_of(event)))
+                    function(make_event(_raw.kvrt_event.from_address(event)))
                 return 0
             except BaseException as error:
                 self._error = error
                 return 1
 
-        self.thunk = _abi.EventFn(call)
+        self.thunk = _raw.kvrt_event_fn(call)
 
     def finish(self) -> None:
         """To be called after the call, whatever its outcome."""
@@ -252,33 +253,7 @@ def _close_all() -> None:
 atexit.register(_close_all)
 
 
-# ---- arguments and results ---------------------------------------------------------------------------------------------------------------
-
-
-_RANGES = {ctypes.c_uint32: (0, 2**32 - 1), ctypes.c_uint64: (0, 2**64 - 1), ctypes.c_int32: (-(2**31), 2**31 - 1)}
-
-
-def in_range(value: int, kind: Any, what: str) -> int:
-    """The value, if the C type can hold it: ctypes would cut it silently."""
-    low, high = _RANGES[kind]
-    if not low <= value <= high:
-        raise Invalid(f"{what} is {value}, expected {low} to {high}", Status.INVALID)
-    return value
-
-
-def fill(struct: Any, **values: Any) -> Any:
-    """Sets the fields of an options struct."""
-    kinds = dict(struct._fields_)
-    for name, value in values.items():
-        setattr(struct, name, in_range(int(value), kinds[name], name) if kinds[name] in _RANGES else value)
-    return struct
-
-
-def text_bytes(text: Optional[str], what: str) -> bytes:
-    try:
-        return (text or "").encode()
-    except UnicodeEncodeError as error:
-        raise Invalid(f"{what}: {error}", Status.INVALID) from None
+# ---- results ----------------------------------------------------------------------------------------------------------------------------
 
 
 def buffer_of(handle: Optional[Handle], function: Callable[..., int], *args: Any, kind: Any = ctypes.c_char) -> Any:

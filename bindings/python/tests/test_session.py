@@ -198,6 +198,25 @@ class Generate(Case):
         whole = self.open().generate(max_tokens=12, ignore_eos=True, reply=kvrt.Reply.AUTO).read()
         self.assertEqual(whole, text)
 
+    def test_callback(self):
+        whole = list(self.open().generate(max_tokens=12, ignore_eos=True))
+        seen, session = [], self.open()
+        report = session.generate(max_tokens=12, ignore_eos=True, callback=seen.append)
+        tokens = lambda events: [(e.type, e.token, e.position, e.text) for e in events if e.type is not EventType.PROGRESS]
+        self.assertEqual(tokens(seen), tokens(whole))
+        self.assertEqual((report.generated, seen[-1].report), (12, report))
+        self.assertEqual(self.open().generate(max_tokens=4, ignore_eos=True, sampler=best, callback=lambda e: None).generated, 4)
+        with self.assertRaises(ZeroDivisionError):
+            session.generate(ignore_eos=True, callback=lambda event: event.position < 20 or 1 // 0)
+        self.assertEqual((session.info().state, len(session.tokens())), (State.IDLE, 21))
+        with self.assertRaises(kvrt.Cancelled) as caught:
+            session.generate(ignore_eos=True, callback=lambda event: session.cancel())
+        self.assertEqual(caught.exception.report.reason, Reason.CANCELLED)
+        with self.assertRaises(kvrt.Cancelled) as caught, kvrt.Cancel() as cancel:
+            cancel.fire()
+            session.generate(cancel=cancel, callback=seen.append)
+        self.assertEqual(caught.exception.report.generated, 0)
+
     def test_stop_string(self):
         session = self.open()
         text = session.generate(max_tokens=40, ignore_eos=True).read()
