@@ -82,7 +82,8 @@ class Async(Case):
         sessions = [self.open(), self.open(domain="two")]
 
         async def read(session, inside):
-            async for event in session.agenerate(ignore_eos=True):
+            generation = session.agenerate(ignore_eos=True)  # the traceback keeps it
+            async for event in generation:
                 if event.position == 5:
                     inside.set()
                     await asyncio.sleep(60)
@@ -111,7 +112,21 @@ class Async(Case):
         self.fail([s.info().state for s in sessions])
 
     def test_dropped_generations_end_by_themselves(self):
-        sessions = [self.open(domain=str(n)) for n in range(4)]
+        """Also those that are dropped while a step runs: another thread's prompts keep the model busy."""
+        sessions = [self.open(domain=str(n)) for n in range(6)]
+        over = threading.Event()
+
+        def prompts():
+            with self.model.open_session(prefix_cache=False) as other:
+                while not over.is_set():
+                    other.append([7] * 900)
+                    other.prefill()
+                    other.truncate(0)
+
+        busy = threading.Thread(target=prompts)
+        busy.start()
+        self.addCleanup(busy.join)
+        self.addCleanup(over.set)
 
         async def main():
             for session in sessions:
