@@ -172,6 +172,8 @@ class Handle:
 
     def _check_process(self) -> None:
         """Comes before any lock: another thread of the parent may have held that at the fork."""
+        if in_callback():
+            raise Invalid("kvrt was called from within a handler of its log or a wake callback", Status.INVALID)
         if self._pid != os.getpid():
             raise Unsupported(f"{self!r} was opened by process {self._pid}, this is its child: open it anew here", Status.UNSUPPORTED,
                               Detail.FORKED)

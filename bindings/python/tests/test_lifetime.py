@@ -2,19 +2,12 @@
 import gc
 import itertools
 import os
-import pathlib
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
 import threading
-import unittest
 import warnings
 
 import kvrt
 from kvrt import _handles
-from support import MODEL, PROMPT, SOURCE, Case, python
+from support import MODEL, PROMPT, Case, python
 
 
 class Closing(Case):
@@ -273,25 +266,3 @@ with kvrt.Runtime(threads=1) as runtime, runtime.open_model(sys.argv[1], prefill
 """
         run = python(code, MODEL)
         self.assertEqual(run.stdout.split("\n")[:3], ["interrupted IDLE"] * 3, run.stderr)
-
-
-class Example(unittest.TestCase):
-    def test_readme(self):
-        text = (SOURCE / "bindings" / "README.md").read_text()
-        code = re.search(r"```python\n(.*?)```", text, re.S)[1]
-        with tempfile.TemporaryDirectory() as work:
-            shutil.copy(MODEL, pathlib.Path(work, "model.gguf"))
-            for _ in range(2):  # the second goes on where the first ended
-                run = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=work, capture_output=True, text=True, timeout=60)
-                self.assertEqual(run.returncode, 0, run.stderr)
-                self.assertTrue(run.stdout.strip())
-            self.assertIn("reused", run.stdout)
-
-    def test_sample(self):
-        with tempfile.TemporaryDirectory() as work:
-            for run_number in range(2):
-                command = [sys.executable, "-W", "error", str(SOURCE / "samples" / "chat_asyncio.py"), str(MODEL), work, "8"]
-                run = subprocess.run(command, input="ann: Hello\nbob: Hi\nann: And more?\n", capture_output=True, text=True, timeout=60)
-                self.assertEqual(run.returncode, 0, run.stderr)
-                self.assertEqual(sorted(line.split(":")[0] for line in run.stdout.split("\n") if line.startswith(("ann:", "bob:"))), ["ann", "ann", "bob"])
-                self.assertEqual(run.stderr.count("goes on"), 2 * run_number)
