@@ -36,5 +36,5 @@ __all__ = [
     "EventType", "ForeignKv", "GcReport", "Gemm", "GenerateOptions", "Generation", "IOFailed", "Incompatible", "Internal", "Invalid", "Isa", "KvFormat",
     "LimitExceeded", "Logits", "Message", "Metrics", "Model", "ModelInfo", "NoMemory", "NoSpace", "NotFound", "Plan", "Reason", "RepairOutcome", "RepairReport", "Reply", "Report",
     "ReuseStopped", "Runtime", "RuntimeInfo", "Sampler", "SaveReport", "Session", "SessionInfo", "State", "Status", "Store", "StoreEntry",
-    "StoreInfo", "TokenLogprob", "TooSmall", "Unsupported", "apply_template", "library_version",
+    "StoreInfo", "TokenLogprob", "TooSmall", "ToolChoice", "Unsupported", "apply_template", "library_version",
 ]

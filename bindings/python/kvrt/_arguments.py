@@ -8,7 +8,7 @@ import functools
 import json
 import operator
 import os
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union, cast
 
 from ._base import Struct
 from ._enums import (Cache, Codec, Determinism, Device, Durability, ForeignKv, Gemm, GrammarKind, Isa, KvFormat, LogLevel, Logits, Reply, SamplerKind,
@@ -30,6 +30,10 @@ _FLAGS = {"from_fd", "kv_populate", "read_only", "must_exist", "no_generation_pr
           "all_or_nothing", "prefill", "overwrite"}
 
 
+def kind_of(value: object) -> Type[object]:
+    return type(value)
+
+
 def wrong(what: str, value: object, expected: str) -> TypeError:
     return TypeError(f"{what} is {'None' if value is None else f'of type {type(value).__name__}'}, expected {expected}")
 
@@ -49,7 +53,8 @@ def integer(value: Any, kind: Any, what: str) -> int:
 
 
 def real(value: Any, what: str) -> float:
-    if isinstance(value, bool) or not (hasattr(type(value), "__float__") or hasattr(type(value), "__index__")):
+    kind = kind_of(value)
+    if kind is bool or not (hasattr(kind, "__float__") or hasattr(kind, "__index__")):
         raise wrong(what, value, "a number")
     try:
         return float(value)
@@ -122,7 +127,7 @@ def path_bytes(path: Optional[Path], what: str = "path") -> Tuple[Optional[bytes
 
 def token_array(tokens: Sequence[int], what: str = "tokens") -> Any:
     """Token ids as an array of C."""
-    if isinstance(tokens, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(tokens, Iterable):
+    if isinstance(tokens, (str, bytes, bytearray, memoryview, Mapping)) or not hasattr(tokens, "__iter__"):
         raise wrong(what, tokens, "a sequence of ints")
     ids = array.array("i")
     for index, token in enumerate(tokens):
@@ -139,9 +144,9 @@ def json_bytes(value: object, what: str) -> bytes:
         raise Invalid(f"{what}: {error}", Status.INVALID) from None
 
 
-def list_of(value: Any, what: str, items: str) -> List[Any]:
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        raise TypeError(f"{what} is a list of {items}, not {type(value).__name__}")
+def list_of(value: Iterable[Any], what: str, items: str) -> List[Any]:
+    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
+        raise TypeError(f"{what} is a list of {items}, not {kind_of(cast(object, value)).__name__}")
     return list(value)
 
 
@@ -159,7 +164,7 @@ def template_arguments(options: Any, tools: Optional[Sequence[Any]], documents: 
         options.variables_size = len(options.variables)
 
 
-def mapping(value: Any, what: str) -> Mapping[Any, Any]:
+def mapping(value: Mapping[Any, Any], what: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise wrong(what, value, "a mapping")
     return value

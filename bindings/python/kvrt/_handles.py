@@ -13,7 +13,7 @@ import time
 import warnings
 import weakref
 from types import TracebackType
-from typing import Any, Callable, Deque, Dict, Iterator, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Deque, Dict, Generator, Optional, Tuple, Type, TypeVar
 
 from . import _abi, _raw
 from ._enums import Detail, LogLevel, Status
@@ -143,7 +143,7 @@ class Handle:
             self._inside = 0
 
     @contextlib.contextmanager
-    def _held(self) -> Iterator[int]:
+    def _held(self) -> Generator[int, None, None]:
         """The C handle, which is not closed inside the with block."""
         raw = self._enter()
         try:

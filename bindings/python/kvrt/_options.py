@@ -100,7 +100,7 @@ class GenerateOptions:
         return struct, [bias, tokens, texts, grammar, name]
 
     def _bias(self) -> Any:
-        values = {} if self.logit_bias is None else mapping(self.logit_bias, "logit_bias")
+        values: Mapping[Any, Any] = {} if self.logit_bias is None else mapping(self.logit_bias, "logit_bias")
         bias = (_raw.kvrt_token_value * len(values))()
         for slot, (token, value) in zip(bias, values.items()):
             slot.token = integer(token, ctypes.c_int32, "a token of logit_bias")

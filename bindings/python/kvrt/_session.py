@@ -6,7 +6,7 @@ import ctypes
 import functools
 import json
 import threading
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Union, overload
+from typing import Any, Callable, ContextManager, Dict, Generator, List, Mapping, Optional, Sequence, Union, overload
 
 from . import _raw
 from ._arguments import fill, flag, handle, integer, json_bytes, list_of, mapping, one_of, template_arguments, text_bytes, token_array
@@ -101,7 +101,7 @@ class Session(Handle):
         self._leave()
 
     @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _turn(self) -> Generator[None, None, None]:
         self._begin_turn()
         try:
             if self._abandoned:

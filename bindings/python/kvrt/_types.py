@@ -358,7 +358,7 @@ def from_struct(cls: Type[T], struct: Any) -> T:
         if kind is str:
             values[name] = value.decode("utf-8", "replace")
         else:
-            values[name] = tuple(value) if isinstance(value, ctypes.Array) else kind(value)
+            values[name] = tuple(value) if typing.get_origin(kind) is tuple else kind(value)
     return cls(**values)
 
 

@@ -1,8 +1,11 @@
 """Handles, callbacks and processes: closed in any order, by anybody, at any time."""
 import gc
+import io
 import itertools
+import logging
 import os
 import threading
+import unittest
 import warnings
 
 import kvrt
@@ -266,3 +269,23 @@ with kvrt.Runtime(threads=1) as runtime, runtime.open_model(sys.argv[1], prefill
 """
         run = python(code, MODEL)
         self.assertEqual(run.stdout.split("\n")[:3], ["interrupted IDLE"] * 3, run.stderr)
+
+
+class Log(unittest.TestCase):
+    def test_lines_go_to_logging(self):
+        stream = io.StringIO()
+        handler = logging.StreamHandler(stream)
+        logger = logging.getLogger("kvrt")
+        logger.addHandler(handler)
+        self.addCleanup(logger.removeHandler, handler)
+        with kvrt.Runtime(log_level=logging.DEBUG) as runtime, runtime.open_model(MODEL):
+            pass
+        quiet = stream.getvalue()
+        logger.setLevel(logging.DEBUG)
+        self.addCleanup(logger.setLevel, logging.NOTSET)
+        with kvrt.Runtime(threads=2) as runtime, runtime.open_model(MODEL):
+            self.assertEqual(runtime.info().threads, 2)
+            runtime.set_threads(1)
+            self.assertEqual(runtime.info().threads, 1)
+        self.assertEqual(quiet, "")  # the logger's own level holds too
+        self.assertTrue(stream.getvalue())

@@ -1,12 +1,9 @@
 """One session at a time: text, tokens, messages, generation in all its ways."""
 import array
-import io
 import json
-import logging
 import math
 import os
 import threading
-import unittest
 
 import kvrt
 from kvrt import EventType, Reason, State
@@ -391,23 +388,3 @@ class Conversation(Case):
             self.assertTrue(all(call["arguments"]["n"] in (1, 2) for call in calls), calls)
         with self.assertRaises(kvrt.Invalid):
             session.generate(tool_name="h", reply=kvrt.Reply.HERMES)
-
-
-class Log(unittest.TestCase):
-    def test_lines_go_to_logging(self):
-        stream = io.StringIO()
-        handler = logging.StreamHandler(stream)
-        logger = logging.getLogger("kvrt")
-        logger.addHandler(handler)
-        self.addCleanup(logger.removeHandler, handler)
-        with kvrt.Runtime(log_level=logging.DEBUG) as runtime, runtime.open_model(MODEL):
-            pass
-        quiet = stream.getvalue()
-        logger.setLevel(logging.DEBUG)
-        self.addCleanup(logger.setLevel, logging.NOTSET)
-        with kvrt.Runtime(threads=2) as runtime, runtime.open_model(MODEL):
-            self.assertEqual(runtime.info().threads, 2)
-            runtime.set_threads(1)
-            self.assertEqual(runtime.info().threads, 1)
-        self.assertEqual(quiet, "")  # the logger's own level holds too
-        self.assertTrue(stream.getvalue())
