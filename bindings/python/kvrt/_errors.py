@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Type
 
 from . import _raw
@@ -103,8 +104,22 @@ def failure_of(status: int, error: _raw.kvrt_error) -> Error:
     return make_error(status, error.detail, error.os_code, error.message.decode("utf-8", "replace"))
 
 
+inside = threading.local()  # count: how many of log and wake this thread is in
+
+
+def in_callback() -> bool:
+    """True: inside log or wake, where no call of kvrt may be made."""
+    return bool(getattr(inside, "count", 0))
+
+
+def check_callback() -> None:
+    if in_callback():
+        raise Invalid("kvrt was called from within a handler of its log", Status.INVALID)
+
+
 def call(function: Callable[..., int], *args: Any) -> None:
     """Calls a function that returns a status, with an error struct of its own, which no finalizer and no other thread overwrites."""
+    check_callback()
     error = _raw.kvrt_error.make()
     status = function(*args, ctypes.byref(error))
     if status != 0:

@@ -17,7 +17,7 @@ from typing import Any, Callable, Deque, Dict, Generator, Optional, Tuple, Type,
 
 from . import _abi, _raw
 from ._enums import Detail, LogLevel, Status
-from ._errors import Error, Invalid, TooSmall, Unsupported, call
+from ._errors import Error, Invalid, TooSmall, Unsupported, call, check_callback, in_callback, inside
 from ._types import Event, make_event
 
 lib = _abi.lib
@@ -28,7 +28,6 @@ Self = TypeVar("Self", bound="Handle")
 # The callables, by the key that the library gives back as `user`. The functions below live as long as the process: no thunk is freed while it runs.
 _users: Dict[int, Callable[..., None]] = {}
 _keys = itertools.count(1)
-_inside = threading.local()
 _late: Deque[Tuple[Callable[[int], None], int]] = collections.deque()  # handles whose finalizer ran inside such a callback
 LEVELS: Dict[int, int] = {LogLevel.ERROR: logging.ERROR, LogLevel.WARN: logging.WARNING, LogLevel.INFO: logging.INFO, LogLevel.DEBUG: logging.DEBUG}
 
@@ -43,20 +42,15 @@ def drop(key: int) -> None:
     _users.pop(key, None)
 
 
-def in_callback() -> bool:
-    """True: inside log or wake, where no call of kvrt may be made."""
-    return bool(getattr(_inside, "count", 0))
-
-
 def _call_user(key: int, *args: object) -> None:
     callback = _users.get(key)
     if callback is None:
         return
-    _inside.count = getattr(_inside, "count", 0) + 1
+    inside.count = getattr(inside, "count", 0) + 1
     try:
         callback(*args)  # an exception goes to sys.unraisablehook: nobody here waits for it
     finally:
-        _inside.count -= 1
+        inside.count -= 1
 
 
 def _log(user: int, level: int, text: int, size: int) -> None:
@@ -172,8 +166,7 @@ class Handle:
 
     def _check_process(self) -> None:
         """Comes before any lock: another thread of the parent may have held that at the fork."""
-        if in_callback():
-            raise Invalid("kvrt was called from within a handler of its log or a wake callback", Status.INVALID)
+        check_callback()
         if self._pid != os.getpid():
             raise Unsupported(f"{self!r} was opened by process {self._pid}, this is its child: open it anew here", Status.UNSUPPORTED,
                               Detail.FORKED)
@@ -186,7 +179,8 @@ class Handle:
         return self._closed
 
     def close(self) -> None:
-        """Any thread, any order, more than once. Where another thread is inside a call, the end of that call frees the handle."""
+        """Any thread, any order, more than once. Where another thread is inside a call, the end of that call frees the handle. Within a handler of the
+        log, which must not call kvrt, the next handle that is opened frees it."""
         if self._pid != os.getpid():
             self._closed = True
             return
@@ -197,9 +191,11 @@ class Handle:
             free = self._inside == 0
             if free:
                 self._inside = 1
-            else:
+            elif not in_callback():
                 self._interrupt()
-        if free:
+        if free and in_callback():
+            _late.append((self._release, self._raw))
+        elif free:
             self._free()
 
     def __enter__(self: Self) -> Self:
@@ -215,11 +211,7 @@ class Handle:
         try:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self)
         finally:  # the filters may turn a warning into an exception
-            if in_callback():
-                self._closed = True
-                _late.append((self._release, self._raw))
-            else:
-                self.close()
+            self.close()
 
     def __repr__(self) -> str:
         return f"<kvrt.{type(self).__name__} at {id(self):#x}{', closed' if self._closed else ''}>"

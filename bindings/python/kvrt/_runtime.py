@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Optional, Union
 from . import _raw
 from ._arguments import Path, fill, flag, integer, path_bytes, wrong
 from ._enums import Cache, Determinism, Device, Gemm, InspectFlags, Isa, KvFormat, LogLevel
-from ._errors import call
+from ._errors import call, check_callback
 from ._handles import Handle, buffer_of, drop, free_function, keep, lib, log_function
 from ._model import Model
 from ._store import Store
@@ -38,6 +38,7 @@ class Runtime(Handle):
     def __init__(self, *, threads: int = 0, isa: Isa = Isa.DEFAULT, device: Device = Device.DEFAULT, device_index: int = 0,
                  cuda_library: Optional[Path] = None, determinism: Determinism = Determinism.DEFAULT, prompt_gemm: Gemm = Gemm.DEFAULT,
                  log_level: Optional[int] = None) -> None:
+        check_callback()
         level = kvrt_level(logger.getEffectiveLevel() if log_level is None else log_level)
         options = fill(_raw.kvrt_runtime_options.make(), threads=threads, isa=isa, log_level=level, log=log_function, log_user_free=free_function,
                        device=device, device_index=device_index, determinism=determinism, prompt_gemm=prompt_gemm)

@@ -11,9 +11,9 @@ from typing import Any, Callable, ContextManager, Dict, Generator, List, Mapping
 from . import _raw
 from ._arguments import fill, flag, handle, integer, json_bytes, list_of, mapping, one_of, template_arguments, text_bytes, token_array
 from ._enums import Codec, Detail, Durability, EventType, Logits, Status, TextFlags
-from ._errors import Busy, Cancelled, Error, failure_of
+from ._errors import Busy, Cancelled, Error, failure_of, in_callback
 from ._generation import AsyncGeneration, Generation
-from ._handles import Handle, buffer_of, drop, free_function, in_callback, keep, lib, wake_function
+from ._handles import Handle, buffer_of, drop, free_function, keep, lib, wake_function
 from ._options import GenerateOptions
 from ._types import AppendInfo, Autosave, Event, Message, Report, SaveReport, SessionInfo, from_struct, make_event
 from ._worker import Bell, Core

@@ -289,3 +289,30 @@ class Log(unittest.TestCase):
             self.assertEqual(runtime.info().threads, 1)
         self.assertEqual(quiet, "")  # the logger's own level holds too
         self.assertTrue(stream.getvalue())
+
+    def test_a_handler_must_not_call_kvrt(self):
+        told, held = [], []
+
+        class Calls(logging.Handler):
+            def emit(self, record):
+                for call in (lambda: held[0].info(), lambda: held[1].fire(), kvrt.Runtime, kvrt.Cancel, lambda: kvrt.apply_template([], source="x")):
+                    try:
+                        call()
+                        told.append("no error")
+                    except kvrt.Invalid as error:
+                        told.append(str(error))
+                held[2].close()
+
+        logger = logging.getLogger("kvrt")
+        with kvrt.Runtime(threads=1) as other, other.open_model(MODEL) as model, kvrt.Cancel() as cancel:
+            held += [other, cancel, model.open_session()]
+            logger.addHandler(Calls())
+            self.addCleanup(logger.handlers.clear)
+            logger.setLevel(logging.DEBUG)
+            self.addCleanup(logger.setLevel, logging.NOTSET)
+            with kvrt.Runtime(threads=1) as runtime, runtime.open_model(MODEL):
+                pass
+            self.assertEqual(set(told), {"kvrt was called from within a handler of its log"})
+            self.assertFalse(cancel.fired)
+            model.open_session().close()
+            self.assertEqual(model.info().sessions, 0)
