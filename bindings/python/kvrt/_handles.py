@@ -176,6 +176,7 @@ class Handle:
 
     @property
     def closed(self) -> bool:
+        """True: close was called. A call that is still inside ends first."""
         return self._closed
 
     def close(self) -> None:

@@ -71,6 +71,7 @@ class GenerateOptions:
 
     @property
     def sample(self) -> Optional[Sampler]:
+        """The sampler, where it is a callable."""
         return self.sampler if callable(self.sampler) else None
 
     def to_struct(self) -> Tuple["_raw.kvrt_generate_options", List[Any]]:

@@ -210,6 +210,7 @@ class Session(Handle):
         return Message(content, bool(props.generated), props.begin, props.end)
 
     def messages(self) -> List[Message]:
+        """All its messages: message for each of them."""
         return [self.message(i) for i in range(self.info().messages)]
 
     # ---- changing --------------------------------------------------------------------------------------------------------------------
