@@ -263,10 +263,76 @@ def csharp(abi):
     return "\n".join(out + ["        };", "    }", "}", ""])
 
 
+# ---- Python -------------------------------------------------------------------------------------------------------------------------
+
+PYTHON = {"void": "None", "char": "c_char", "int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64",
+          "float": "c_float", "double": "c_double", "size_t": "c_size_t"}
+# Each enumeration of kvrt.h: its class in Python, and a word on it.
+PYTHON_ENUMS = {
+    "KVRT": ("Status", "The class of a call's result."), "KVRT_DETAIL": ("Detail", "The finer reason of a failure."),
+    "KVRT_EVENT": ("EventType", "What an event tells."), "KVRT_REASON": ("Reason", "Why a generation ended."),
+    "KVRT_REUSE": ("ReuseStopped", "Why a prompt's KV was reused no further than reuse_stopped_at."),
+    "KVRT_LOG": ("LogLevel", "The level of a line of the log."), "KVRT_ISA": ("Isa", "Which instructions the CPU's kernels use."),
+    "KVRT_DEVICE": ("Device", "What a runtime computes on."), "KVRT_DETERMINISM": ("Determinism", "Which bits CUDA promises."),
+    "KVRT_GEMM": ("Gemm", "The precision in which CUDA multiplies a prompt."), "KVRT_KV": ("KvFormat", "The format in which K or V is stored."),
+    "KVRT_CACHE": ("Cache", "Which directory keeps weights from one open to the next."),
+    "KVRT_TEXT": ("TextFlags", "Flags of tokenize, detokenize and the calls like them."), "KVRT_INSPECT": ("InspectFlags", "Flags of inspect."),
+    "KVRT_REPAIR": ("RepairOutcome", "What a repair did."), "KVRT_STATE": ("State", "A session's state."),
+    "KVRT_FOREIGN_KV": ("ForeignKv", "The use that a resume makes of KV of another arithmetic."),
+    "KVRT_LOGITS": ("Logits", "Which logits a prefill gives."), "KVRT_SAMPLER": ("SamplerKind", "Who chooses the tokens."),
+    "KVRT_GRAMMAR": ("GrammarKind", "What an answer is constrained by."), "KVRT_TOOL_CHOICE": ("ToolChoice", "Which calls of the session's tools an answer has."),
+    "KVRT_REPLY": ("Reply", "How an answer is split into CONTENT, REASONING and TOOL_CALL events."),
+    "KVRT_DURABILITY": ("Durability", "Which part of a save is on the disk when it returns."), "KVRT_CODEC": ("Codec", "How a save stores KV chunks.")}
+
+
+def python_type(abi, declared, read=False):
+    """A type of ctypes. Every pointer is a c_void_p, but for text that the library reads (`read`), which is bytes."""
+    name, count = abi.plain(declared)
+    if name in abi.callbacks:
+        return name
+    base = ("c_char_p" if read and name == "const char*" else "c_void_p") if "*" in name else PYTHON[name]
+    return f"{base} * {count}" if count else base
+
+
+def python_attribute(kind):
+    """The type of such a field's value."""
+    if " * " in kind:
+        return "Chars" if kind.startswith("c_char ") else f'"Array[{kind.split()[0]}]"'
+    return {"c_char_p": "Optional[bytes]", "c_void_p": "Optional[int]", "c_float": "float", "c_double": "float"}.get(kind, "int" if kind.startswith("c_") else "Any")
+
+
+def python(abi):
+    out = [f'"""kvrt.h for ctypes. {MADE}"""', "from ctypes import (CFUNCTYPE, Array, c_char, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint32, c_uint64,",
+           "                    c_void_p)", "from typing import Any, Dict, List, Optional, Tuple, Type", "", "from ._base import Struct", "", f"ABI_VERSION = {abi.version}", "Chars = bytes  # a field's name may be bytes", ""]
+    for name, callback in abi.callbacks.items():
+        out.append(f"{name} = CFUNCTYPE({', '.join(python_type(abi, t) for t in [callback['result'], *(p['type'] for p in callback['parameters'])])})")
+    for name, struct in abi.structs.items():
+        fields = [(f["name"], python_type(abi, f["type"], read=name.endswith("_options"))) for f in struct["fields"]]
+        out += ["", "", f"class {name}(Struct):"] + [f"    {field}: {python_attribute(kind)}" for field, kind in fields]
+        out += ["    _fields_ = ["] + [f'        ("{field}", {kind}),' for field, kind in fields] + ["    ]"]
+    out += ["", "", "STRUCTS: List[Type[Struct]] = ["] + [f"    {name}," for name in abi.structs] + ["]"]
+    out += ["", "# Each function: its result, and its arguments.", "FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {"]
+    for name, function in abi.functions.items():
+        result = python_type(abi, function["result"], read=True)
+        out.append(f'    "{name}": ({result}, [{", ".join(python_type(abi, p["type"], read=True) for p in function["parameters"])}]),')
+    return "\n".join(out + ["}", ""])
+
+
+def python_enums(abi):
+    out = [f'"""The enums of kvrt.h, which says what each value means. {MADE}"""', "from ._base import Open, OpenFlag"]
+    for enum, values in abi.enums.items():
+        name, about = PYTHON_ENUMS[enum]
+        flags = enum in ("KVRT_TEXT", "KVRT_INSPECT")
+        out += ["", "", f"class {name}({'OpenFlag' if flags else 'Open'}):", f'    """{enum}_...: {about[0].lower()}{about[1:]}"""', ""]
+        out += [f"    {value.removeprefix(enum + '_')} = {number}" for value, number in values.items()]
+    return "\n".join(out + [""])
+
+
 # ---- output -------------------------------------------------------------------------------------------------------------------------
 
 # A language adds itself here.
-OUTPUTS = {"bindings/rust/kvrt-sys/src/raw.rs": rust, "bindings/go/raw.go": go, "bindings/csharp/src/Raw.cs": csharp}
+OUTPUTS = {"bindings/rust/kvrt-sys/src/raw.rs": rust, "bindings/go/raw.go": go, "bindings/csharp/src/Raw.cs": csharp,
+           "bindings/python/kvrt/_raw.py": python, "bindings/python/kvrt/_enums.py": python_enums}
 
 
 def outputs(text):

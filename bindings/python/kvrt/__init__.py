@@ -7,17 +7,19 @@
 
 Every handle closes with its with block, in any order. A failed call raises kvrt.Error, or the subclass of its status class.
 """
-from ._enums import Codec, Determinism, Device, Durability, EventType, ForeignKv, Gemm, Isa, KvFormat, Logits, Reason, Reply, ReuseStopped, State, ToolChoice
-from ._errors import (Busy, Cancelled, Conflict, Corrupt, Detail, DeviceFailed, Error, Incompatible, Internal, Invalid, IOFailed,
-                      LimitExceeded, NoMemory, NoSpace, NotFound, Status, TooSmall, Unsupported)
+from ._enums import (Codec, Detail, Determinism, Device, Durability, EventType, ForeignKv, Gemm, Isa, KvFormat, Logits, Reason, RepairOutcome, Reply,
+                     ReuseStopped, State, Status, ToolChoice)
+from ._errors import (Busy, Cancelled, Conflict, Corrupt, DeviceFailed, Error, Incompatible, Internal, Invalid, IOFailed, LimitExceeded, NoMemory,
+                      NoSpace, NotFound, TooSmall, Unsupported)
 from ._abi import lib as _lib
 from ._cancel import Cancel
-from ._generation import AsyncGeneration, GenerateOptions, Generation, Sampler
+from ._generation import AsyncGeneration, Generation
 from ._model import Model, apply_template
+from ._options import GenerateOptions, Sampler
 from ._runtime import Runtime
 from ._session import Session
-from ._store import RepairOutcome, RepairReport, Store
-from ._types import (AppendInfo, Autosave, CacheInfo, Event, GcReport, Message, Metrics, ModelInfo, Plan, Report, RuntimeInfo, SaveReport, SessionInfo,
+from ._store import Store
+from ._types import (AppendInfo, Autosave, CacheInfo, Event, GcReport, Message, Metrics, ModelInfo, Plan, RepairReport, Report, RuntimeInfo, SaveReport, SessionInfo,
                      StoreEntry, StoreInfo, TokenLogprob)
 
 __version__ = "0.1.0"
@@ -34,5 +36,5 @@ __all__ = [
     "EventType", "ForeignKv", "GcReport", "Gemm", "GenerateOptions", "Generation", "IOFailed", "Incompatible", "Internal", "Invalid", "Isa", "KvFormat",
     "LimitExceeded", "Logits", "Message", "Metrics", "Model", "ModelInfo", "NoMemory", "NoSpace", "NotFound", "Plan", "Reason", "RepairOutcome", "RepairReport", "Reply", "Report",
     "ReuseStopped", "Runtime", "RuntimeInfo", "Sampler", "SaveReport", "Session", "SessionInfo", "State", "Status", "Store", "StoreEntry",
-    "StoreInfo", "TokenLogprob", "TooSmall", "Unsupported", "apply_template", "library_version",
+    "StoreInfo", "TokenLogprob", "TooSmall", "ToolChoice", "Unsupported", "apply_template", "library_version",
 ]

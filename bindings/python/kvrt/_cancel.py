@@ -23,5 +23,6 @@ class Cancel(Handle):
 
     @property
     def fired(self) -> bool:
+        """True: it was fired."""
         with self._held() as raw:
             return bool(lib.kvrt_cancel_fired(raw))

@@ -2,72 +2,20 @@
 from __future__ import annotations
 
 import ctypes
-import enum
-from typing import Any, Callable, Dict, Optional, Type
+import threading
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Type
 
-from . import _abi
+from . import _raw
+from ._abi import lib
+from ._enums import Detail, Status
 
-
-class _Open(enum.IntEnum):
-    """An enum that takes unknown values: a newer library may have more of them."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> Optional["_Open"]:
-        if not isinstance(value, int):
-            return None
-        made = int.__new__(cls, value)
-        made._name_ = f"UNKNOWN_{value}"
-        made._value_ = value
-        return made
-
-
-class Status(_Open):
-    OK = 0
-    INVALID = 1
-    NOT_FOUND = 2
-    CONFLICT = 3
-    BUSY = 4
-    CANCELLED = 5
-    NO_MEMORY = 6
-    TOO_SMALL = 7
-    LIMIT = 8
-    CORRUPT = 9
-    INCOMPATIBLE = 10
-    IO = 11
-    NO_SPACE = 12
-    DEVICE = 13
-    UNSUPPORTED = 14
-    INTERNAL = 15
-
-
-class Detail(_Open):
-    NONE = 0
-    FORMAT = 1
-    CATALOG_CORRUPT = 2
-    CATALOG_MISSING = 3
-    STORE_TOO_NEW = 4
-    FOREIGN_PROGRAM = 5
-    READ_ONLY = 6
-    PERMISSION = 7
-    UNSAFE_DIRECTORY = 8
-    STORE_LOCKED = 9
-    REVISION = 10
-    NAME_TAKEN = 11
-    MODEL_MISMATCH = 12
-    FORKED = 13
-    REENTRANT = 14
-    CONCURRENT = 15
-    TEMPLATE_ERROR = 16
-    TEMPLATE_LIMIT = 17
-    STATE = 18
-    NUMERIC = 19
-    STRUCT_TAIL = 20
-    GRAMMAR_ERROR = 21
-    GRAMMAR_LIMIT = 22
+if TYPE_CHECKING:
+    from ._types import Report
 
 
 class Error(Exception):
-    """A call of kvrt failed: the class, a finer reason, the code of errno or SQLite, and a message that says what failed and where."""
+    """A call of kvrt failed. `status` is the class, `detail` a finer reason, `os_code` errno or SQLite's extended code (0: none), and `message` says
+    what, where, expected and found."""
 
     def __init__(self, message: str, status: Status = Status.INTERNAL, detail: Detail = Detail.NONE, os_code: int = 0) -> None:
         super().__init__(message)
@@ -82,7 +30,7 @@ class Invalid(Error, ValueError):
 
 
 class NotFound(Error, LookupError):
-    """No such file, session or name."""
+    """No such file, session or message."""
 
 
 class Conflict(Error):
@@ -90,15 +38,17 @@ class Conflict(Error):
 
 
 class Busy(Error):
-    """Another call, a generation or another process uses it: try again when that is over."""
+    """In use by another call, a generation or another process: try again when that is over."""
 
 
 class Cancelled(Error):
-    """Stopped by cancel or by a callback."""
+    """Stopped by Session.cancel, Cancel.fire or a callback. `report` has the usage of the prefill or generation that it ended."""
+
+    report: "Optional[Report]" = None
 
 
 class NoMemory(Error, MemoryError):
-    """The system gave no memory."""
+    """The system gave no memory: close something, or lower kv_bytes_max."""
 
 
 class TooSmall(Error):
@@ -106,15 +56,15 @@ class TooSmall(Error):
 
 
 class LimitExceeded(Error):
-    """A limit was passed; the message names the option that raises it."""
+    """Past a limit. The message names it, and the option that raises it where there is one."""
 
 
 class Corrupt(Error):
-    """A file is damaged."""
+    """A file is damaged: get it again; for a store see Runtime.repair_store."""
 
 
 class Incompatible(Error):
-    """The data is sound, but belongs to another model or a later format."""
+    """Sound, but of another model, program or version."""
 
 
 class IOFailed(Error):
@@ -122,11 +72,11 @@ class IOFailed(Error):
 
 
 class NoSpace(Error):
-    """The disk, a quota or disk_bytes_max is full; nothing was lost."""
+    """The disk, a quota, RLIMIT_FSIZE or disk_bytes_max is full: no tokens were lost; other saved sessions may have lost KV."""
 
 
 class DeviceFailed(Error):
-    """The compute device failed."""
+    """The compute device failed, or its logits are no numbers (Detail.NUMERIC)."""
 
 
 class Unsupported(Error):
@@ -147,12 +97,30 @@ CLASSES: Dict[Status, Type[Error]] = {
 
 def make_error(status: int, detail: int = 0, os_code: int = 0, message: str = "") -> Error:
     known = Status(status)
-    return CLASSES.get(known, Error)(message or known.name, known, Detail(detail), os_code)
+    return CLASSES.get(known, Error)(message or lib.kvrt_status_name(known).decode(), known, Detail(detail), os_code)
+
+
+def failure_of(status: int, error: _raw.kvrt_error) -> Error:
+    return make_error(status, error.detail, error.os_code, error.message.decode("utf-8", "replace"))
+
+
+inside = threading.local()  # count: how many of log and wake this thread is in
+
+
+def in_callback() -> bool:
+    """True: inside log or wake, where no call of kvrt may be made."""
+    return bool(getattr(inside, "count", 0))
+
+
+def check_callback() -> None:
+    if in_callback():
+        raise Invalid("kvrt was called from within a handler of its log", Status.INVALID)
 
 
 def call(function: Callable[..., int], *args: Any) -> None:
     """Calls a function that returns a status, with an error struct of its own, which no finalizer and no other thread overwrites."""
-    error = _abi.Error.make()
+    check_callback()
+    error = _raw.kvrt_error.make()
     status = function(*args, ctypes.byref(error))
     if status != 0:
-        raise make_error(status, error.detail, error.os_code, error.message.decode("utf-8", "replace"))
+        raise failure_of(status, error)

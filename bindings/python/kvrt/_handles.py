@@ -13,10 +13,11 @@ import time
 import warnings
 import weakref
 from types import TracebackType
-from typing import Any, Callable, Deque, Dict, Iterator, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Deque, Dict, Generator, Optional, Tuple, Type, TypeVar
 
-from . import _abi
-from ._errors import Detail, Error, Invalid, Status, TooSmall, Unsupported, call
+from . import _abi, _raw
+from ._enums import Detail, LogLevel, Status
+from ._errors import Error, Invalid, TooSmall, Unsupported, call, check_callback, in_callback, inside
 from ._types import Event, make_event
 
 lib = _abi.lib
@@ -27,9 +28,8 @@ Self = TypeVar("Self", bound="Handle")
 # The callables, by the key that the library gives back as `user`. The functions below live as long as the process: no thunk is freed while it runs.
 _users: Dict[int, Callable[..., None]] = {}
 _keys = itertools.count(1)
-_inside = threading.local()
 _late: Deque[Tuple[Callable[[int], None], int]] = collections.deque()  # handles whose finalizer ran inside such a callback
-LEVELS = {1: logging.ERROR, 2: logging.WARNING, 3: logging.INFO, 4: logging.DEBUG}
+LEVELS: Dict[int, int] = {LogLevel.ERROR: logging.ERROR, LogLevel.WARN: logging.WARNING, LogLevel.INFO: logging.INFO, LogLevel.DEBUG: logging.DEBUG}
 
 
 def keep(callback: Callable[..., None]) -> int:
@@ -42,29 +42,24 @@ def drop(key: int) -> None:
     _users.pop(key, None)
 
 
-def in_callback() -> bool:
-    """True: inside log or wake, where no call of kvrt may be made."""
-    return bool(getattr(_inside, "count", 0))
-
-
 def _call_user(key: int, *args: object) -> None:
     callback = _users.get(key)
     if callback is None:
         return
-    _inside.count = getattr(_inside, "count", 0) + 1
+    inside.count = getattr(inside, "count", 0) + 1
     try:
         callback(*args)  # an exception goes to sys.unraisablehook: nobody here waits for it
     finally:
-        _inside.count -= 1
+        inside.count -= 1
 
 
 def _log(user: int, level: int, text: int, size: int) -> None:
     _call_user(user, LEVELS.get(level, logging.DEBUG), ctypes.string_at(text, size).decode("utf-8", "replace"))
 
 
-log_function = _abi.LogFn(_log)
-wake_function = _abi.UserFn(_call_user)
-free_function = _abi.UserFn(drop)
+log_function = _raw.kvrt_log_fn(_log)
+wake_function = _raw.kvrt_wake_fn(_call_user)
+free_function = _raw.kvrt_free_fn(drop)
 
 
 # ---- callbacks of one call ---------------------------------------------------------------------------------------------------------------
@@ -81,13 +76,13 @@ class Callback:
                 return 1
             try:
                 if function is not None:
-                    function(make_event(_abi.Event.copy_of(event)))
+                    function(make_event(_raw.kvrt_event.from_address(event)))
                 return 0
             except BaseException as error:
                 self._error = error
                 return 1
 
-        self.thunk = _abi.EventFn(call)
+        self.thunk = _raw.kvrt_event_fn(call)
 
     def finish(self) -> None:
         """To be called after the call, whatever its outcome."""
@@ -142,7 +137,7 @@ class Handle:
             self._inside = 0
 
     @contextlib.contextmanager
-    def _held(self) -> Iterator[int]:
+    def _held(self) -> Generator[int, None, None]:
         """The C handle, which is not closed inside the with block."""
         raw = self._enter()
         try:
@@ -171,6 +166,7 @@ class Handle:
 
     def _check_process(self) -> None:
         """Comes before any lock: another thread of the parent may have held that at the fork."""
+        check_callback()
         if self._pid != os.getpid():
             raise Unsupported(f"{self!r} was opened by process {self._pid}, this is its child: open it anew here", Status.UNSUPPORTED,
                               Detail.FORKED)
@@ -180,10 +176,12 @@ class Handle:
 
     @property
     def closed(self) -> bool:
+        """True: close was called. A call that is still inside ends first."""
         return self._closed
 
     def close(self) -> None:
-        """Any thread, any order, more than once. Where another thread is inside a call, the end of that call frees the handle."""
+        """Any thread, any order, more than once. Where another thread is inside a call, the end of that call frees the handle. Within a handler of the
+        log, which must not call kvrt, the next handle that is opened frees it."""
         if self._pid != os.getpid():
             self._closed = True
             return
@@ -194,9 +192,11 @@ class Handle:
             free = self._inside == 0
             if free:
                 self._inside = 1
-            else:
+            elif not in_callback():
                 self._interrupt()
-        if free:
+        if free and in_callback():
+            _late.append((self._release, self._raw))
+        elif free:
             self._free()
 
     def __enter__(self: Self) -> Self:
@@ -212,11 +212,7 @@ class Handle:
         try:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self)
         finally:  # the filters may turn a warning into an exception
-            if in_callback():
-                self._closed = True
-                _late.append((self._release, self._raw))
-            else:
-                self.close()
+            self.close()
 
     def __repr__(self) -> str:
         return f"<kvrt.{type(self).__name__} at {id(self):#x}{', closed' if self._closed else ''}>"
@@ -252,33 +248,7 @@ def _close_all() -> None:
 atexit.register(_close_all)
 
 
-# ---- arguments and results ---------------------------------------------------------------------------------------------------------------
-
-
-_RANGES = {ctypes.c_uint32: (0, 2**32 - 1), ctypes.c_uint64: (0, 2**64 - 1), ctypes.c_int32: (-(2**31), 2**31 - 1)}
-
-
-def in_range(value: int, kind: Any, what: str) -> int:
-    """The value, if the C type can hold it: ctypes would cut it silently."""
-    low, high = _RANGES[kind]
-    if not low <= value <= high:
-        raise Invalid(f"{what} is {value}, expected {low} to {high}", Status.INVALID)
-    return value
-
-
-def fill(struct: Any, **values: Any) -> Any:
-    """Sets the fields of an options struct."""
-    kinds = dict(struct._fields_)
-    for name, value in values.items():
-        setattr(struct, name, in_range(int(value), kinds[name], name) if kinds[name] in _RANGES else value)
-    return struct
-
-
-def text_bytes(text: Optional[str], what: str) -> bytes:
-    try:
-        return (text or "").encode()
-    except UnicodeEncodeError as error:
-        raise Invalid(f"{what}: {error}", Status.INVALID) from None
+# ---- results ----------------------------------------------------------------------------------------------------------------------------
 
 
 def buffer_of(handle: Optional[Handle], function: Callable[..., int], *args: Any, kind: Any = ctypes.c_char) -> Any:

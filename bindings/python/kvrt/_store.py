@@ -2,45 +2,28 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import json
 from typing import Any, Callable, Dict, List, Optional
 
-from . import _abi
+from . import _raw
+from ._arguments import integer, text_bytes
 from ._enums import EventType
-from ._errors import Corrupt, _Open
-from ._handles import Handle, buffer_of, in_range, lib, text_bytes
+from ._errors import Corrupt
+from ._handles import Handle, buffer_of, lib
 from ._types import Event, GcReport, StoreEntry, StoreInfo, from_struct
 
 
-class RepairOutcome(_Open):
-    SOUND = 1
-    MENDED = 2
-    REBUILT = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class RepairReport:
-    outcome: RepairOutcome
-    sessions_kept: int
-    sessions_with_holes: int
-    sessions_recovered: int
-    sessions_lost: int
-    chunks_kept: int
-    chunks_lost: int
-    bytes_kept: int
-    ms: float
-    chunks_unowned: int
-
-
 class Store(Handle):
-    """A store. Runtime.open_store opens it; any number of processes may have a directory open."""
+    """A directory of saved sessions. Runtime.open_store opens it. Any number of processes may have one open, and any number of threads may use it at
+    once. A call that writes waits up to 5 s for other writers, then it is Busy; one that reads waits for none. An expired session that is not
+    pinned is NotFound."""
 
     def __init__(self, raw: int) -> None:
         super().__init__(raw, lib.kvrt_store_release)
 
     def info(self) -> StoreInfo:
-        out = _abi.StoreProps.make()
+        """Describes the store's contents and its size on disk."""
+        out = _raw.kvrt_store_props.make()
         self._call(lib.kvrt_store_info, ctypes.byref(out))
         return from_struct(StoreInfo, out)
 
@@ -57,7 +40,8 @@ class Store(Handle):
         return found
 
     def stat(self, name: str, domain: str = "") -> StoreEntry:
-        out = _abi.StoreEntry.make()
+        """The entry of one session, as list gives it."""
+        out = _raw.kvrt_store_entry.make()
         self._named(lib.kvrt_store_stat, name, domain, ctypes.byref(out))
         return from_struct(StoreEntry, out)
 
@@ -68,33 +52,40 @@ class Store(Handle):
         return found
 
     def remove(self, name: str, domain: str = "") -> None:
+        """Removes a saved session, and the chunks that no other session needs. Sessions that are open go on, and may save it again."""
         self._named(lib.kvrt_store_remove, name, domain)
 
     def rename(self, name: str, to: str, domain: str = "") -> None:
-        new = text_bytes(to, "name")
+        """Renames a saved session, never over another (Conflict)."""
+        new = text_bytes(to, "to")
         self._named(lib.kvrt_store_rename, name, domain, new, len(new))
 
     def pin(self, name: str, pinned: int = 1, domain: str = "") -> None:
-        """Pins a session: gc leaves it, expired or not. `pinned` is its priority when space is short, 1 to 255; 0: not pinned."""
-        self._named(lib.kvrt_store_pin, name, domain, int(pinned))
+        """Pins a saved session: it does not expire, and loses its KV later than others when room is short. `pinned` is its priority, 1 to 255; 0: not
+        pinned, and its expiry counts again."""
+        self._named(lib.kvrt_store_pin, name, domain, integer(pinned, ctypes.c_uint32, "pinned"))
 
     def set_ttl(self, name: str, seconds: int, domain: str = "") -> None:
-        """Sets when a session expires: so many seconds from now; 0: never."""
-        self._named(lib.kvrt_store_set_ttl, name, domain, in_range(seconds, ctypes.c_uint64, "seconds"))
+        """Sets when a saved session expires: so many seconds from now, at most 100 years; 0: never."""
+        self._named(lib.kvrt_store_set_ttl, name, domain, integer(seconds, ctypes.c_uint64, "seconds"))
 
     def gc(self, progress: Optional[Callable[[Event], object]] = None) -> GcReport:
-        out = _abi.GcReport.make()
+        """Collects garbage: expired sessions that are not pinned, chunks that no session needs, and files in which no chunk is left. Saves do slices
+        of this work by themselves. An exception of `progress` stops it; the store is whole wherever that is."""
+        out = _raw.kvrt_gc_report.make()
         self._watched(lib.kvrt_store_gc, callback=progress, out=(ctypes.byref(out),))
         return from_struct(GcReport, out)
 
     def remove_old(self) -> int:
-        """Removes the files that migrations and repairs left (catalog.db.old, damaged-<n>). Returns their bytes."""
+        """Removes the backups of migrations and repairs (catalog.db.old, damaged-<n>), which still hold sessions that were removed since. Returns the
+        bytes that were in them."""
         bytes_removed = ctypes.c_uint64()
         self._call(lib.kvrt_store_remove_old, ctypes.byref(bytes_removed))
         return int(bytes_removed.value)
 
     def verify(self, progress: Optional[Callable[[Event], object]] = None) -> List[str]:
-        """Reads and checks everything. Returns the faults, in words; an empty list: all is well."""
+        """Reads and checks the whole store; others may use it meanwhile. Returns the faults, in words; an empty list: all is well. It finds damage, not
+        forgery."""
         faults: List[str] = []
 
         def note(event: Event) -> None:

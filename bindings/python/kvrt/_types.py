@@ -7,25 +7,30 @@ import dataclasses
 import typing
 from typing import Any, Dict, Optional, Tuple, Type, TypeVar
 
-from . import _abi
-from ._enums import EventType, KvFormat, Reason, ReuseStopped, State
-from ._errors import Detail, Status
+from . import _raw
+from ._base import Struct
+from ._enums import Detail, EventType, KvFormat, Reason, RepairOutcome, ReuseStopped, State, Status
 
 
 @dataclasses.dataclass(frozen=True)
 class Autosave:
-    """The times at which a session saves itself: after each turn, after so many more tokens, and after so many idle milliseconds."""
+    """When a session saves itself, with the defaults of Session.checkpoint. It needs a store. close saves what is not saved yet. A failure is logged,
+    and stands in SessionInfo.last_error_status."""
 
     turn: bool = False
+    """When a generation is over and its DONE was taken."""
     tokens: int = 0
+    """Each time that it has grown by so many tokens, or tokens whose KV is computed; 0: not."""
     idle_ms: int = 0
+    """When nothing has happened to it for so many milliseconds, at most a day; 0: not."""
     name: str = ""
     """The name to save under, until the session has that of its last save or resume."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The usage of one prefill or generation: prompt_tokens == reused_memory + reused_disk + prefilled."""
+    """The usage of one prefill, generation or resume: kvrt_report. prompt_tokens == reused_memory + reused_disk + prefilled, exactly. Times are in
+    milliseconds."""
 
     reason: Reason
     prompt_tokens: int
@@ -54,6 +59,8 @@ class Report:
 
 @dataclasses.dataclass(frozen=True)
 class StoreEntry:
+    """A saved session, as the store lists it: kvrt_store_entry. Times are milliseconds since 1970, UTC; expires_unix_ms 0: never."""
+
     name: str
     domain: str
     id: str
@@ -71,6 +78,8 @@ class StoreEntry:
 
 @dataclasses.dataclass(frozen=True)
 class TokenLogprob:
+    """A token id and its natural log probability."""
+
     token: int
     logprob: float
 
@@ -95,6 +104,8 @@ class Event:
 
 @dataclasses.dataclass(frozen=True)
 class RuntimeInfo:
+    """A runtime's device, threads and libraries: kvrt_runtime_props."""
+
     threads: int
     device: str
     isa: str
@@ -109,6 +120,8 @@ class RuntimeInfo:
 
 @dataclasses.dataclass(frozen=True)
 class ModelInfo:
+    """A model's shape, sizes in bytes, and pool: kvrt_model_props. bos_token, eos_token: -1 is none. The first kv_groups entries of the kv_group tuples count."""
+
     has_weights: bool
     architecture: str
     name: str
@@ -146,6 +159,8 @@ class ModelInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Metrics:
+    """A model's counters since it was opened, and its gauges: kvrt_metrics."""
+
     sessions: int
     generating: int
     paused: int
@@ -182,6 +197,8 @@ class Metrics:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
+    """The memory that a model and its sessions take, in bytes: kvrt_plan."""
+
     block_tokens: int
     layers: int
     heads: int
@@ -217,6 +234,8 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class CacheInfo:
+    """A weight cache: kvrt_cache_props. Sizes are bytes."""
+
     files: int
     bytes: int
     bytes_max: int
@@ -226,6 +245,8 @@ class CacheInfo:
 
 @dataclasses.dataclass(frozen=True)
 class StoreInfo:
+    """A store's contents and its size on disk in bytes: kvrt_store_props."""
+
     read_only: bool
     format: int
     sessions: int
@@ -242,6 +263,8 @@ class StoreInfo:
 
 @dataclasses.dataclass(frozen=True)
 class GcReport:
+    """What Store.gc removed: kvrt_gc_report."""
+
     sessions_removed: int
     chunks_removed: int
     segments_removed: int
@@ -253,7 +276,25 @@ class GcReport:
 
 
 @dataclasses.dataclass(frozen=True)
+class RepairReport:
+    """What a repair kept and lost: kvrt_repair_report."""
+
+    outcome: RepairOutcome
+    sessions_kept: int
+    sessions_with_holes: int
+    sessions_recovered: int
+    sessions_lost: int
+    chunks_kept: int
+    chunks_lost: int
+    bytes_kept: int
+    ms: float
+    chunks_unowned: int
+
+
+@dataclasses.dataclass(frozen=True)
 class SessionInfo:
+    """A session's state: kvrt_session_props."""
+
     state: State
     tokens: int
     kv_tokens: int
@@ -273,6 +314,8 @@ class SessionInfo:
 
 @dataclasses.dataclass(frozen=True)
 class AppendInfo:
+    """The change of a session's tokens by a message: `appended` at the end, `rewritten` dropped before, at the position rewritten_at."""
+
     appended: int
     rewritten: int
     rewritten_at: int
@@ -290,6 +333,8 @@ class Message:
 
 @dataclasses.dataclass(frozen=True)
 class SaveReport:
+    """The result of a save: kvrt_save_report. chunks_missing are those that the store lacks; a resume computes them again."""
+
     revision: int
     tokens: int
     chunks: int
@@ -313,12 +358,12 @@ def from_struct(cls: Type[T], struct: Any) -> T:
         if kind is str:
             values[name] = value.decode("utf-8", "replace")
         else:
-            values[name] = tuple(value) if isinstance(value, ctypes.Array) else kind(value)
+            values[name] = tuple(value) if typing.get_origin(kind) is tuple else kind(value)
     return cls(**values)
 
 
-def from_address(cls: Type[T], struct: Type[_abi.Struct], address: Optional[int]) -> Optional[T]:
-    return from_struct(cls, struct.copy_of(address)) if address else None
+def from_address(cls: Type[T], struct: Type[Struct], address: Optional[int]) -> Optional[T]:
+    return from_struct(cls, struct.from_address(address)) if address else None
 
 
 def text_of(event: Any) -> str:
@@ -331,7 +376,7 @@ def make_event(event: Any) -> Event:
     if kind is EventType.TOKEN:
         top: Tuple[TokenLogprob, ...] = ()
         if event.top_count:
-            values = (_abi.TokenValue * event.top_count).from_address(event.top)
+            values = (_raw.kvrt_token_value * event.top_count).from_address(event.top)
             top = tuple(TokenLogprob(v.token, v.value) for v in values)
         return Event(kind, event.token, event.position, text_of(event), event.logprob, top)
     if kind is EventType.LOGITS:
@@ -339,6 +384,6 @@ def make_event(event: Any) -> Event:
         row = array.array("f")
         row.frombytes((ctypes.c_char * (4 * event.logits_count)).from_address(event.logits))
         return Event(kind, position=event.position, logits=row)
-    report = from_address(Report, _abi.Report, event.report)
-    entry = from_address(StoreEntry, _abi.StoreEntry, event.entry)
+    report = from_address(Report, _raw.kvrt_report, event.report)
+    entry = from_address(StoreEntry, _raw.kvrt_store_entry, event.entry)
     return Event(kind, text=text_of(event), done=event.done, total=event.total, reason=Reason(event.reason), report=report, entry=entry)

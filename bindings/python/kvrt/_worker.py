@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import ctypes
 import threading
 import time
-from typing import Optional, Set
+from typing import Callable, Deque, Optional, Set
 
 from . import _abi
 from ._errors import Error, call
@@ -56,11 +57,12 @@ class Core:
 
     def __init__(self, raw: int) -> None:
         self.raw = raw
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may run wherever it is held
         self._holders = 1
         self._running = False
         self._kicked = False
         self._waiters: Set[Waiter] = set()  # the tasks that wait for the worker
+        self._chores: Deque[Callable[[], None]] = collections.deque()  # generations that were left, to be ended
 
     def retain(self) -> None:
         with self._lock:
@@ -78,6 +80,19 @@ class Core:
         with self._lock:
             self._kicked = True
             self._waiters.add(waiter)
+        self._start()
+
+    def later(self, chore: Callable[[], None]) -> None:
+        """Gives the worker something to do that may wait for a step. Finalizers call it: where no thread can start any more, nothing is done."""
+        with self._lock:
+            self._chores.append(chore)
+        try:
+            self._start()
+        except RuntimeError:
+            pass
+
+    def _start(self) -> None:
+        with self._lock:
             if self._running:
                 return
             self._running = True
@@ -96,22 +111,28 @@ class Core:
         try:
             while True:
                 with self._lock:
-                    if not self._kicked and runnable.value == 0:
-                        self._running = False
+                    compute, self._kicked = self._kicked or runnable.value > 0, False
+                    if not compute and not self._chores:
                         self._waiters.clear()
+                        self._running = False
                         return
-                    self._kicked = False
-                begin = time.monotonic()
-                try:
-                    call(lib.kvrt_model_step, self.raw, STEP_MS, ctypes.byref(runnable))
-                except Error as error:
-                    self._fail(error)
-                    runnable.value = 0
-                    continue
-                if runnable.value and time.monotonic() - begin < 0.001:
-                    time.sleep(0.001)  # the runnable sessions wait for blocks that another call holds
+                while self._chores:
+                    self._chores.popleft()()
+                if compute:
+                    self._compute(runnable)
         finally:
             self.release()
+
+    def _compute(self, runnable: "ctypes.c_uint32") -> None:
+        begin = time.monotonic()
+        try:
+            call(lib.kvrt_model_step, self.raw, STEP_MS, ctypes.byref(runnable))
+        except Error as error:
+            self._fail(error)
+            runnable.value = 0
+            return
+        if runnable.value and time.monotonic() - begin < 0.001:
+            time.sleep(0.001)  # the runnable sessions wait for blocks that another call holds
 
     def _fail(self, error: Error) -> None:
         with self._lock:

@@ -1,5 +1,6 @@
 """The package's picture of kvrt.h is kvrt.h's, and a library that does not fit is refused."""
 import ctypes
+import dataclasses
 import json
 import os
 import pathlib
@@ -7,46 +8,43 @@ import re
 import unittest
 
 import kvrt
-from kvrt import _abi
-from kvrt._enums import Cache
+from kvrt import _abi, _enums, _raw, _types
 from support import SOURCE, python
 
 ABI = json.loads((SOURCE / "include" / "kvrt.abi.json").read_text())  # the layouts of the compiler: ./dev abi
 SCALARS = {
-    "uint32_t": "u32", "int32_t": "i32", "uint64_t": "u64", "int64_t": "i64", "float": "f32", "double": "f64", "size_t": "size",
-    "kvrt_event_fn": "event_fn", "kvrt_log_fn": "log_fn", "kvrt_wake_fn": "user_fn", "kvrt_free_fn": "user_fn", "void": "void",
+    "uint32_t": ctypes.c_uint32, "int32_t": ctypes.c_int32, "uint64_t": ctypes.c_uint64, "int64_t": ctypes.c_int64, "float": ctypes.c_float,
+    "double": ctypes.c_double, "size_t": ctypes.c_size_t, "void": None,
 }
-ENUMS = {
-    "KVRT": kvrt.Status, "KVRT_CACHE": Cache, "KVRT_CODEC": kvrt.Codec, "KVRT_DETAIL": kvrt.Detail, "KVRT_DETERMINISM": kvrt.Determinism,
-    "KVRT_DEVICE": kvrt.Device, "KVRT_DURABILITY": kvrt.Durability, "KVRT_EVENT": kvrt.EventType, "KVRT_FOREIGN_KV": kvrt.ForeignKv,
-    "KVRT_GEMM": kvrt.Gemm, "KVRT_ISA": kvrt.Isa, "KVRT_KV": kvrt.KvFormat, "KVRT_LOGITS": kvrt.Logits, "KVRT_REASON": kvrt.Reason,
-    "KVRT_REPAIR": kvrt.RepairOutcome, "KVRT_REPLY": kvrt.Reply, "KVRT_REUSE": kvrt.ReuseStopped, "KVRT_STATE": kvrt.State, "KVRT_TOOL_CHOICE": kvrt.ToolChoice,
+# Functions that the package has no use for.
+UNUSED = {
+    "kvrt_last_error",  # every call has an error struct of its own
+    "kvrt_runtime_retain", "kvrt_model_retain", "kvrt_store_retain", "kvrt_cancel_retain",  # a handle is the one owner
 }
-# Enums that the package offers as words, flags or methods.
-UNNAMED = {"KVRT_GRAMMAR", "KVRT_INSPECT", "KVRT_LOG", "KVRT_SAMPLER", "KVRT_TEXT"}
+CODE = "".join(file.read_text() for file in pathlib.Path(kvrt.__file__).parent.glob("*.py") if file.name not in ("_raw.py", "_enums.py"))
 
 
 def kinds_of(declared):
-    """The names that the package may use for a C type."""
+    """The types of ctypes that stand for a C type."""
     declared = ABI["typedefs"].get(declared, declared)
     if declared == "const char*":
-        return {"str", "ptr"}
-    return {"ptr"} if "*" in declared else {SCALARS[declared]}
+        return {ctypes.c_char_p, ctypes.c_void_p}
+    return {ctypes.c_void_p} if "*" in declared else {getattr(_raw, declared, None) if declared.endswith("_fn") else SCALARS[declared]}
 
 
 class Description(unittest.TestCase):
     def test_structs(self):
-        self.assertEqual(set(ABI["structs"]), set(_abi.STRUCTS))
-        for name, struct in ABI["structs"].items():
-            mine = _abi.STRUCTS[name]
+        self.assertEqual(list(ABI["structs"]), [cls.__name__ for cls in _raw.STRUCTS])
+        for mine, (name, struct) in zip(_raw.STRUCTS, ABI["structs"].items()):
             self.assertEqual((ctypes.sizeof(mine), ctypes.alignment(mine)), (struct["size"], struct["align"]), name)
-            self.assertEqual([field for field, _ in mine._fields_], [field["name"] for field in struct["fields"]], name)
+            self.assertEqual([field[0] for field in mine._fields_], [field["name"] for field in struct["fields"]], name)
+            self.assertEqual(set(mine.__annotations__), {field["name"] for field in struct["fields"]}, name)
             for (field, kind), its in zip(mine._fields_, struct["fields"]):
                 where = f"{name}.{field}"
                 self.assertEqual((getattr(mine, field).offset, getattr(mine, field).size), (its["offset"], its["size"]), where)
                 array = re.fullmatch(r"(\w+)\[(\d+)\]", its["type"])
-                kinds = ["char"] if array and array[1] == "char" else kinds_of(array[1] if array else its["type"])
-                self.assertIn(kind, [_abi.TYPES[k] * int(array[2]) if array else _abi.TYPES[k] for k in kinds], where)
+                kinds = {ctypes.c_char} if array and array[1] == "char" else kinds_of(array[1] if array else its["type"])
+                self.assertIn(kind, [k * int(array[2]) if array else k for k in kinds], where)
 
     def test_library(self):
         """The library knows every struct and every field by name."""
@@ -56,30 +54,42 @@ class Description(unittest.TestCase):
                 self.assertEqual(_abi.lib.kvrt_struct_offset(name.encode(), field["name"].encode()), field["offset"], f"{name}.{field['name']}")
 
     def test_functions(self):
-        known = _abi.prototypes()
-        self.assertEqual(set(ABI["functions"]), set(known))
+        self.assertEqual(set(ABI["functions"]), set(_raw.FUNCTIONS))
         for name, function in ABI["functions"].items():
-            result, taken = known[name]
+            result, taken = _raw.FUNCTIONS[name]
             self.assertIn(result, kinds_of(function["result"]), name)
             self.assertEqual(len(taken), len(function["parameters"]), name)
             for mine, its in zip(taken, function["parameters"]):
                 self.assertIn(mine, kinds_of(its["type"]), f"{name}: {its['name']}")
+            self.assertEqual(name not in UNUSED, re.search(rf"\b(_?lib|library)\.{name}\b", CODE) is not None, f"{name} is called")
 
     def test_callbacks(self):
         for name, callback in ABI["callbacks"].items():
-            made = _abi.TYPES[SCALARS[name]]
-            self.assertIn(made._restype_, [_abi.TYPES[k] for k in kinds_of(callback["result"])], name)
+            made = getattr(_raw, name)
+            self.assertIn(made._restype_, kinds_of(callback["result"]), name)
             self.assertEqual(len(made._argtypes_), len(callback["parameters"]), name)
             for mine, its in zip(made._argtypes_, callback["parameters"]):
-                self.assertIn(mine, [_abi.TYPES[k] for k in kinds_of(its["type"])], f"{name}: {its['name']}")
+                self.assertIn(mine, kinds_of(its["type"]), f"{name}: {its['name']}")
 
     def test_enums(self):
-        self.assertEqual(set(ENUMS) | UNNAMED, set(ABI["enums"]))
-        for name, enum in ENUMS.items():
+        classes = {cls.__doc__.split("...")[0].rstrip("_"): cls for cls in vars(_enums).values() if isinstance(cls, type) and cls.__module__ == _enums.__name__}
+        self.assertEqual(set(classes), set(ABI["enums"]))
+        for name, enum in classes.items():
             self.assertEqual({member.name: member.value for member in enum}, {key[len(name) + 1:]: value for key, value in ABI["enums"][name].items()})
         for member in kvrt.Status:
             self.assertEqual(_abi.lib.kvrt_status_name(member).decode(), member.name)
         self.assertEqual(kvrt.Status(99).name, "UNKNOWN_99")  # a value of a newer library
+
+    def test_fields(self):
+        """Every field is reached: options are set by name, the others are read, or are fields of a dataclass that is made by names."""
+        made = {cls.__name__: {field.name for field in dataclasses.fields(cls)} for cls in vars(_types).values() if dataclasses.is_dataclass(cls)}
+        of = {"kvrt_runtime_props": "RuntimeInfo", "kvrt_model_props": "ModelInfo", "kvrt_store_props": "StoreInfo", "kvrt_session_props": "SessionInfo",
+              "kvrt_cache_props": "CacheInfo", "kvrt_message_props": "Message"}
+        for name, struct in ABI["structs"].items():
+            known = made.get(of.get(name, "".join(word.capitalize() for word in name.removeprefix("kvrt_").split("_"))), set())
+            for field in (f["name"] for f in struct["fields"]):
+                reached = field in ("struct_size", "reserved") or field in known or re.search(rf"\.{field}\b|\b{field}=", CODE)
+                self.assertTrue(reached, f"{name}.{field}")
 
 
 class Loading(unittest.TestCase):
@@ -97,12 +107,12 @@ class Loading(unittest.TestCase):
         self.assertEqual(run.stdout.strip(), _abi.lib._name, run.stderr)
 
     def test_another_layout(self):
-        code = "import ctypes, os; import kvrt._abi as a; a.STRUCTS['kvrt_event'] = type('E', (a.Struct,), {'_fields_': [('x', ctypes.c_char * 999)]}); "
-        run = python(code + "a._open_library()")
-        self.assertIn("kvrt_event has", run.stderr)
-        for fields, found in ("('struct_size', ctypes.c_uint32), ('token', ctypes.c_int32)", "knows it at 4, the library has it at 8"), (
-                "('struct_size', ctypes.c_uint32), ('tokens', ctypes.c_int32)", "knows it at 4, the library has no such field"):
-            code = f"import ctypes; import kvrt._abi as a; a.STRUCTS['kvrt_event'] = type('E', (a.Struct,), {{'_fields_': [{fields}]}}); "
-            self.assertIn(found, python(code + "a._open_library()").stderr)
-        run = python("import kvrt._abi as a; a.ABI_VERSION = 7; a._open_library()")
+        for fields, found in (
+                ("('x', ctypes.c_char * 999)", "kvrt_event has 112 bytes, this package knows 999: the library is older"),
+                ("('struct_size', ctypes.c_uint32), ('token', ctypes.c_int32)", "kvrt_event.token: this package knows it at 4, the library has it at 8"),
+                ("('struct_size', ctypes.c_uint32), ('tokens', ctypes.c_int32)", "kvrt_event.tokens: this package knows it at 4, the library has no such field")):
+            code = "import ctypes, kvrt._abi as a, kvrt._raw as r, kvrt._base as b; "
+            code += f"r.STRUCTS[:] = [type('kvrt_event', (b.Struct,), {{'_fields_': [{fields}]}})]; a._open_library()"
+            self.assertIn(found, python(code).stderr)
+        run = python("import kvrt._abi as a, kvrt._raw as r; r.ABI_VERSION = 7; a._open_library()")
         self.assertIn("has ABI 0, this package knows 7", run.stderr)

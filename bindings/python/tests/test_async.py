@@ -77,6 +77,84 @@ class Async(Case):
 
         self.run_async(main())
 
+    def test_cancelled_in_the_loop_body(self):
+        """The task waits for something else: the generation ends all the same, also while the task, and so its traceback, is kept."""
+        sessions = [self.open(), self.open(domain="two")]
+
+        async def read(session, inside):
+            generation = session.agenerate(ignore_eos=True)  # the traceback keeps it
+            async for event in generation:
+                if event.position == 5:
+                    inside.set()
+                    await asyncio.sleep(60)
+
+        async def main():
+            tasks = []
+            for session in sessions:
+                inside = asyncio.Event()
+                tasks.append(asyncio.ensure_future(read(session, inside)))
+                await inside.wait()
+                tasks[-1].cancel()
+            await asyncio.wait(tasks)
+            await self.until_idle(sessions)
+            self.assertTrue(all(task.cancelled() for task in tasks))
+            for session in sessions:
+                self.assertLess(len(session.tokens()), self.model.info().context_length)
+                self.assertEqual(len(await self.tokens(session, 5)), 5)
+
+        self.run_async(main())
+
+    async def until_idle(self, sessions):
+        for _ in range(2000):
+            if all(s.info().state is State.IDLE and s.info().events_unread == 0 for s in sessions):
+                return
+            await asyncio.sleep(0.005)
+        self.fail([s.info().state for s in sessions])
+
+    def test_dropped_generations_end_by_themselves(self):
+        """Also those that are dropped while a step runs: another thread's prompts keep the model busy."""
+        sessions = [self.open(domain=str(n)) for n in range(6)]
+        over = threading.Event()
+
+        def prompts():
+            with self.model.open_session(prefix_cache=False) as other:
+                while not over.is_set():
+                    other.append([7] * 900)
+                    other.prefill()
+                    other.truncate(0)
+
+        busy = threading.Thread(target=prompts)
+        busy.start()
+        self.addCleanup(busy.join)
+        self.addCleanup(over.set)
+
+        async def main():
+            for session in sessions:
+                async for event in session.agenerate(ignore_eos=True):
+                    if event.position == 6:
+                        break  # no call on the session follows
+            del event
+            gc.collect()
+            await self.until_idle(sessions)
+
+        self.run_async(main())
+
+    def test_a_reader_may_change_its_task(self):
+        session = self.open()
+
+        async def main():
+            generation = session.agenerate(max_tokens=10, ignore_eos=True)
+            got = [await asyncio.wait_for(generation.__anext__(), 20)]  # a task of its own, before Python 3.12
+            first = asyncio.ensure_future(generation.__anext__())
+            got.append(await first)
+            first.cancel()  # it is over
+            got += [event async for event in generation]
+            self.assertEqual(sum(e.type is EventType.TOKEN for e in got), 10)
+            self.assertEqual(generation.report.reason, Reason.MAX_TOKENS)
+            self.assertIsNone(generation._task)
+
+        self.run_async(main())
+
     def test_leaving_the_loop(self):
         session = self.open()
 

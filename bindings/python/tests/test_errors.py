@@ -1,5 +1,7 @@
 """Every status class that a caller can provoke comes as its own exception, and the others have one."""
+import dataclasses
 import errno
+import math
 import os
 import pathlib
 import unittest
@@ -135,3 +137,76 @@ with kvrt.Runtime(threads=1) as runtime:
             self.assertTrue(info.last_error_message)
             self.fails(kvrt.Invalid, session.append, [1])
             self.assertEqual(session.tokens(), [4, 5, 6])
+
+
+class Arguments(Case):
+    """A wrong argument is refused by its name, before anything else happens."""
+
+    def refused(self, kind, name, call, *arguments, **options):
+        with self.assertRaises(kind) as caught:
+            call(*arguments, **options)
+        self.assertRegex(str(caught.exception), rf"(?<!\w){name}(?!\w)")
+
+    def test_every_option_of_generate(self):
+        session = self.open()
+        wrong = {"int": (1.5, "1", None, True), "float": ("1", None, True), "bool": (0.5, "yes", None), "str": (5, b"x", None)}
+        for field in dataclasses.fields(kvrt.GenerateOptions):
+            values = wrong.get(field.type, (5.5,))
+            if field.name in ("json_schema", "sampler"):
+                values = ({1, 2},) if field.name == "json_schema" else ()
+            for value in values:
+                self.refused(TypeError, field.name, session.generate, **{field.name: value})
+            if field.type == "int":
+                for value in (-1, 2**64):
+                    self.refused(ValueError, field.name, session.generate, **{field.name: value})
+        self.refused(ValueError, "sampler", session.generate, sampler=5)
+        self.refused(ValueError, "ignore_eos", session.generate, ignore_eos=2)
+        self.refused(ValueError, "stop_tokens", session.generate, stop_tokens=[2**31])
+        self.refused(TypeError, "stop_tokens", session.generate, stop_tokens=[1.5])
+        self.refused(TypeError, "stop", session.generate, stop=[5])
+        self.refused(TypeError, "logit_bias", session.generate, logit_bias={1: "x"})
+        self.refused(TypeError, "logit_bias", session.generate, logit_bias={True: 1.0})
+        self.refused(TypeError, "reply", session.generate, reply=kvrt.Device.CPU)
+        self.refused(TypeError, "options", session.generate, {"max_tokens": 5})
+        self.refused(ValueError, "temperature", session.generate, temperature=math.nan)
+        self.refused(ValueError, "temperature", session.generate, temperature=10**400)
+        self.assertEqual(session.info().state, kvrt.State.IDLE)
+
+    def test_every_integer(self):
+        session, model, runtime, store = self.open(), self.model, self.runtime, self.store
+        calls = {
+            "threads": [lambda v: kvrt.Runtime(threads=v), runtime.set_threads], "device_index": [lambda v: kvrt.Runtime(device_index=v)],
+            "kv_bytes_max": [lambda v: runtime.open_model(MODEL, kv_bytes_max=v)], "fd_offset": [lambda v: runtime.open_model(MODEL, fd_offset=v)],
+            "disk_bytes_max": [lambda v: runtime.open_store(self.dir, disk_bytes_max=v)], "sessions": [lambda v: runtime.plan(MODEL, sessions=v)],
+            "cache_bytes_max": [lambda v: runtime.cache(cache_bytes_max=v)], "ms": [model.step], "index": [session.message], "count": [session.truncate],
+            "begin": [session.text, lambda v: session.erase(v, 2)], "end": [lambda v: session.erase(0, v)], "token": [session.accept],
+            "timeout_ms": [session.next], "pinned": [lambda v: store.pin("ann", v)], "seconds": [lambda v: store.set_ttl("ann", v)],
+            "pin": [lambda v: session.checkpoint("ann", pin=v)], "ttl_seconds": [lambda v: session.suspend("ann", ttl_seconds=v)],
+            "autosave.tokens": [lambda v: model.open_session(store=store, autosave=kvrt.Autosave(tokens=v))],
+        }
+        for name, takers in calls.items():
+            for take in takers:
+                for value in (1.5, "1", None, True):
+                    self.refused(TypeError, name, take, value)
+                for value in (-2**63, 2**64):
+                    self.refused(ValueError, name, take, value)
+        self.refused(TypeError, r"tokens\[1\]", session.append, [1, True])
+        self.refused(TypeError, "tokens", session.append, b"1234")
+        self.refused(TypeError, "tokens", model.detokenize, 5)
+
+    def test_others(self):
+        session, model, runtime, store = self.open(), self.model, self.runtime, self.store
+        for name, call in {
+                "special": lambda: model.tokenize("a", special="no"), "bos": lambda: model.tokenize("a", bos=None), "text": lambda: session.append_text(None),
+                "message": lambda: session.append_message(5), "messages": lambda: session.set_messages("hi"), r"messages\[0\]": lambda: session.set_messages(["hi"]),
+                "name": lambda: session.checkpoint(None), "domain": lambda: store.stat("a", None), "to": lambda: store.rename("a", 5),
+                "store": lambda: model.open_session(store="memory"), "autosave": lambda: model.open_session(autosave="x"),
+                "prefix_cache": lambda: model.open_session(prefix_cache="no"), "tools": lambda: model.open_session(tools=[{1, 2}]),
+                "variables": lambda: model.open_session(variables=[1]), "path": lambda: runtime.open_model(5.5), "cache_dir": lambda: runtime.cache(5),
+                "kv_format": lambda: runtime.open_model(MODEL, kv_format="int8"), "log_level": lambda: kvrt.Runtime(log_level="debug"),
+                "cuda_library": lambda: kvrt.Runtime(cuda_library=5), "durability": lambda: session.checkpoint("a", durability=True),
+                "overwrite": lambda: session.checkpoint("a", overwrite=None), "whole": lambda: runtime.inspect(MODEL, whole="yes"),
+                "cancel": lambda: session.generate(cancel=session), "logits": lambda: session.prefill("all"), "generation_prompt":
+                lambda: model.apply_template([], generation_prompt=None)}.items():
+            self.refused(TypeError, name, call)
+        self.assertEqual([e.name for e in store.list()], [])

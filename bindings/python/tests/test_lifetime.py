@@ -1,20 +1,16 @@
 """Handles, callbacks and processes: closed in any order, by anybody, at any time."""
 import gc
+import io
 import itertools
+import logging
 import os
-import pathlib
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
 import threading
 import unittest
 import warnings
 
 import kvrt
 from kvrt import _handles
-from support import MODEL, PROMPT, SOURCE, Case, python
+from support import MODEL, PROMPT, Case, python
 
 
 class Closing(Case):
@@ -275,23 +271,48 @@ with kvrt.Runtime(threads=1) as runtime, runtime.open_model(sys.argv[1], prefill
         self.assertEqual(run.stdout.split("\n")[:3], ["interrupted IDLE"] * 3, run.stderr)
 
 
-class Example(unittest.TestCase):
-    def test_readme(self):
-        text = (SOURCE / "bindings" / "README.md").read_text()
-        code = re.search(r"```python\n(.*?)```", text, re.S)[1]
-        with tempfile.TemporaryDirectory() as work:
-            shutil.copy(MODEL, pathlib.Path(work, "model.gguf"))
-            for _ in range(2):  # the second goes on where the first ended
-                run = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=work, capture_output=True, text=True, timeout=60)
-                self.assertEqual(run.returncode, 0, run.stderr)
-                self.assertTrue(run.stdout.strip())
-            self.assertIn("reused", run.stdout)
+class Log(unittest.TestCase):
+    def test_lines_go_to_logging(self):
+        stream = io.StringIO()
+        handler = logging.StreamHandler(stream)
+        logger = logging.getLogger("kvrt")
+        logger.addHandler(handler)
+        self.addCleanup(logger.removeHandler, handler)
+        with kvrt.Runtime(log_level=logging.DEBUG) as runtime, runtime.open_model(MODEL):
+            pass
+        quiet = stream.getvalue()
+        logger.setLevel(logging.DEBUG)
+        self.addCleanup(logger.setLevel, logging.NOTSET)
+        with kvrt.Runtime(threads=2) as runtime, runtime.open_model(MODEL):
+            self.assertEqual(runtime.info().threads, 2)
+            runtime.set_threads(1)
+            self.assertEqual(runtime.info().threads, 1)
+        self.assertEqual(quiet, "")  # the logger's own level holds too
+        self.assertTrue(stream.getvalue())
 
-    def test_sample(self):
-        with tempfile.TemporaryDirectory() as work:
-            for run_number in range(2):
-                command = [sys.executable, "-W", "error", str(SOURCE / "samples" / "chat_asyncio.py"), str(MODEL), work, "8"]
-                run = subprocess.run(command, input="ann: Hello\nbob: Hi\nann: And more?\n", capture_output=True, text=True, timeout=60)
-                self.assertEqual(run.returncode, 0, run.stderr)
-                self.assertEqual(sorted(line.split(":")[0] for line in run.stdout.split("\n") if line.startswith(("ann:", "bob:"))), ["ann", "ann", "bob"])
-                self.assertEqual(run.stderr.count("goes on"), 2 * run_number)
+    def test_a_handler_must_not_call_kvrt(self):
+        told, held = [], []
+
+        class Calls(logging.Handler):
+            def emit(self, record):
+                for call in (lambda: held[0].info(), lambda: held[1].fire(), kvrt.Runtime, kvrt.Cancel, lambda: kvrt.apply_template([], source="x")):
+                    try:
+                        call()
+                        told.append("no error")
+                    except kvrt.Invalid as error:
+                        told.append(str(error))
+                held[2].close()
+
+        logger = logging.getLogger("kvrt")
+        with kvrt.Runtime(threads=1) as other, other.open_model(MODEL) as model, kvrt.Cancel() as cancel:
+            held += [other, cancel, model.open_session()]
+            logger.addHandler(Calls())
+            self.addCleanup(logger.handlers.clear)
+            logger.setLevel(logging.DEBUG)
+            self.addCleanup(logger.setLevel, logging.NOTSET)
+            with kvrt.Runtime(threads=1) as runtime, runtime.open_model(MODEL):
+                pass
+            self.assertEqual(set(told), {"kvrt was called from within a handler of its log"})
+            self.assertFalse(cancel.fired)
+            model.open_session().close()
+            self.assertEqual(model.info().sessions, 0)

@@ -1,12 +1,9 @@
 """One session at a time: text, tokens, messages, generation in all its ways."""
 import array
-import io
 import json
-import logging
 import math
 import os
 import threading
-import unittest
 
 import kvrt
 from kvrt import EventType, Reason, State
@@ -198,6 +195,25 @@ class Generate(Case):
         whole = self.open().generate(max_tokens=12, ignore_eos=True, reply=kvrt.Reply.AUTO).read()
         self.assertEqual(whole, text)
 
+    def test_callback(self):
+        whole = list(self.open().generate(max_tokens=12, ignore_eos=True))
+        seen, session = [], self.open()
+        report = session.generate(max_tokens=12, ignore_eos=True, callback=seen.append)
+        tokens = lambda events: [(e.type, e.token, e.position, e.text) for e in events if e.type is not EventType.PROGRESS]
+        self.assertEqual(tokens(seen), tokens(whole))
+        self.assertEqual((report.generated, seen[-1].report), (12, report))
+        self.assertEqual(self.open().generate(max_tokens=4, ignore_eos=True, sampler=best, callback=lambda e: None).generated, 4)
+        with self.assertRaises(ZeroDivisionError):
+            session.generate(ignore_eos=True, callback=lambda event: event.position < 20 or 1 // 0)
+        self.assertEqual((session.info().state, len(session.tokens())), (State.IDLE, 21))
+        with self.assertRaises(kvrt.Cancelled) as caught:
+            session.generate(ignore_eos=True, callback=lambda event: session.cancel())
+        self.assertEqual(caught.exception.report.reason, Reason.CANCELLED)
+        with self.assertRaises(kvrt.Cancelled) as caught, kvrt.Cancel() as cancel:
+            cancel.fire()
+            session.generate(cancel=cancel, callback=seen.append)
+        self.assertEqual(caught.exception.report.generated, 0)
+
     def test_stop_string(self):
         session = self.open()
         text = session.generate(max_tokens=40, ignore_eos=True).read()
@@ -372,23 +388,3 @@ class Conversation(Case):
             self.assertTrue(all(call["arguments"]["n"] in (1, 2) for call in calls), calls)
         with self.assertRaises(kvrt.Invalid):
             session.generate(tool_name="h", reply=kvrt.Reply.HERMES)
-
-
-class Log(unittest.TestCase):
-    def test_lines_go_to_logging(self):
-        stream = io.StringIO()
-        handler = logging.StreamHandler(stream)
-        logger = logging.getLogger("kvrt")
-        logger.addHandler(handler)
-        self.addCleanup(logger.removeHandler, handler)
-        with kvrt.Runtime(log_level=logging.DEBUG) as runtime, runtime.open_model(MODEL):
-            pass
-        quiet = stream.getvalue()
-        logger.setLevel(logging.DEBUG)
-        self.addCleanup(logger.setLevel, logging.NOTSET)
-        with kvrt.Runtime(threads=2) as runtime, runtime.open_model(MODEL):
-            self.assertEqual(runtime.info().threads, 2)
-            runtime.set_threads(1)
-            self.assertEqual(runtime.info().threads, 1)
-        self.assertEqual(quiet, "")  # the logger's own level holds too
-        self.assertTrue(stream.getvalue())

@@ -159,7 +159,7 @@ class Verbs(Case):
     def test_gc_and_verify(self):
         for name, token in (("ann", 9), ("bob", 8)):
             with self.computed([token] * 70) as session:
-                session.checkpoint(name, ttl_seconds=name == "ann")
+                session.checkpoint(name, ttl_seconds=int(name == "ann"))
         time.sleep(1.2)
         self.assertRaises(kvrt.NotFound, self.store.stat, "ann")
         report = self.store.gc(progress=lambda event: None)

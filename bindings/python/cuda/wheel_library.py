@@ -1,0 +1,1 @@
+../wheel_library.py
