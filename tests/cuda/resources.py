@@ -69,7 +69,7 @@ LAUNCHES = {
     "add_bias_kernel": (256, None, None),
     "scan_kernel": (None, state_bytes, STATE_WORDS),
     "delta_kernel": (None, state_bytes, STATE_WORDS),
-    "quantize_kernel": (None, lambda: 4, "launch(quantize_kernel, dim3(n, blocks_of(work, norm)), threads_of(work), sizeof(float),"),
+    "quantize_kernel": (None, lambda: 4, "launch(quantize_kernel, dim3(places, blocks_of(work, norm)), threads_of(work), sizeof(float),"),
     "f16_kernel": (None, lambda: 4, "launch(f16_kernel, dim3(padded_n, blocks_of(cols, norm)), threads_of(cols), sizeof(float),"),
 }
 
