@@ -1,9 +1,9 @@
 // Code that all kernels of matvec share: their arguments, the dealing of panels to warps, and the way from sums to output.
 //
-// `warps` warps of one block work on a panel of 16 weight rows; their number follows from the weight's shape alone. Each
-// splits its columns into turns; the products of a (weight row, x row) are summed in *chains*, a fixed set of columns each, and the chains
-// in a fixed tree: within a warp by halves (chain i + chain i + count / 2), then the warps in ascending order. So an output's bits depend
-// on the weight and on its row of x, not on the number of rows or on the kernel that took them.
+// `warps` warps of one block work on a panel of 16 weight rows; their number follows from the weight's shape alone. Each splits its columns
+// into turns; the products of a (weight row, x row) are summed in *chains*, a fixed set of columns each, and the chains in a fixed tree:
+// within a warp, or the two that share its work, by halves (chain i + chain i + count / 2), then the warps in ascending order. So an
+// output's bits depend on the weight and on its row of x, not on the number of rows or on the kernel that took them.
 #pragma once
 
 #include "cuda/kernels/matvec_rows.h"

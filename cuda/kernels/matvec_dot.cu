@@ -86,7 +86,7 @@ struct DotKernel {
     KVRT_CUDA_UNROLL
     for (uint32_t c = 0; c < columns; ++c) {
       const XScales x = x_scales<type>(rows, c, block);
-      const auto* from = reinterpret_cast<const int4*>(rows.q) + 2 * (c * rows.row_blocks + block);
+      const auto* from = reinterpret_cast<const int4*>(rows.q + c * rows.row_blocks * kQuantBlock) + 2 * block;
       const int4 low = from[0], high = from[1];
       const int32_t q[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
       KVRT_CUDA_UNROLL

@@ -17,7 +17,7 @@ namespace kvrt::cuda {
 // Row 0 is the first that the block works on.
 struct MatvecRows {
   const float* plain;  // [count][cols]
-  const int8_t* q;     // as DeviceQuantRows has them, in groups of the kernel's kGroup
+  const int8_t* q;     // as DeviceQuantRows has them, in groups of the kernel's size
   const float *d, *s;
   const uint32_t* sums;
   uint32_t count, row_blocks;  // row_blocks: the blocks that a row has room for

@@ -1,9 +1,10 @@
 // matvec of quantized weights for 3 to 16 rows of x, 8 or 16 at a time, on tensor cores: a block of a panel is 16 rows x 32 integers, two
 // steps of mma for 8 rows of x. The sums of integers are exact, so that this gives the bits of matvec_dot.cu.
 //
-// Bytes: as there. 16 rows at a time unpack a weight once; where a block has too many warps for the registers of that, they take two passes
-// of 8, of which the second finds the panel in the L2 cache.
-// Dealt: a warp takes the same 8 blocks in a turn, each with sums of its own, which are the chains of the 8 groups of lanes there. Lane
+// Bytes: as there. 16 rows at a time unpack a weight once; where a block would have too many warps for that, they take two passes of 8, of
+// which the second finds the panel in the L2 cache.
+// Dealt: a turn is the same 8 blocks, each with sums of its own, which are the chains of the 8 groups of lanes there. One warp takes all of
+// them, or for 16 rows of x two warps share them: the first has the even ones, so that the last step of the tree adds the two. Lane
 // 4g + t holds rows 2g and 2g + 1 of the panel, a quarter of each word group, and columns 2t and 2t + 1 of the results.
 #include "cuda/kernels/matvec_quant.h"
 
@@ -73,7 +74,7 @@ struct TensorKernel {
   static constexpr uint32_t kColumns = columns, kTiles = columns / 8, kGroup = own ? own_quant_group(columns) : quant_group(columns);
   static constexpr uint32_t kSplit = matvec_split(columns), kShare = 8 / kSplit;  // a warp has each kSplit-th block of a turn
   static constexpr bool kQuantized = true, kOwn = own;
-  // Blocks that are under way at a time, as far as registers go: a block's slot is loaded anew as soon as it is computed.
+  // Blocks that are under way at a time, as far as 128 registers go: a block's slot is loaded anew as soon as it is computed.
   static constexpr uint32_t kSlots = kTiles == 2 || U::kHigh > 0 ? 4 : 8;
   static constexpr bool kWhole = U::kBlocks == 8;  // every turn is full
 

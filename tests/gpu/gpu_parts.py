@@ -15,9 +15,9 @@ DEVICE_TESTS = ("rows", "draw", "fused", "matmul", "attention", "states", "graph
 API = ("api_reuse", "api_sampling", "api_wake", "api_reentry", "api_store_show", "api_metrics", "api_lifecycle", "api_grammar",
        "api_reply")
 # with strict determinism these do too.
-STRICT = ("api_turns", "api_store_calls", "api_messages", "api_kv_formats", "api_shared_prefix", "api_company", "api_rewind", "api_edits", "api_autosave",
-          "api_beside", "api_states", "api_cancel", "api_threads", "api_limits", "api_windows", "api_recurrent", "api_checkpoints", "api_answers",
-          "api_fork_reuse", "api_own_kv")
+STRICT = ("api_turns", "api_store_calls", "api_messages", "api_kv_formats", "api_shared_prefix", "api_company", "api_rewind", "api_edits",
+          "api_autosave", "api_beside", "api_states", "api_cancel", "api_threads", "api_limits", "api_windows", "api_recurrent",
+          "api_checkpoints", "api_answers", "api_fork_reuse", "api_own_kv")
 SIMULATOR = "api_random"
 REAL_TOKENS = "cuda_real_tokens"
 BENCHMARKS = ("copies", "rows", "matvec", "gemm", "attention", "step")
