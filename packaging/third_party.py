@@ -179,11 +179,13 @@ def cuda(root):
 
 
 def in_tree():
-    """What lies in kvrt's own sources: files that say which version of Unicode they were made from."""
-    tables = [f for f in sorted((ROOT / "runtime").rglob("*.inc")) if re.match(r"// By .*Unicode", f.read_text().split("\n")[0])]
-    versions = sorted({re.search(r"Unicode ([\d.]+\d)", f.read_text()).group(1) for f in tables})
+    """What lies in kvrt's own sources: tables made from Unicode's data, the first of which says of which version."""
+    tables = "".join(f.read_text().split("\n")[0] for f in sorted((ROOT / "runtime/text/unicode").glob("*.inc")))
+    version = re.search(r"Unicode (\d+\.\d+\.\d+)", tables)
+    if not version:
+        raise Fault("runtime/text/unicode/*.inc: expected the version of Unicode in a first line, found none")
     text = (ROOT / "packaging/licenses/Unicode-DFS-2016.txt").read_text()
-    return [Component("Unicode Character Database", "Unicode-DFS-2016", ", ".join(versions), "https://www.unicode.org/ucd/", text, kinds={"tree"})]
+    return [Component("Unicode Character Database", "Unicode-DFS-2016", version.group(1), "https://www.unicode.org/ucd/", text, kinds={"tree"})]
 
 
 def components(build, files):
