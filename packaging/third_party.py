@@ -98,6 +98,8 @@ def built(build):
             elif before == "-o":
                 results.add(build / word)
         files["static"].update(w for w in words if w.startswith("/") and w.endswith(".a") and not w.startswith(str(build)))
+        folders = [w[2:] for w in words if w.startswith("-L")]
+        files["static"].update(a for w in words if w.startswith("-l") for a in [archive(w[2:], folders)] if a)
         if "-static-libstdc++" in words:
             files["static"].add(output(words[words.index("&&") + 1], "-print-file-name=libstdc++.a").strip())
     wanted = False
@@ -106,8 +108,8 @@ def built(build):
             wanted = line.split(":")[0] in objects
         elif wanted and line.strip().startswith("/"):
             files["headers"].add(line.strip())
-    inside = (str(build) + "/", str(ROOT) + "/")
-    files["headers"] = {f for f in files["headers"] if not f.startswith(inside)}
+    toolkit = cuda_root(build)
+    files["headers"] = {f for f in files["headers"] if not f.startswith((str(build) + "/", str(ROOT) + "/")) or (toolkit and toolkit in pathlib.Path(f).resolve().parents)}
     if not files["headers"]:
         raise Fault(f"{build}: expected a folder that Ninja built, found no depfiles of {', '.join(OUTPUTS)}")
     missing = [r for r in results if not r.exists()]
@@ -116,6 +118,16 @@ def built(build):
     results = {r for r in results if r.read_bytes()[:4] == b"\x7fELF"}
     files["shared"] = {f for r in results for f in needed(r)}
     return results, files
+
+
+def archive(name, folders):
+    """The archive that the linker takes for -lNAME from the folders of -L; None: a shared library, or one of the system's folders."""
+    for folder in folders:
+        if os.path.exists(f"{folder}/lib{name}.so"):
+            return None
+        if os.path.exists(f"{folder}/lib{name}.a"):
+            return f"{folder}/lib{name}.a"
+    return None
 
 
 def needed(binary):
@@ -167,6 +179,11 @@ def debian(package):
     return source, Component(*KNOWN[source], re.sub(r"[+.~-](dfsg|ds|repack).*$", "", upstream), home, text, purl)
 
 
+def cuda_root(build):
+    nvcc = cache(build).get("CMAKE_CUDA_COMPILER", "")
+    return pathlib.Path(nvcc).resolve().parent.parent if os.path.isabs(nvcc) else None
+
+
 def cuda(root):
     """CUDA's runtime, which NVIDIA's packages of several kinds bring."""
     places = [root / "EULA.txt", *sorted(root.glob("dist-info/nvidia_cuda_runtime-*/**/License.txt")),
@@ -189,8 +206,7 @@ def in_tree():
 
 
 def components(build, files):
-    nvcc = cache(build).get("CMAKE_CUDA_COMPILER", "")
-    root = pathlib.Path(nvcc).resolve().parent.parent if os.path.isabs(nvcc) else None
+    root = cuda_root(build)
     of = {}
     mine = {f for kind in files.values() for f in kind}
     if root:

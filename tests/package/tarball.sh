@@ -40,8 +40,7 @@ goes_on() {
 }
 is_static() { ! readelf -d "$1" | grep -q 'NEEDED.*libkvrt' || fail "$1 asks for libkvrt.so"; }
 unset LD_LIBRARY_PATH PKG_CONFIG_PATH 2>/dev/null || true
-# No other package is asked for: not zstd's, not SQLite's.
-export PKG_CONFIG_LIBDIR=/nowhere
+export PKG_CONFIG_LIBDIR=/nowhere # no other package is asked for: not zstd's, not SQLite's
 for place in first "second place/kvrt"; do
   mkdir -p "$(dirname "$work/$place")"
   [ "$place" = first ] || mv "$work/first" "$work/$place"
@@ -55,7 +54,7 @@ for place in first "second place/kvrt"; do
   rm -rf "$work/build"
   for flags in "" --define-prefix; do
     for name in kvrt kvrt-static; do
-      eval "set -- $(pkg-config $flags --cflags --libs "$root/lib/pkgconfig/$name.pc")"
+      eval "set -- $(PKG_CONFIG_LIBDIR="$root/lib/pkgconfig" pkg-config $flags --cflags --libs $name)"
       "$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror "$work/example.c" -o "$work/$name" "$@" || fail "$place: pkg-config $flags $name: does not build"
       goes_on env LD_LIBRARY_PATH="$root/lib" "$work/$name"
     done
