@@ -1,6 +1,7 @@
 #!/bin/sh
-# deb.sh DIST SOURCE LIBDIR [--lintian]: the Debian packages in DIST have the files, fields and modes that Debian's policy asks for. LIBDIR: lib/x86_64-linux-gnu, or
-# that of the build that they come from. --lintian: and lintian has nothing to say but what is overridden, with a reason, in packaging/debian.
+# deb.sh DIST SOURCE LIBDIR [--lintian]: the Debian packages in DIST have the files, fields and modes that Debian's policy asks for. DIST may be a build folder:
+# cpack makes packages of it first. LIBDIR: lib/x86_64-linux-gnu, or that of the build. --lintian: and lintian has nothing to say but what is
+# overridden, with a reason, in packaging/debian.
 set -eu
 dist=$1 source=$2 libdir=$3 lintian=${4:-}
 work=$(mktemp -d)
@@ -9,6 +10,10 @@ fail() {
   echo "deb: $*"
   exit 1
 }
+if [ -e "$dist/CPackConfig.cmake" ]; then
+  cpack -G DEB --config "$dist/CPackConfig.cmake" -B "$work/dist" >"$work/log" 2>&1 || fail "cpack: $(cat "$work/log")"
+  dist=$work/dist
+fi
 version=$(sed -n 's/^project(kvrt VERSION \([0-9.]*\).*/\1/p' "$source/CMakeLists.txt")-1
 field() { dpkg-deb --field "$1" "$2"; }
 has() { [ -e "$work/$1/usr/$2" ] || fail "$1: no /usr/$2"; }

@@ -27,7 +27,7 @@ def same(what, found, expected):
 
 
 found = set(re.findall(r"pkg_check_modules\(\w+ (?:REQUIRED )?IMPORTED_TARGET (\S+?)\)", cmake)) | set(re.findall(r"find_path\(\w+ (\S+)", cmake))
-found |= {p for p in re.findall(r"find_package\((\w+)", cmake) if p not in ("Threads", "PkgConfig", "GTest")}
+found |= {p for p in re.findall(r"(?m)^\s*find_package\((\w+)", cmake) if p not in ("Threads", "PkgConfig", "GTest")}
 same("what CMake looks for", found, set(NEEDS) | OPTIONAL)
 
 port = source / "packaging/vcpkg/ports/kvrt"

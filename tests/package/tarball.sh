@@ -1,14 +1,17 @@
 #!/bin/sh
-# tarball.sh TARBALL SOURCE CC: the tarball works from any folder: its program, and programs in C built with it by pkg-config and by find_package, shared
+# tarball.sh DIST SOURCE CC: the tarball in DIST works from any folder: its program, and programs in C built with it by pkg-config and by find_package, shared
 # and static, before and after it is moved; it names no folder of its build and needs what glibc.sh permits.
 set -eu
-tarball=$1 source=$2 cc=$3 here=$(dirname "$0")
+dist=$1 source=$2 cc=$3 here=$(dirname "$0")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() {
   echo "tarball: $*"
   exit 1
 }
+set -- "$dist"/kvrt-*-linux-*.tar.gz
+{ [ $# = 1 ] && [ -e "$1" ]; } || fail "expected one tarball in $dist, found $*"
+tarball=$1
 tar -C "$work" -xzf "$tarball"
 set -- "$work"/kvrt-*
 [ $# = 1 ] || fail "expected one folder in $tarball, found $*"
