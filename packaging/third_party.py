@@ -180,8 +180,12 @@ def debian(package):
 
 
 def cuda_root(build):
-    nvcc = cache(build).get("CMAKE_CUDA_COMPILER", "")
-    return pathlib.Path(nvcc).resolve().parent.parent if os.path.isabs(nvcc) else None
+    """The folder of CUDA's toolkit; None: the build has no CUDA. nvcc itself may be found by a link or a wrapper."""
+    for found in build.glob("CMakeFiles/*/CMakeCUDACompiler.cmake"):
+        root = re.search(r'CMAKE_CUDA_COMPILER_TOOLKIT_ROOT "(.+)"', found.read_text())
+        if root:
+            return pathlib.Path(root.group(1)).resolve()
+    return None
 
 
 def cuda(root):
