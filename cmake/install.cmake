@@ -6,7 +6,11 @@ install(TARGETS kvrt kvrt_cpp EXPORT kvrtTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT kvrt_Runtime NAMELINK_COMPONENT kvrt_Development)
 if(KVRT_STATIC)
   install(TARGETS kvrt_static EXPORT kvrtTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT kvrt_Development)
-  set(KVRT_PC_PRIVATE "-lzstd -lsqlite3 -lpcre2-8 -lsodium -lstdc++ -lm -ldl -pthread")
+  set(KVRT_PC_PRIVATE "-lm -ldl -pthread")
+  if(NOT KVRT_STATIC_DEPS)
+    set(KVRT_PC_REQUIRES "libzstd sqlite3 libpcre2-8 libsodium")
+    string(PREPEND KVRT_PC_PRIVATE "-lzstd -lsqlite3 -lpcre2-8 -lsodium -lstdc++ ")
+  endif()
 endif()
 install(FILES include/kvrt.h bindings/cpp/kvrt.hpp bindings/cpp/kvrt_values.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT kvrt_Development)
 install(FILES include/kvrt.abi.json DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/kvrt COMPONENT kvrt_Development)
@@ -16,11 +20,15 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/kvrtConfigVersion.cmake C
 install(FILES ${PROJECT_BINARY_DIR}/kvrtConfig.cmake ${PROJECT_BINARY_DIR}/kvrtConfigVersion.cmake DESTINATION ${KVRT_CMAKE_DIR}
         COMPONENT kvrt_Development)
 
-# The .pc file finds its prefix from its own place, so that the tree can be moved.
+# The .pc files find their prefix from their own place, so that the tree can be moved.
 file(RELATIVE_PATH KVRT_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" KVRT_PC_UP "${KVRT_PC_UP}")
 configure_file(cmake/kvrt.pc.in ${PROJECT_BINARY_DIR}/kvrt.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/kvrt.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT kvrt_Development)
+if(KVRT_STATIC)
+  configure_file(cmake/kvrt-static.pc.in ${PROJECT_BINARY_DIR}/kvrt-static.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/kvrt-static.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT kvrt_Development)
+endif()
 
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/kvrt COMPONENT kvrt_Runtime)
 if(TARGET kvrt_cli)

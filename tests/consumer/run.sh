@@ -100,6 +100,10 @@ if [ "$static" = 1 ]; then
   "$cc" -std=c99 "$work/example.c" -o "$work/example_static" $(pkg-config --static --cflags --libs kvrt | sed 's/-lkvrt /-l:libkvrt.a /') ||
     fail "the README's example does not build with libkvrt.a"
   needs "$work/example_static" libkvrt && fail "the README's example asks for libkvrt.so"
+  # shellcheck disable=SC2046 # kvrt-static asks for the packages under it
+  "$cc" -std=c99 "$work/example.c" -o "$work/example_static" $(env -u PKG_CONFIG_LIBDIR PKG_CONFIG_PATH="$library/pkgconfig" pkg-config --cflags --libs kvrt-static) ||
+    fail "the README's example does not build by kvrt-static.pc"
+  needs "$work/example_static" libkvrt && fail "the README's example by kvrt-static.pc asks for libkvrt.so"
   (cd "$work" && ./example_static >third && grep -aq '^(ann goes on' third) || fail "the README's example with libkvrt.a exits $?"
 fi
 

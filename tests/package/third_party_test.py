@@ -1,0 +1,111 @@
+"""third_party_test.py BUILD: what third_party.py says of a build is whole and true, and the SBOM is valid SPDX 2.3 by the judgement of spdx-tools."""
+import hashlib
+import json
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+from spdx_tools.spdx.parser.parse_anything import parse_file
+from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "packaging"))
+import third_party  # noqa: E402
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+RESULTS, FILES = third_party.built(BUILD)
+PARTS, DECLARATIONS = third_party.components(BUILD, FILES)
+BY_NAME = {c.name: c for c in PARTS}
+
+
+class ThirdParty(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.tree = pathlib.Path(folder.name, "tree")
+        self.tree.mkdir()
+        (self.tree / "a.txt").write_text("a")
+        (self.tree / "b.txt").write_text("b")
+        self.file = pathlib.Path(folder.name, "kvrt.spdx.json")
+
+    def sbom(self):
+        return third_party.sbom(BUILD, self.tree, PARTS, DECLARATIONS)
+
+    def test_what_cmake_was_told_to_find_is_named(self):
+        """The other end: what CMakeLists.txt asks for is in what the build's own records name."""
+        asked = set(re.findall(r"pkg_check_modules\((\w+)", "".join(p.read_text() for p in (ROOT / "CMakeLists.txt", ROOT / "bindings/cli/CMakeLists.txt"))))
+        names = {"ZSTD": "zstd", "SQLITE": "SQLite", "PCRE2": "PCRE2", "SODIUM": "libsodium", "EDIT": "libedit"}
+        self.assertEqual(asked, set(names))
+        for name in [*names.values(), "xxHash", "JSON for Modern C++", "CLI11", "fmt", "libstdc++ and libgcc", "Unicode Character Database"]:
+            self.assertIn(name, BY_NAME)
+
+    def test_archives_of_the_cache_are_linked_statically(self):
+        archives = [v for k, v in third_party.cache(BUILD).items() if re.fullmatch(r"KVRT_\w+_STATIC", k)]
+        if third_party.cache(BUILD)["KVRT_STATIC_DEPS"] == "ON":
+            self.assertGreaterEqual(FILES["static"], set(archives))
+            for name in ("zstd", "SQLite", "PCRE2", "libsodium", "libedit", "libbsd", "libmd", "ncurses", "libstdc++ and libgcc"):
+                self.assertIn("static", BY_NAME[name].kinds)
+        else:
+            self.assertFalse([c.name for c in PARTS if "static" in c.kinds])
+            self.assertIn("shared", BY_NAME["SQLite"].kinds)
+
+    def test_the_libraries_that_binaries_need_are_named(self):
+        self.assertTrue(any(r.name.startswith("libkvrt.so") for r in RESULTS))
+        self.assertIn("shared", BY_NAME["GNU C Library"].kinds)
+
+    def test_the_tree_has_no_other_generated_tables(self):
+        """A table that a script made of something may be somebody's: its folder is one that in_tree() names, or it is made of kvrt's own."""
+        others = [p.relative_to(ROOT).as_posix() for top in ("runtime", "storage", "cuda", "bindings") for p in (ROOT / top).rglob("*.inc")]
+        self.assertEqual({o for o in others if not o.startswith("runtime/text/unicode/")}, {"runtime/api/abi_table.inc"})
+        words = re.compile(rb"(?i)\bcopyright\b|\(c\) (19|20)\d\d|SPDX-License")
+        marked = [p for top in ("runtime", "storage", "cuda", "include", "bindings/cli", "bindings/cpp") for p in (ROOT / top).rglob("*")
+                  if p.is_file() and words.search(p.read_bytes())]
+        self.assertEqual(marked, [])
+
+    def test_notices_have_each_licence(self):
+        text = third_party.notices(PARTS)
+        for c in PARTS:
+            if c.kinds != {"shared"}:
+                self.assertIn(f"* {c.name} {c.version} ({c.licence}): {c.how()}\n", text)
+                self.assertIn(c.text.rstrip(), text)
+        for words in ("Copyright © 1991-2021 Unicode, Inc.", "Yann Collet", "University of Cambridge", "Frank Denis"):
+            self.assertIn(words, text)
+
+    def test_the_sbom_is_valid(self):
+        self.file.write_text(self.sbom())
+        document = parse_file(str(self.file))
+        self.assertEqual([m.validation_message for m in validate_full_spdx_document(document, "SPDX-2.3")], [])
+        packages = {p.name: p for p in document.packages}
+        self.assertEqual(set(packages), {"kvrt"} | {c.name for c in PARTS + DECLARATIONS})
+        self.assertEqual(packages["kvrt"].version, third_party.cache(BUILD)["CMAKE_PROJECT_VERSION"])
+        self.assertEqual({f.name for f in document.files}, {"./a.txt", "./b.txt"})
+        sums = "".join(sorted(hashlib.sha1(t).hexdigest() for t in (b"a", b"b")))
+        self.assertEqual(packages["kvrt"].verification_code.value, hashlib.sha1(sums.encode()).hexdigest())
+
+    def test_the_same_input_gives_the_same_bytes(self):
+        with unittest.mock.patch.dict("os.environ", SOURCE_DATE_EPOCH="1700000000"):
+            self.assertEqual(self.sbom(), self.sbom())
+            self.assertEqual(json.loads(self.sbom())["creationInfo"]["created"], "2023-11-14T22:13:20Z")
+            before = json.loads(self.sbom())["documentNamespace"]
+            (self.tree / "a.txt").write_text("other")
+            self.assertNotEqual(json.loads(self.sbom())["documentNamespace"], before)
+
+    def test_what_is_not_known_is_an_error(self):
+        with unittest.mock.patch.dict(third_party.KNOWN):
+            del third_party.KNOWN["sqlite3"]
+            with self.assertRaisesRegex(third_party.Fault, "libsqlite3.*source package sqlite3: its licence goes there"):
+                third_party.components(BUILD, FILES)
+        with self.assertRaisesRegex(third_party.Fault, "a.txt: expected a file of a Debian package"):
+            third_party.owners({str(self.tree / "a.txt")})
+        with self.assertRaisesRegex(third_party.Fault, "expected a folder that CMake configured"):
+            third_party.cache(self.tree)
+        with self.assertRaisesRegex(third_party.Fault, "expected installed files, found none"):
+            third_party.sbom_files(self.tree / "none")
+
+
+if __name__ == "__main__":
+    import unittest.mock
+
+    unittest.main()
