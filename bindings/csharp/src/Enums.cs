@@ -159,7 +159,7 @@ namespace Kvrt
     }
 
     /// <summary>
-    /// The precision in which CUDA multiplies a prompt. It applies to steps of more than 128 tokens, and changes nothing in smaller steps and
+    /// The precision in which CUDA multiplies a prompt. It applies to steps of more than 64 tokens, and changes nothing in smaller steps and
     /// decodes.
     /// </summary>
     public enum Gemm

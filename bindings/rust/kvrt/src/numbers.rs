@@ -238,7 +238,7 @@ numbers! {
         NONE = KVRT_DETERMINISM_NONE,
     }
 
-    /// `RuntimeOptions::prompt_gemm`: the precision in which CUDA multiplies a prompt. It applies to steps of more than 128 tokens, and
+    /// `RuntimeOptions::prompt_gemm`: the precision in which CUDA multiplies a prompt. It applies to steps of more than 64 tokens, and
     /// changes nothing in smaller steps and decodes.
     #[derive(Default)]
     Gemm: u32 {
