@@ -1,0 +1,217 @@
+#include "app.h"
+
+#include <ctime>
+
+#include "generation.h"
+#include "reply.h"
+
+namespace {
+
+constexpr const char* kJson = "application/json";
+
+thread_local std::string t_domain;  // of the request that this thread serves
+
+void send_error(const ApiError& error, httplib::Response& response) {
+  response.status = error.status;
+  if (error.status == 401) response.set_header("WWW-Authenticate", "Bearer");
+  if (error.status == 429) response.set_header("Retry-After", "1");
+  if (error.code == "time_limit") response.set_header("x-should-retry", "false");
+  response.set_content(error.json(), kJson);
+}
+
+// The error that is being handled.
+ApiError current_error(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const ApiError& e) {
+    return e;
+  } catch (const kvrt::Error& e) {
+    return ApiError::of(e);
+  } catch (const std::exception& e) {
+    return ApiError(500, e.what(), "internal_error");
+  }
+}
+
+}  // namespace
+
+// A request and its answers, as long as the answer is sent. Then the generation saves.
+struct App::Job {
+  App& app;
+  const Request request;
+  Reply reply;
+  std::unique_ptr<Generation> generation;
+  bool counted = false;
+
+  Job(App& a, Request r) : app(a), request(std::move(r)), reply(request) {
+    if (++app.running_ > app.options_.requests) {
+      --app.running_;
+      throw ApiError(429, "as many requests are being answered as this server takes at once", "rate_limit_exceeded");
+    }
+    counted = true;
+  }
+  ~Job() {
+    const Usage usage = generation ? generation->usage() : Usage{};
+    generation.reset();
+    if (!counted) return;
+    --app.running_;
+    std::lock_guard lock(app.mu_);
+    Counters* c = app.counters();
+    c->prompt += usage.prompt, c->cached += usage.cached, c->completion += usage.completion;
+  }
+};
+
+App::App(kvrt::Model model, kvrt::Store store, Access access, AppOptions options, Conversations::Options conversations)
+    : model_(std::move(model)),
+      access_(std::move(access)),
+      options_(std::move(options)),
+      started_(static_cast<uint64_t>(time(nullptr))),
+      conversations_(model_, std::move(store), options_.model_id, std::move(conversations)) {}
+
+App::Counters* App::counters() { return &counters_[t_domain]; }
+
+// What every request has to be. False: it is answered with an error.
+bool App::check(const httplib::Request& request, httplib::Response& response) {
+  try {
+    t_domain.clear();
+    const bool open = request.path == "/health" || request.path == "/metrics";
+    if (HttpServer::crowded() && !open) throw ApiError(503, "as many connections are open as this server serves", "overloaded");
+    access_.check_site(request);
+    if (request.path.starts_with("/v1/") || request.path == "/metrics") t_domain = access_.domain(request);
+    return true;
+  } catch (const ApiError& e) {
+    HttpServer::end_connection();  // its body was not read
+    send_error(e, response);
+    return false;
+  }
+}
+
+void App::add_routes(HttpServer* server) {
+  using httplib::Request;
+  using httplib::Response;
+  const auto respond = [server](const char* path, auto make) {
+    server->Get(path, [make](const Request&, Response& response) { response.set_content(make(), kJson); });
+  };
+  respond("/v1/models", [this] { return R"({"object":"list","data":[)" + models() + "]}"; });
+  respond("/v1/kvrt/sessions", [this] { return sessions(); });
+  server->Get(R"(/v1/models/(.+))", [this](const Request& request, Response& response) {
+    if (request.matches[1] != options_.model_id) throw ApiError(404, "there is no such model", "model_not_found", "model");
+    response.set_content(models(), kJson);
+  });
+  server->Get("/metrics", [this](const Request&, Response& response) { response.set_content(metrics(), "text/plain; version=0.0.4"); });
+  server->Get("/health", [server](const Request&, Response& response) {
+    if (server->closing()) response.status = 503;
+    response.set_content(server->closing() ? R"({"status":"stopping"})" : R"({"status":"ok"})", kJson);
+  });
+  if (!options_.pages.empty()) server->set_mount_point("/", options_.pages);
+  const auto post = [&](const char* path, bool chat) {
+    server->Post(path, [this, chat](const Request&, Response& response, const httplib::ContentReader& read) {
+      std::string body;
+      // A body that is too large or too slow is refused by the connection's limits; one that grows as it is unpacked, here.
+      const bool whole =
+          read([&](const char* data, size_t size) { return body.append(data, size).size() <= HttpServer::body_bytes_max(); });
+      if (!whole) {
+        HttpServer::end_connection();
+        throw ApiError(413, "the body is larger than this server takes, or did not come whole", "request_too_large");
+      }
+      answer(body, chat, response);
+    });
+  };
+  post("/v1/chat/completions", true);
+  post("/v1/completions", false);
+  server->set_pre_routing_handler([this](const Request& request, Response& response) {
+    return check(request, response) ? httplib::Server::HandlerResponse::Unhandled : httplib::Server::HandlerResponse::Handled;
+  });
+  server->set_exception_handler(
+      [](const Request&, Response& response, std::exception_ptr thrown) { send_error(current_error(thrown), response); });
+  server->set_error_handler([](const Request& request, Response& response) {
+    if (!response.body.empty()) return;
+    if (response.status == 404)
+      return send_error(ApiError(404, "there is no " + request.method + " " + request.path, "unknown_url"), response);
+    send_error(ApiError(response.status, "the request could not be read", "bad_request"), response);
+  });
+  server->set_logger([this](const Request&, const Response& response) {
+    std::lock_guard lock(mu_);
+    Counters* c = counters();
+    ++c->requests;
+    if (response.status >= 400) ++(response.status < 500 ? c->refused : c->failed);
+  });
+}
+
+void App::answer(const std::string& body, bool chat, httplib::Response& response) {
+  auto job = std::make_shared<Job>(*this, chat ? read_chat_request(body) : read_text_request(body));
+  if (job->request.model != options_.model_id)
+    throw ApiError(404, "the model \"" + job->request.model + "\" does not exist; this server has \"" + options_.model_id + "\"",
+                   "model_not_found", "model");
+  job->generation =
+      std::make_unique<Generation>(model_, conversations_, watcher_, job->request, t_domain, HttpServer::socket(), options_.time_limit);
+  if (job->request.stream) return stream(std::move(job), response);
+  while (const auto piece = job->generation->next()) job->reply.add(*piece);
+  auto text = std::make_shared<std::string>(job->reply.whole(job->generation->usage()));
+  // By a provider: it keeps the job until the answer is sent.
+  response.set_content_provider(text->size(), kJson, [text, job](size_t offset, size_t length, httplib::DataSink& sink) {
+    return sink.write(text->data() + offset, length);
+  });
+}
+
+void App::stream(std::shared_ptr<Job> job, httplib::Response& response) {
+  // The first piece before the first byte: until then a failure has a status of its own.
+  auto first = std::make_shared<std::optional<Piece>>(job->generation->next());
+  response.set_header("Cache-Control", "no-cache");
+  response.set_chunked_content_provider("text/event-stream", [job, first](size_t, httplib::DataSink& sink) {
+    const auto send = [&](const std::string& text) { return sink.write(text.data(), text.size()); };
+    std::string end;
+    try {
+      for (std::optional<Piece> piece = std::move(*first); piece; piece = job->generation->next()) {
+        if (send(job->reply.chunk(*piece))) continue;
+        job->generation->cancel();
+        return false;
+      }
+      end = job->reply.stream_end(job->generation->usage());
+    } catch (...) {
+      end = Reply::stream_error(current_error(std::current_exception()).json());
+    }
+    if (!send(end)) return false;
+    sink.done();
+    return true;
+  });
+}
+
+std::string App::models() const {
+  const auto info = model_.info();
+  JsonWriter w;
+  w.begin('{').pair("id", options_.model_id).pair("object", "model").pair("created", started_).pair("owned_by", "kvrt");
+  w.pair("max_model_len", uint64_t{info->context_length});
+  return w.end('}').take();
+}
+
+std::string App::sessions() {
+  JsonWriter w;
+  w.begin('{').pair("object", "list").key("data").begin('[');
+  for (const SessionEntry& e : conversations_.list(t_domain)) {
+    w.begin('{').pair("name", e.name).pair("state", e.state).pair("tokens", e.tokens).pair("disk_bytes", e.bytes);
+    w.pair("saved_unix_ms", static_cast<uint64_t>(e.saved_ms)).pair("expires_unix_ms", static_cast<uint64_t>(e.expires_ms)).end('}');
+  }
+  return w.end(']').end('}').take();
+}
+
+// The counters of the caller's domain. Those of the model are of all domains: they are shown where there is one alone.
+std::string App::metrics() {
+  std::string out;
+  {
+    std::lock_guard lock(mu_);
+    const Counters c = *counters();
+    const auto add = [&](const char* name, const char* help, uint64_t value) {
+      const std::string full = std::string("kvrt_server_") + name;
+      out += "# HELP " + full + " " + help + "\n# TYPE " + full + " counter\n" + full + " " + std::to_string(value) + "\n";
+    };
+    add("requests_total", "Requests that were answered.", c.requests);
+    add("requests_refused_total", "Requests with a status of 400 to 499.", c.refused);
+    add("requests_failed_total", "Requests with a status of 500 or more.", c.failed);
+    add("prompt_tokens_total", "Tokens of prompts.", c.prompt);
+    add("cached_tokens_total", "Of these, tokens that were not computed.", c.cached);
+    add("completion_tokens_total", "Tokens that were generated.", c.completion);
+  }
+  std::string model;
+  if (access_.keys.empty() && model_.metrics_text(options_.model_id, model).ok()) out += model;
+  return out;
+}
