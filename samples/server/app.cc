@@ -19,6 +19,18 @@ void send_error(const ApiError& error, httplib::Response& response) {
   response.set_content(error.json(), kJson);
 }
 
+// False: the model's chat template does not show tools, so the model would not know of them.
+bool shows_tools(const kvrt::Model& model) {
+  constexpr std::string_view kTool =
+      R"([{"type":"function","function":{"name":"f","description":"","parameters":{"type":"object","properties":{}}}}])";
+  auto options = kvrt::init<kvrt_template_options>();
+  std::string without, with;
+  const auto render = [&](std::string& out) { return model.apply_template(R"([{"role":"user","content":"?"}])", options, out).ok(); };
+  if (!render(without)) return false;
+  kvrt::assign(options.tools, options.tools_size, kTool);
+  return render(with) && with != without;
+}
+
 // The error that is being handled.
 ApiError current_error(const std::exception_ptr& thrown) {
   try {
@@ -64,6 +76,7 @@ App::App(kvrt::Model model, kvrt::Store store, Access access, AppOptions options
     : model_(std::move(model)),
       access_(std::move(access)),
       options_(std::move(options)),
+      shows_tools_(shows_tools(model_)),
       started_(static_cast<uint64_t>(time(nullptr))),
       conversations_(model_, std::move(store), options_.model_id, std::move(conversations)) {}
 
@@ -142,6 +155,8 @@ void App::answer(const std::string& body, bool chat, httplib::Response& response
   if (job->request.model != options_.model_id)
     throw ApiError(404, "the model \"" + job->request.model + "\" does not exist; this server has \"" + options_.model_id + "\"",
                    "model_not_found", "model");
+  if (!job->request.tools.empty() && !shows_tools_)
+    refuse("tools", "tools: this model's chat template does not show tools to the model", "unsupported_value");
   job->generation =
       std::make_unique<Generation>(model_, conversations_, watcher_, job->request, t_domain, HttpServer::socket(), options_.time_limit);
   if (job->request.stream) return stream(std::move(job), response);

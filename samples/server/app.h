@@ -45,6 +45,7 @@ class App {
   const kvrt::Model model_;
   const Access access_;
   const AppOptions options_;
+  const bool shows_tools_;
   const uint64_t started_;
   Conversations conversations_;
   Watcher watcher_;

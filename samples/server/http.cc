@@ -156,6 +156,8 @@ class Threads final : public httplib::TaskQueue {
 HttpServer::HttpServer(const HttpLimits& limits) : limits_(limits) {
   new_task_queue = [this] { return new Threads(limits_.connections); };
   set_payload_max_length(limits_.body_bytes);
+  set_keep_alive_timeout(limits_.idle_ms / 1000);  // what the header Keep-Alive says
+  set_keep_alive_max_count(1'000'000);
   // Not SO_REUSEPORT, with which two servers would share an address without a word.
   set_socket_options([](socket_t sock) {
     const int on = 1;

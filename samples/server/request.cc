@@ -173,7 +173,8 @@ const Field kFields[] = {
     {"n", [](const Json& v, Request* r) { r->n = integer(v, "n", 1, 64); }},
     {"max_tokens", [](const Json& v, Request* r) { read_max_tokens(v, r, "max_tokens"); }},
     {"temperature", [](const Json& v, Request* r) { r->options.temperature = static_cast<float>(number(v, "temperature", 0, 2)); }},
-    {"top_p", [](const Json& v, Request* r) { r->options.top_p = static_cast<float>(number(v, "top_p", 0, 1)); }},
+    // 0, which is kvrt's word for all, is here the smallest share: the best token.
+    {"top_p", [](const Json& v, Request* r) { r->options.top_p = static_cast<float>(std::max(number(v, "top_p", 0, 1), 1e-6)); }},
     {"top_k", [](const Json& v, Request* r) { r->options.top_k = integer(v, "top_k", 0, kTokensMax); }},
     {"min_p", [](const Json& v, Request* r) { r->options.min_p = static_cast<float>(number(v, "min_p", 0, 1)); }},
     {"repetition_penalty",
@@ -208,6 +209,7 @@ const Field kChatFields[] = {
        if (!v.is(Json::kObject)) expected("chat_template_kwargs", "an object");
        add_variables(v.raw.substr(1, v.raw.size() - 2), r);
      }},
+    {"thinking_budget", [](const Json& v, Request* r) { r->options.reasoning_tokens_max = integer(v, "thinking_budget", 1, kTokensMax); }},
     {"verbosity", nullptr},
     {"store",
      [](const Json& v, Request*) {
@@ -276,7 +278,7 @@ Request read_chat_request(std::string_view body) {
   if (!r.grammar.empty() && !free_of_calls)
     refuse("response_format", "response_format beside tools that may be called is not supported: set tool_choice to none",
            "unsupported_value");
-  if (r.tools.empty()) r.options.tool_choice = KVRT_TOOL_CHOICE_DEFAULT;
+  if (r.tools.empty()) r.options.tool_choice = KVRT_TOOL_CHOICE_DEFAULT, r.options.parallel_calls_max = 0;
   r.options.reply = KVRT_REPLY_AUTO;
   return r;
 }
