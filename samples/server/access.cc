@@ -71,14 +71,14 @@ void Access::read_keys(const std::string& path) {
   if (keys.empty()) throw std::runtime_error(path + ": no line NAME KEY");
 }
 
-void Access::check_site(const httplib::Request& request) const {
+std::string Access::check_site(const httplib::Request& request) const {
   const std::string host = request.get_header_value("Host"), name = without_port(host);
   // A page whose name was pointed at this machine still has its own name here.
   if (name != "localhost" && !is_address(name) && !has(hosts, name))
     throw ApiError(403, "the header Host names \"" + name + "\"; --host allows more than localhost and addresses", "host_not_allowed");
-  if (!request.has_header("Origin")) return;
   const std::string origin = request.get_header_value("Origin");
-  if (origin == "http://" + host || has(origins, origin)) return;
+  if (has(origins, origin)) return origin;
+  if (!request.has_header("Origin") || origin == "http://" + host) return "";
   throw ApiError(403, "pages of \"" + origin + "\" may not ask; --origin allows it", "origin_not_allowed");
 }
 

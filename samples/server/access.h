@@ -20,8 +20,8 @@ class Access {
   void read_keys(const std::string& path);
   void add_key(const std::string& domain, const std::string& secret);
 
-  // Throws ApiError where Host or Origin is another site's.
-  void check_site(const httplib::Request& request) const;
+  // Throws ApiError where Host or Origin is another site's. The origin of one of `origins`, which its browser has to be told; else "".
+  std::string check_site(const httplib::Request& request) const;
   // The domain of the request's key; "" where there are no keys. Throws ApiError.
   const std::string& domain(const httplib::Request& request) const;
 };

@@ -88,7 +88,11 @@ bool App::check(const httplib::Request& request, httplib::Response& response) {
     t_domain.clear();
     const bool open = request.path == "/health" || request.path == "/metrics";
     if (HttpServer::crowded() && !open) throw ApiError(503, "as many connections are open as this server serves", "overloaded");
-    access_.check_site(request);
+    if (const std::string page = access_.check_site(request); !page.empty()) {
+      response.set_header("Access-Control-Allow-Origin", page);
+      response.set_header("Vary", "Origin");
+    }
+    if (request.method == "OPTIONS") return true;  // a browser's question comes without a key
     if (request.path.starts_with("/v1/") || request.path == "/metrics") t_domain = access_.domain(request);
     return true;
   } catch (const ApiError& e) {
@@ -114,6 +118,12 @@ void App::add_routes(HttpServer* server) {
   server->Get("/health", [server](const Request&, Response& response) {
     if (server->closing()) response.status = 503;
     response.set_content(server->closing() ? R"({"status":"stopping"})" : R"({"status":"ok"})", kJson);
+  });
+  server->Options(".*", [](const Request&, Response& response) {
+    response.status = 204;
+    if (!response.has_header("Access-Control-Allow-Origin")) return;
+    response.set_header("Access-Control-Allow-Methods", "GET, POST");
+    response.set_header("Access-Control-Allow-Headers", "*, Authorization");
   });
   if (!options_.pages.empty()) server->set_mount_point("/", options_.pages);
   const auto post = [&](const char* path, bool chat) {

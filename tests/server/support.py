@@ -104,6 +104,10 @@ class Case(unittest.TestCase):
         cls.addClassCleanup(cls.server.kill)
         cls.client = cls.server.client()
 
+    def setUp(self):
+        if self.server.process.poll() is not None:  # a test that failed has left it so
+            self.server.start()
+
     def ask(self, text="Hello", client=None, **options):
         """The answer to a text, or to a list of messages."""
         messages = [{"role": "user", "content": text}] if isinstance(text, str) else text
