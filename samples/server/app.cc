@@ -1,0 +1,249 @@
+#include "app.h"
+
+#include <ctime>
+
+#include "generation.h"
+#include "reply.h"
+
+namespace {
+
+constexpr const char* kJson = "application/json";
+
+thread_local std::string t_domain;  // of the request that this thread serves
+
+void send_error(const ApiError& error, httplib::Response& response) {
+  response.status = error.status;
+  if (error.status == 401) response.set_header("WWW-Authenticate", "Bearer");
+  if (error.status == 429) response.set_header("Retry-After", "1");
+  if (error.code == "time_limit") response.set_header("x-should-retry", "false");
+  response.set_content(error.json(), kJson);
+}
+
+// False: the model's chat template does not show tools, so the model would not know of them.
+bool shows_tools(const kvrt::Model& model) {
+  constexpr std::string_view kTool =
+      R"([{"type":"function","function":{"name":"f","description":"","parameters":{"type":"object","properties":{}}}}])";
+  auto options = kvrt::init<kvrt_template_options>();
+  std::string without, with;
+  const auto render = [&](std::string& out) { return model.apply_template(R"([{"role":"user","content":"?"}])", options, out).ok(); };
+  if (!render(without)) return false;
+  kvrt::assign(options.tools, options.tools_size, kTool);
+  return render(with) && with != without;
+}
+
+// The body of a request. One that is too large or too slow is refused by the connection's limits; one that grows as it is unpacked, here.
+std::string read_body(const httplib::Request& request, const httplib::ContentReader& read) {
+  const size_t most = HttpServer::body_bytes_max();
+  const bool chunked = request.has_header("Transfer-Encoding");
+  const std::string length = request.get_header_value("Content-Length");
+  HttpServer::end_connection(true);  // unless all of it is read
+  if (!chunked && length.empty()) throw ApiError(411, "a body needs the header Content-Length", "length_required");
+  const bool digits = length.find_first_not_of("0123456789") == length.npos;
+  if (!digits) throw ApiError(400, "Content-Length is no number", "bad_request");
+  if (length.size() > 18 || (!chunked && std::stoull(length) > most))
+    throw ApiError(413, "the body has " + length + " bytes, this server takes " + std::to_string(most), "request_too_large");
+  std::string body;
+  if (!read([&](const char* data, size_t size) { return body.append(data, size).size() <= most; }))
+    throw ApiError(413, "the body is larger than " + std::to_string(most) + " bytes, or did not come whole", "request_too_large");
+  HttpServer::end_connection(false);
+  return body;
+}
+
+// The error that is being handled.
+ApiError current_error(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const ApiError& e) {
+    return e;
+  } catch (const kvrt::Error& e) {
+    return ApiError::of(e);
+  } catch (const std::exception& e) {
+    return ApiError(500, e.what(), "internal_error");
+  }
+}
+
+}  // namespace
+
+// A request and its answers, as long as they are sent.
+struct App::Job {
+  App& app;
+  const std::string domain = t_domain;
+  const Request request;
+  Reply reply;
+  std::unique_ptr<Generation> generation;
+
+  Job(App& a, Request r) : app(a), request(std::move(r)), reply(request) {
+    const size_t most = app.options_.answers;
+    if (answers() > most) refuse("n", "n: this server gives " + std::to_string(most) + " answers at once");
+    if ((app.running_ += answers()) <= most) return;
+    app.running_ -= answers();
+    throw ApiError(429, "as many answers are being given as this server gives at once", "rate_limit_exceeded");
+  }
+  ~Job() {
+    const Usage usage = generation ? generation->usage() : Usage{};
+    generation.reset();
+    app.running_ -= answers();
+    std::lock_guard lock(app.mu_);
+    Counters& c = app.counters_[domain];
+    c.prompt += usage.prompt, c.cached += usage.cached, c.completion += usage.completion;
+  }
+  size_t answers() const { return request.n * std::max<size_t>(request.prompts.size(), 1); }
+};
+
+App::App(kvrt::Model model, kvrt::Store store, Access access, AppOptions options, Conversations::Options conversations)
+    : model_(std::move(model)),
+      access_(std::move(access)),
+      options_(std::move(options)),
+      shows_tools_(shows_tools(model_)),
+      started_(static_cast<uint64_t>(time(nullptr))),
+      conversations_(model_, std::move(store), options_.model_id, std::move(conversations)) {}
+
+// What every request has to be. False: it is answered with an error.
+bool App::check(const httplib::Request& request, httplib::Response& response) {
+  try {
+    t_domain.clear();
+    const bool open = request.path == "/health" || request.path == "/metrics";
+    if (HttpServer::crowded() && !open) throw ApiError(503, "as many connections are open as this server serves", "overloaded");
+    if (const std::string page = access_.check_site(request); !page.empty()) {
+      response.set_header("Access-Control-Allow-Origin", page);
+      response.set_header("Vary", "Origin");
+    }
+    if (request.method == "OPTIONS") return true;  // a browser's question comes without a key
+    if (request.path.starts_with("/v1/") || request.path == "/metrics") t_domain = access_.domain(request);
+    return true;
+  } catch (const ApiError& e) {
+    HttpServer::end_connection(true);  // its body was not read
+    send_error(e, response);
+    return false;
+  }
+}
+
+void App::add_routes(HttpServer* server) {
+  using httplib::Request;
+  using httplib::Response;
+  const auto respond = [server](const char* path, auto make) {
+    server->Get(path, [make](const Request&, Response& response) { response.set_content(make(), kJson); });
+  };
+  respond("/v1/models", [this] { return R"({"object":"list","data":[)" + models() + "]}"; });
+  respond("/v1/kvrt/sessions", [this] { return sessions(); });
+  server->Get(R"(/v1/models/(.+))", [this](const Request& request, Response& response) {
+    if (request.matches[1] != options_.model_id) throw ApiError(404, "there is no such model", "model_not_found", "model");
+    response.set_content(models(), kJson);
+  });
+  server->Get("/metrics", [this](const Request&, Response& response) { response.set_content(metrics(), "text/plain; version=0.0.4"); });
+  server->Get("/health", [server](const Request&, Response& response) {
+    if (server->closing()) response.status = 503;
+    response.set_content(server->closing() ? R"({"status":"stopping"})" : R"({"status":"ok"})", kJson);
+  });
+  server->Options(".*", [](const Request&, Response& response) {
+    response.status = 204;
+    if (!response.has_header("Access-Control-Allow-Origin")) return;
+    response.set_header("Access-Control-Allow-Methods", "GET, POST");
+    response.set_header("Access-Control-Allow-Headers", "*, Authorization");
+  });
+  if (!options_.pages.empty()) server->set_mount_point("/", options_.pages);
+  const auto post = [&](const char* path, bool chat) {
+    server->Post(path, [this, chat](const Request& request, Response& response, const httplib::ContentReader& read) {
+      answer(read_body(request, read), chat, response);
+    });
+  };
+  post("/v1/chat/completions", true);
+  post("/v1/completions", false);
+  server->set_pre_routing_handler([this](const Request& request, Response& response) {
+    return check(request, response) ? httplib::Server::HandlerResponse::Unhandled : httplib::Server::HandlerResponse::Handled;
+  });
+  server->set_exception_handler(
+      [](const Request&, Response& response, std::exception_ptr thrown) { send_error(current_error(thrown), response); });
+  server->set_error_handler([](const Request& request, Response& response) {
+    if (!response.body.empty()) return;
+    if (response.status == 404)
+      return send_error(ApiError(404, "there is no " + request.method + " " + request.path, "unknown_url"), response);
+    send_error(ApiError(response.status, "the request could not be read", "bad_request"), response);
+  });
+  server->set_logger([this](const Request&, const Response& response) {
+    std::lock_guard lock(mu_);
+    Counters& c = counters_[t_domain];
+    ++c.requests;
+    if (response.status >= 400) ++(response.status < 500 ? c.refused : c.failed);
+    t_domain.clear();  // one that cannot be read has none
+  });
+}
+
+void App::answer(const std::string& body, bool chat, httplib::Response& response) {
+  auto job = std::make_shared<Job>(*this, chat ? read_chat_request(body) : read_text_request(body));
+  if (job->request.model != options_.model_id)
+    throw ApiError(404, "the model \"" + job->request.model + "\" does not exist; this server has \"" + options_.model_id + "\"",
+                   "model_not_found", "model");
+  if (!job->request.tools.empty() && !shows_tools_)
+    refuse("tools", "tools: this model's chat template does not show tools to the model", "unsupported_value");
+  job->generation =
+      std::make_unique<Generation>(model_, conversations_, watcher_, job->request, t_domain, HttpServer::socket(), options_.time_limit);
+  if (job->request.stream) return stream(std::move(job), response);
+  while (const auto piece = job->generation->next()) job->reply.add(*piece);
+  job->generation->save();
+  response.set_content(job->reply.whole(job->generation->usage()), kJson);
+}
+
+void App::stream(std::shared_ptr<Job> job, httplib::Response& response) {
+  // The first piece before the first byte: until then a failure has a status of its own.
+  auto first = std::make_shared<std::optional<Piece>>(job->generation->next());
+  response.set_header("Cache-Control", "no-cache");
+  response.set_chunked_content_provider("text/event-stream", [job, first](size_t, httplib::DataSink& sink) {
+    const auto send = [&](const std::string& text) { return sink.write(text.data(), text.size()); };
+    std::string end;
+    try {
+      for (std::optional<Piece> piece = std::move(*first); piece; piece = job->generation->next()) {
+        if (send(job->reply.chunk(*piece))) continue;
+        job->generation->cancel();
+        return false;
+      }
+      job->generation->save();  // what a client has to its end survives whatever comes
+      end = job->reply.stream_end(job->generation->usage());
+    } catch (...) {
+      end = Reply::stream_error(current_error(std::current_exception()).json());
+    }
+    if (!send(end)) return false;
+    sink.done();
+    return true;
+  });
+}
+
+std::string App::models() const {
+  const auto info = model_.info();
+  JsonWriter w;
+  w.begin('{').pair("id", options_.model_id).pair("object", "model").pair("created", started_).pair("owned_by", "kvrt");
+  w.pair("max_model_len", uint64_t{info->context_length});
+  return w.end('}').take();
+}
+
+std::string App::sessions() {
+  JsonWriter w;
+  w.begin('{').pair("object", "list").key("data").begin('[');
+  for (const SessionEntry& e : conversations_.list(t_domain)) {
+    w.begin('{').pair("name", e.name).pair("state", e.state).pair("tokens", e.tokens).pair("disk_bytes", e.bytes);
+    w.pair("saved_unix_ms", static_cast<uint64_t>(e.saved_ms)).pair("expires_unix_ms", static_cast<uint64_t>(e.expires_ms)).end('}');
+  }
+  return w.end(']').end('}').take();
+}
+
+// The counters of the caller's domain. Those of the model are of all domains: they are shown where there is one alone.
+std::string App::metrics() {
+  std::string out;
+  {
+    std::lock_guard lock(mu_);
+    const Counters c = counters_[t_domain];
+    const auto add = [&](const char* name, const char* help, uint64_t value) {
+      const std::string full = std::string("kvrt_server_") + name;
+      out += "# HELP " + full + " " + help + "\n# TYPE " + full + " counter\n" + full + " " + std::to_string(value) + "\n";
+    };
+    add("requests_total", "Requests that were answered.", c.requests);
+    add("requests_refused_total", "Requests with a status of 400 to 499.", c.refused);
+    add("requests_failed_total", "Requests with a status of 500 or more.", c.failed);
+    add("prompt_tokens_total", "Tokens of prompts.", c.prompt);
+    add("cached_tokens_total", "Of these, tokens that were not computed.", c.cached);
+    add("completion_tokens_total", "Tokens that were generated.", c.completion);
+  }
+  std::string model;
+  if (access_.keys.empty() && model_.metrics_text(options_.model_id, model).ok()) out += model;
+  return out;
+}

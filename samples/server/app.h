@@ -1,0 +1,53 @@
+// The server: its model and its routes.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "access.h"
+#include "conversations.h"
+#include "error.h"
+#include "http.h"
+#include "request.h"
+#include "watch.h"
+
+struct AppOptions {
+  std::string model_id;
+  size_t answers = 128;  // that are generated at once
+  std::chrono::seconds time_limit{600};
+  std::string pages;  // a folder of static files; "": none
+};
+
+class App {
+ public:
+  App(kvrt::Model model, kvrt::Store store, Access access, AppOptions options, Conversations::Options conversations);
+  void add_routes(HttpServer* server);
+  void stop() { watcher_.stop_all(); }
+
+ private:
+  struct Counters {  // of a domain
+    uint64_t requests = 0, refused = 0, failed = 0, prompt = 0, cached = 0, completion = 0;
+  };
+  struct Job;
+
+  bool check(const httplib::Request& request, httplib::Response& response);
+  void answer(const std::string& body, bool chat, httplib::Response& response);
+  void stream(std::shared_ptr<Job> job, httplib::Response& response);
+  std::string models() const;
+  std::string sessions();
+  std::string metrics();
+
+  const kvrt::Model model_;
+  const Access access_;
+  const AppOptions options_;
+  const bool shows_tools_;
+  const uint64_t started_;
+  Conversations conversations_;
+  Watcher watcher_;
+  std::mutex mu_;
+  std::map<std::string, Counters> counters_;  // by domain
+  std::atomic<size_t> running_{0};
+};

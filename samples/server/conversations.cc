@@ -1,0 +1,309 @@
+#include "conversations.h"
+
+#include <algorithm>
+
+namespace {
+
+constexpr size_t kNamesMax = 256;  // of a request's beginnings: so many messages may be new
+constexpr uint32_t kAutosaveTokens = 512;
+
+// 128 bits of what was said so far. They need not be secure: they only find.
+class Trail {
+ public:
+  void add(std::string_view text) {
+    for (const char c : text) add_byte(static_cast<unsigned char>(c));
+    add_byte(0x100);  // of no text
+  }
+  std::string hex() const {
+    constexpr char kDigits[] = "0123456789abcdef";
+    std::string out;
+    for (const uint64_t half : {mix(a_), mix(b_ ^ a_)}) {
+      for (int shift = 60; shift >= 0; shift -= 4) out += kDigits[half >> shift & 15];
+    }
+    return out;
+  }
+
+ private:
+  void add_byte(unsigned byte) {
+    a_ = (a_ ^ byte) * 0x100000001B3u;
+    b_ = (b_ + byte) * 0x9E3779B97F4A7C15u;
+    b_ ^= b_ >> 29;
+  }
+  static uint64_t mix(uint64_t x) {
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+  }
+  uint64_t a_ = 0xCBF29CE484222325u, b_ = 0x84222325CBF29CE4u;
+};
+
+std::string key_prefix(const Request& request) {
+  if (request.cache_key.empty()) return "chat-";
+  Trail trail;
+  trail.add(request.cache_key);
+  return "chat-" + trail.hex().substr(0, 16) + "-";
+}
+
+std::string text_name(const Prompt& prompt) {
+  Trail trail;
+  trail.add(prompt.text);
+  for (const int32_t token : prompt.tokens) trail.add(std::to_string(token));
+  return "text-" + trail.hex();
+}
+
+// True where the client sends back the answer that the session gave, perhaps without ids and reasoning.
+bool same_answer(const Message& message, const Json& answer) {
+  const Json *role = answer.find("role"), *content = answer.find("content"), *calls = answer.find("tool_calls");
+  if (!role || role->text != message.role || (content ? content->text : "") != message.content) return false;
+  if ((calls ? calls->items.size() : 0) != message.calls.size()) return false;
+  for (size_t i = 0; i < message.calls.size(); ++i) {
+    const Json* function = calls->items[i].find("function");
+    const Json* name = function ? function->find("name") : nullptr;
+    const Json* arguments = function ? function->find("arguments") : nullptr;
+    if (!name || name->text != message.calls[i].name || !arguments || !same(*arguments, read_json(message.calls[i].arguments)))
+      return false;
+  }
+  const Json* reasoning = answer.find("reasoning_content");
+  return message.reasoning.empty() || (reasoning && reasoning->text == message.reasoning);
+}
+
+}  // namespace
+
+// The names of the request's beginnings, the longest first.
+std::vector<std::string> Conversations::names_of(const Request& request) const {
+  const std::string prefix = key_prefix(request);
+  Trail trail;
+  for (const std::string& text : {model_id_, request.cache_key, request.tools, request.variables}) trail.add(text);
+  std::vector<std::string> names;
+  for (const Message& m : request.messages) {
+    trail.add(m.said());
+    names.push_back(prefix + trail.hex());
+  }
+  std::reverse(names.begin(), names.end());
+  if (names.size() > kNamesMax) names.resize(kNamesMax);
+  return names;
+}
+
+kvrt_session_options Conversations::session_options(const std::string& domain, const std::string& name) const {
+  auto o = kvrt::init<kvrt_session_options>();
+  kvrt::assign(o.domain, o.domain_size, domain);
+  if (!store_) return o;
+  o.store = store_.get();
+  kvrt::assign(o.autosave_name, o.autosave_name_size, name);
+  o.autosave_tokens = kAutosaveTokens;  // within a long prompt or answer; the turn's end is saved by give_back
+  return o;
+}
+
+Conversations::Found Conversations::take_open(const Key& key, std::shared_ptr<Conversation>* out) {
+  std::unique_lock lock(mu_);
+  for (;;) {
+    const auto it = open_.find(key);
+    if (it == open_.end()) return Found::kNothing;
+    const std::shared_ptr<Conversation> c = it->second;
+    if (!c->busy) {
+      c->busy = true;
+      *out = c;
+      return Found::kTaken;
+    }
+    if (!c->saving && !c->cancel.fired()) return Found::kBusy;
+    changed_.wait(lock);  // its request is over in a moment
+  }
+}
+
+std::shared_ptr<Conversation> Conversations::take_saved(const Key& key) {
+  if (!store_ || !store_.stat(key.second, key.first).ok()) return nullptr;
+  auto c = std::make_shared<Conversation>();
+  c->domain = key.first, c->name = key.second;
+  {
+    std::lock_guard lock(mu_);
+    if (!open_.emplace(key, c).second) return nullptr;  // another request was faster
+  }
+  auto session = kvrt::Session::resume(model_, store_, c->name, session_options(c->domain, c->name));
+  if (!session.ok()) {
+    // Damaged, or of another model: it is left as it is, and the words of the request make a new one.
+    options_.log("session " + c->name + ": " + kvrt::last_error().message);
+    drop(c);
+    return nullptr;
+  }
+  std::lock_guard lock(mu_);
+  c->session = std::move(*session);
+  return c;
+}
+
+// A copy of what was last said under the request's prompt_cache_key, where no beginning of the request is known: the client has dropped or
+// changed some of its messages.
+std::shared_ptr<Conversation> Conversations::take_by_key(const Request& request, const std::string& domain) {
+  if (request.cache_key.empty() || !store_) return nullptr;
+  const std::string prefix = key_prefix(request);
+  std::string newest;
+  int64_t newest_ms = -1;
+  (void)store_.list(domain, [&](const kvrt::Event& e) {
+    if (!std::string_view(e.entry->name).starts_with(prefix) || e.entry->saved_unix_ms <= newest_ms) return;
+    newest = e.entry->name, newest_ms = e.entry->saved_unix_ms;
+  });
+  std::shared_ptr<Conversation> other;
+  if (newest.empty() || take_open({domain, newest}, &other) == Found::kBusy) return nullptr;
+  if (!other) other = take_saved({domain, newest});
+  if (!other) return nullptr;
+  auto copy = std::make_shared<Conversation>();
+  auto fork = other->session.fork();
+  drop(other);
+  if (!fork.ok()) return nullptr;
+  copy->domain = domain;
+  copy->session = std::move(*fork);
+  return copy;
+}
+
+std::shared_ptr<Conversation> Conversations::open_new(const Request& request, const Key& key) {
+  auto c = std::make_shared<Conversation>();
+  c->domain = key.first, c->name = key.second;
+  {
+    std::lock_guard lock(mu_);
+    if (!open_.emplace(key, c).second) c->name.clear();
+  }
+  auto options = session_options(c->domain, c->name);
+  if (!request.tools.empty()) kvrt::assign(options.tools, options.tools_size, request.tools);
+  kvrt::assign(options.variables, options.variables_size, request.variables);
+  auto session = kvrt::Session::open(model_, options);
+  if (!session.ok()) {
+    const kvrt::Error error(session.status().code());
+    drop(c);
+    throw error;
+  }
+  std::lock_guard lock(mu_);
+  c->session = std::move(*session);
+  return c;
+}
+
+std::shared_ptr<Conversation> Conversations::take(const Request& request, const std::string& domain) {
+  const std::vector<std::string> names = names_of(request);
+  std::shared_ptr<Conversation> c;
+  for (const std::string& name : names) {
+    const Found found = take_open({domain, name}, &c);
+    if (!c && found == Found::kNothing) c = take_saved({domain, name});
+    if (c || found == Found::kBusy) break;
+  }
+  if (!c) c = take_by_key(request, domain);
+  if (!c) c = open_new(request, {domain, names.front()});
+  try {
+    say(c.get(), request);
+  } catch (...) {
+    drop(c);
+    throw;
+  }
+  return c;
+}
+
+// Makes the session's messages those of the request. An answer that the client sends back is taken as the session has it.
+void Conversations::say(Conversation* c, const Request& request) {
+  std::string list = "[", answer;
+  for (size_t i = 0; i < request.messages.size(); ++i) {
+    const Message& m = request.messages[i];
+    auto place = kvrt::init<kvrt_message_props>();
+    const bool generated =
+        m.role == "assistant" && c->session.message(i, &place, answer).ok() && place.generated && same_answer(m, read_json(answer));
+    list += (i ? "," : "") + (generated ? answer : m.json());
+  }
+  (void)c->session.set_messages(list + "]").or_throw();
+}
+
+kvrt_save_options Conversations::save_options() const {
+  auto o = kvrt::init<kvrt_save_options>();
+  o.overwrite = 1;
+  o.ttl_seconds = options_.keep_seconds;
+  return o;
+}
+
+void Conversations::begins(const std::shared_ptr<Conversation>& c, const kvrt::Cancel& cancel) {
+  std::lock_guard lock(mu_);
+  c->cancel = cancel;
+}
+
+void Conversations::give_back(const std::shared_ptr<Conversation>& c, const Request& request, uint64_t cut) noexcept {
+  const Key before(c->domain, c->name), now(c->domain, names_of(request).front());
+  const auto info = c->session.info();
+  if (!info.ok() || info->state == KVRT_STATE_FAILED) return drop(c);
+  if (cut > 0) (void)c->session.truncate(info->tokens - std::min(cut, info->tokens));
+  {
+    std::lock_guard lock(mu_);
+    c->saving = true;
+    // Where another request with the same words has the name, that one is kept.
+    c->name = before == now || open_.emplace(now, c).second ? now.second : "";
+  }
+  if (store_ && !c->name.empty()) {
+    const auto saved = c->session.checkpoint(now.second, save_options());
+    if (!saved.ok()) options_.log("session " + now.second + " is not saved: " + kvrt::last_error().message);
+    if (saved.ok() && !before.second.empty() && before != now) (void)store_.remove(before.second, c->domain);
+  }
+  if (before != now) forget(before);
+  let_go(c);
+}
+
+void Conversations::drop(const std::shared_ptr<Conversation>& c) noexcept {
+  const auto info = c->session.info();
+  const bool keep = info.ok() && info->state != KVRT_STATE_FAILED && info->messages > 0;
+  if (!keep) forget({c->domain, c->name});
+  let_go(c);
+}
+
+void Conversations::forget(const Key& key) noexcept {
+  std::lock_guard lock(mu_);
+  open_.erase(key);
+}
+
+// Others may have it now. Closes what was used longest ago where too many are open; each is saved.
+void Conversations::let_go(const std::shared_ptr<Conversation>& c) noexcept {
+  std::vector<std::shared_ptr<Conversation>> closed;  // without the lock: a close may have to save
+  std::lock_guard lock(mu_);
+  c->busy = c->saving = false;
+  c->cancel = {};
+  c->used = ++clock_;
+  changed_.notify_all();
+  while (open_.size() > options_.open_max) {
+    auto oldest = open_.end();
+    for (auto it = open_.begin(); it != open_.end(); ++it) {
+      if (!it->second->busy && (oldest == open_.end() || it->second->used < oldest->second->used)) oldest = it;
+    }
+    if (oldest == open_.end()) return;
+    closed.push_back(std::move(oldest->second));
+    open_.erase(oldest);
+  }
+}
+
+kvrt::Session Conversations::open_text(const Prompt& prompt, const std::string& domain) {
+  auto options = session_options(domain, {});
+  options.autosave_tokens = 0;
+  auto session = kvrt::Session::open(model_, options).or_throw();
+  if (prompt.tokens.empty()) {
+    session.append_text(prompt.text, KVRT_TEXT_SPECIAL).or_throw();
+  } else {
+    session.append(prompt.tokens).or_throw();
+  }
+  return session;
+}
+
+void Conversations::save_text(kvrt::Session& session, const Prompt& prompt) noexcept {
+  if (!store_) return;
+  const auto saved = session.checkpoint(text_name(prompt), save_options());
+  if (!saved.ok()) options_.log("a completion is not saved: " + std::string(kvrt::last_error().message));
+}
+
+std::vector<SessionEntry> Conversations::list(const std::string& domain) {
+  std::vector<SessionEntry> out;
+  if (store_) {
+    (void)store_.list(domain, [&](const kvrt::Event& e) {
+      out.push_back({e.entry->name, "disk", e.entry->tokens, e.entry->bytes, e.entry->saved_unix_ms, e.entry->expires_unix_ms});
+    });
+  }
+  std::lock_guard lock(mu_);
+  for (const auto& [key, c] : open_) {
+    if (key.first != domain) continue;
+    const auto info = c->session.info();
+    if (!info.ok()) continue;
+    auto it = std::find_if(out.begin(), out.end(), [&](const SessionEntry& e) { return e.name == key.second; });
+    if (it == out.end()) it = out.insert(out.end(), SessionEntry{key.second, "", 0, 0, 0, 0});
+    it->state = info->state == KVRT_STATE_GENERATING ? "computing" : info->kv_blocks > 0 ? "memory" : "disk";
+    it->tokens = info->tokens;
+  }
+  return out;
+}

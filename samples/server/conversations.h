@@ -1,0 +1,83 @@
+// The conversations that the server has, found again by what a request says.
+//
+// A client sends its whole list of messages with each request. A conversation is saved under a name made of all messages of the last request
+// that it answered. A later request begins with these messages, so one of its beginnings has that name: no index is needed, and none can be
+// lost. Tools, variables of the template, the model and prompt_cache_key go into the name, too. A name only finds: kvrt compares the messages
+// themselves, keeps what is equal and drops the rest.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "kvrt.hpp"
+#include "request.h"
+
+// One that a request works on. Nobody else has it meanwhile.
+struct Conversation {
+  kvrt::Session session;
+  std::string domain, name;  // name "": it is not saved, as another request has the same words
+  bool busy = true, saving = false;
+  kvrt::Cancel cancel;  // of the generation
+  uint64_t used = 0;
+};
+
+struct SessionEntry {  // of the list
+  std::string name, state;
+  uint64_t tokens = 0, bytes = 0;
+  int64_t saved_ms = 0, expires_ms = 0;
+};
+
+class Conversations {
+ public:
+  struct Options {
+    uint64_t keep_seconds = 0;  // a saved session expires; 0: never
+    size_t open_max = 256;      // conversations that are open and idle
+    std::function<void(const std::string&)> log;
+  };
+  Conversations(kvrt::Model model, kvrt::Store store, std::string model_id, Options options)
+      : model_(std::move(model)), store_(std::move(store)), model_id_(std::move(model_id)), options_(std::move(options)) {}
+
+  // The conversation of the request, whose messages are said. Throws kvrt::Error.
+  std::shared_ptr<Conversation> take(const Request& request, const std::string& domain);
+  // Its generation begins: a request for the same conversation that comes after this cancel waits for the end.
+  void begins(const std::shared_ptr<Conversation>& conversation, const kvrt::Cancel& cancel);
+  // Saves it under its new name, and lets others have it. `cut`: its last tokens that the client did not get.
+  void give_back(const std::shared_ptr<Conversation>& conversation, const Request& request, uint64_t cut) noexcept;
+  // After a request that came to nothing.
+  void drop(const std::shared_ptr<Conversation>& conversation) noexcept;
+
+  // A session of its own for a prompt of /v1/completions, and its save.
+  kvrt::Session open_text(const Prompt& prompt, const std::string& domain);
+  void save_text(kvrt::Session& session, const Prompt& prompt) noexcept;
+
+  std::vector<SessionEntry> list(const std::string& domain);
+
+ private:
+  using Key = std::pair<std::string, std::string>;  // domain, name
+  enum class Found { kNothing, kTaken, kBusy };
+
+  std::vector<std::string> names_of(const Request& request) const;
+  kvrt_session_options session_options(const std::string& domain, const std::string& name) const;
+  Found take_open(const Key& key, std::shared_ptr<Conversation>* out);
+  std::shared_ptr<Conversation> take_saved(const Key& key);
+  std::shared_ptr<Conversation> take_by_key(const Request& request, const std::string& domain);
+  std::shared_ptr<Conversation> open_new(const Request& request, const Key& key);
+  void say(Conversation* conversation, const Request& request);
+  kvrt_save_options save_options() const;
+  void forget(const Key& key) noexcept;
+  void let_go(const std::shared_ptr<Conversation>& conversation) noexcept;
+
+  const kvrt::Model model_;
+  const kvrt::Store store_;  // NULL: nothing is saved
+  const std::string model_id_;
+  const Options options_;
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::map<Key, std::shared_ptr<Conversation>> open_;
+  uint64_t clock_ = 0;
+};

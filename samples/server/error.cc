@@ -1,0 +1,34 @@
+#include "error.h"
+
+#include "json.h"
+
+const char* ApiError::type_of(int status) { return status == 429 ? "requests" : status < 500 ? "invalid_request_error" : "server_error"; }
+
+std::string ApiError::json() const {
+  JsonWriter w;
+  const auto text_or_null = [&](const char* name, const std::string& text) { text.empty() ? w.key(name).null() : w.pair(name, text); };
+  w.begin('{').key("error").begin('{').pair("message", message).pair("type", type);
+  text_or_null("param", param);
+  text_or_null("code", code);
+  return w.end('}').end('}').take();
+}
+
+ApiError ApiError::of(const kvrt::Error& error) {
+  const auto make = [&](int status, const char* code, const char* param = "") { return ApiError(status, error.what(), code, param); };
+  switch (error.status()) {
+    case KVRT_INVALID:
+      return error.detail() == KVRT_DETAIL_GRAMMAR_ERROR ? make(400, "invalid_json_schema", "response_format") : make(400, "invalid_value");
+    case KVRT_UNSUPPORTED:
+      return make(400, "unsupported_value");
+    case KVRT_LIMIT:
+      return error.detail() == KVRT_DETAIL_NONE ? make(400, "context_length_exceeded", "messages") : make(400, "limit_exceeded");
+    case KVRT_NO_MEMORY:
+    case KVRT_BUSY:
+    case KVRT_CANCELLED:
+      return make(503, "overloaded");
+    default:
+      return make(500, kvrt_status_name(error.status()));
+  }
+}
+
+void refuse(std::string_view param, std::string_view message, std::string_view code) { throw ApiError(400, message, code, param); }

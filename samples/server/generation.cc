@@ -1,0 +1,170 @@
+#include "generation.h"
+
+#include "error.h"
+
+Generation::Generation(const kvrt::Model& model, Conversations& conversations, Watcher& watcher, const Request& request,
+                       const std::string& domain, int socket, std::chrono::seconds limit)
+    : model_(model), conversations_(conversations), request_(request), watch_(watcher, socket, limit) {
+  // Each prompt has n choices, which share its KV: the first computes it, the others are forks that wait for it.
+  const size_t prompts = request.messages.empty() ? request.prompts.size() : 1;
+  std::vector<kvrt::Session*> sessions;
+  if (!request.messages.empty()) {
+    conversation_ = conversations.take(request, domain);
+    conversations.begins(conversation_, watch_.cancel());
+  }
+  try {
+    for (size_t p = 0; p < prompts; ++p) {
+      kvrt::Session* first =
+          conversation_ ? &conversation_->session : &sessions_.emplace_back(conversations.open_text(request.prompts[p], domain));
+      sessions.push_back(first);
+      for (uint32_t i = 1; i < request.n; ++i) sessions.push_back(&sessions_.emplace_back(first->fork().or_throw()));
+    }
+    for (uint32_t i = 0; i < sessions.size(); ++i) begin(i, sessions[i], i % request.n == 0);
+  } catch (...) {
+    for (kvrt::Session* s : sessions) (void)s->cancel();
+    for (Choice& c : choices_) {
+      kvrt::Status end;
+      for (const kvrt::Event& e : c.session->events(end)) (void)e;
+    }
+    if (conversation_) conversations.drop(conversation_);
+    throw;
+  }
+}
+
+void Generation::begin(uint32_t index, kvrt::Session* session, bool first) {
+  kvrt_generate_options options = request_.generate_options(index);
+  options.cancel = watch_.cancel().get();
+  session->begin(options).or_throw();
+  Choice choice;
+  choice.session = session;
+  choice.first = first;
+  choices_.push_back(std::move(choice));
+  if (!request_.echo) return;
+  const Prompt& prompt = request_.prompts[index / request_.n];
+  std::string text = prompt.text;
+  if (!prompt.tokens.empty()) (void)model_.detokenize(prompt.tokens, KVRT_TEXT_SPECIAL, text);
+  add(index, Piece::kContent, text);
+}
+
+Generation::~Generation() {
+  cancel();
+  for (Choice& c : choices_) {
+    if (c.over) continue;
+    kvrt::Status end;
+    for (const kvrt::Event& e : c.session->events(end)) (void)e;  // up to its end, within a step
+  }
+  save();
+}
+
+void Generation::save() noexcept {
+  if (std::exchange(saved_, true)) return;
+  if (conversation_) conversations_.give_back(conversation_, request_, choices_[0].cut);
+  for (size_t p = 0; p < request_.prompts.size(); ++p) conversations_.save_text(*choices_[p * request_.n].session, request_.prompts[p]);
+}
+
+std::optional<Piece> Generation::next() {
+  while (ready_.empty()) {
+    uint32_t tried = 0;
+    while (tried < choices_.size() && choices_[turn_].over) turn_ = (turn_ + 1) % choices_.size(), ++tried;
+    if (tried == choices_.size()) return std::nullopt;
+    // The choices are computed together: while this one's next token comes, so do the others'.
+    const auto event = choices_[turn_].session->next(-1);
+    if (!event.ok()) {
+      choices_[turn_].over = true;
+      event.status().or_throw();
+    }
+    take(turn_, *event);
+    turn_ = (turn_ + 1) % choices_.size();
+  }
+  Piece piece = std::move(ready_.front());
+  ready_.pop_front();
+  return piece;
+}
+
+void Generation::take(uint32_t index, const kvrt::Event& event) {
+  Choice& c = choices_[index];
+  const bool whole = request_.options.reply == KVRT_REPLY_DEFAULT;  // tokens are the answer, and not parts of it
+  switch (event.type) {
+    case KVRT_EVENT_TOKEN:
+      ++c.unclaimed;
+      if (request_.logprobs) c.chances.push_back(chance(event));
+      if (whole) add(index, Piece::kContent, event.text_view());
+      break;
+    case KVRT_EVENT_CONTENT:
+      add(index, Piece::kContent, event.text_view());
+      break;
+    case KVRT_EVENT_REASONING:
+      add(index, Piece::kReasoning, event.text_view());
+      break;
+    case KVRT_EVENT_TOOL_CALL:
+      c.called = true;
+      add(index, Piece::kCall, event.text_view());
+      break;
+    case KVRT_EVENT_DONE:
+      if (event.reason == KVRT_REASON_EOS && !c.chances.empty()) c.chances.pop_back();  // the end is no part of the text
+      if (whole) add(index, Piece::kContent, event.text_view());
+      finish(index, event);
+      break;
+    default:
+      break;
+  }
+}
+
+void Generation::add(uint32_t index, Piece::Kind kind, std::string_view text) {
+  if (text.empty()) return;
+  Choice& c = choices_[index];
+  Piece piece;
+  piece.kind = kind;
+  piece.choice = index;
+  piece.text = text;
+  if (kind == Piece::kContent) piece.chances = std::move(c.chances);
+  if (kind == Piece::kReasoning) usage_.reasoning += c.unclaimed;
+  c.chances.clear();
+  c.unclaimed = 0;
+  ready_.push_back(std::move(piece));
+}
+
+void Generation::finish(uint32_t index, const kvrt::Event& event) {
+  Choice& c = choices_[index];
+  const kvrt_report& report = *event.report;
+  c.over = true;
+  c.cut = report.stop_string_tokens;
+  usage_.completion += report.generated;
+  if (c.first) {
+    usage_.prompt += report.prompt_tokens;
+    usage_.cached += report.reused_memory + report.reused_disk;
+  }
+  if (event.reason == KVRT_REASON_CANCELLED) check_ended();
+  Piece piece;
+  piece.kind = Piece::kEnd;
+  piece.choice = index;
+  const bool full = event.reason == KVRT_REASON_MAX_TOKENS || event.reason == KVRT_REASON_CONTEXT_FULL;
+  piece.reason = full ? "length" : c.called ? "tool_calls" : "stop";
+  ready_.push_back(std::move(piece));
+}
+
+void Generation::check_ended() const {
+  switch (watch_.reason()) {
+    case Watcher::kLate:
+      throw ApiError(503, "the request took longer than this server's time limit", "time_limit");
+    case Watcher::kStopping:
+      throw ApiError(503, "the server is stopping; the conversation is saved: ask again when it is back", "server_stopping");
+    default:
+      throw ApiError(503, "the client has gone", "client_gone");
+  }
+}
+
+// The token's own bytes, as they stand within a text: some vocabularies leave out the space before the first token.
+std::string Generation::bytes_of(int32_t token) const {
+  const int32_t twice[] = {token, token};
+  std::string one, two;
+  (void)model_.detokenize(kvrt::Span<const int32_t>(twice, 1), KVRT_TEXT_SPECIAL, one);
+  (void)model_.detokenize(kvrt::Span<const int32_t>(twice, 2), KVRT_TEXT_SPECIAL, two);
+  return two.substr(std::min(one.size(), two.size()));
+}
+
+TokenChance Generation::chance(const kvrt::Event& event) const {
+  TokenChance out{bytes_of(event.token), event.logprob, {}};
+  for (const kvrt_token_value& other : event.top_span()) out.others.push_back({bytes_of(other.token), other.value, {}});
+  return out;
+}

@@ -1,0 +1,45 @@
+// cpp-httplib's server, with what it lacks: a bound on the size and time of whatever comes in, the socket of a request, connections that hold
+// no thread that /health needs, and an end that idle connections do not delay. Of cpp-httplib 0.11 (Debian 12).
+#pragma once
+
+#include <httplib.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <string>
+
+struct HttpLimits {
+  size_t body_bytes = 16 << 20;  // of a request
+  size_t connections = 512;      // served by a thread each; above, only /health and /metrics are
+  int read_ms = 30'000;          // for a whole request to come
+  int write_ms = 30'000;         // for the client to take something of an answer
+  int idle_ms = 75'000;          // between two requests of a connection
+};
+
+class HttpServer : public httplib::Server {
+ public:
+  explicit HttpServer(const HttpLimits& limits);
+
+  // Of the request that the calling thread serves:
+  static int socket();
+  static bool crowded();                 // there are too many connections: only what is short is served
+  static void end_connection(bool yes);  // or not, when this answer is sent
+  static size_t body_bytes_max();
+
+  // Ends listening and the idle connections; requests that are being served go on. From any thread, but not in a signal handler.
+  void close();
+  // Ends all connections.
+  void cut();
+  bool closing() const { return closing_; }
+
+ private:
+  bool process_and_close_socket(socket_t sock) override;
+  bool wait_for_request(int sock, int ms);
+  bool note(std::set<int>* sockets, int sock, bool is_there);  // false: all ends
+
+  const HttpLimits limits_;
+  std::atomic<bool> closing_{false};
+  std::mutex mu_;
+  std::set<int> open_, idle_;
+};

@@ -1,0 +1,213 @@
+// An OpenAI-compatible server in one small program. README.md says how it is used.
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <stop_token>
+
+#include "app.h"
+
+namespace {
+
+constexpr const char* kUsage = R"(kvrt-server MODEL.gguf [OPTIONS]: the OpenAI API for one model, at http://127.0.0.1:8080/v1
+
+  --store DIR          keep conversations there: they survive the server (else in memory alone)
+  --address ADDRESS    listen there (127.0.0.1); one that others reach needs an API key
+  --port N             (8080; 0: a free one, which is printed)
+  --name NAME          the model's name (that of its file)
+  --keys FILE          API keys, a line NAME KEY for each. A key sees its own conversations alone.
+                       KVRT_API_KEY in the environment is one key
+  --host NAME          the name by which clients call this machine, besides localhost and addresses; may come again
+  --origin URL         a page that may ask, http://host:port; may come again
+  --pages DIR          static files, served at /
+  --kv-bytes SIZE      memory for KV (four contexts, at most a quarter of the free memory)
+  --threads N          compute threads (all CPUs)
+  --device NAME        cpu, cuda or auto (cpu)
+  --keep DAYS          conversations that nobody went on with for so long are removed (30; 0: never)
+  --disk SIZE          disk space of the store (no bound but the disk's)
+  --answers N          that are generated at once, a request's n counted; more are refused with 429 (128)
+  --connections N      a thread each; more are refused with 503 (512)
+  --body SIZE          of a request at most (16M)
+  --time-limit S       for a request (600)
+SIZE: bytes, or with K, M, G. Ctrl-C or SIGTERM ends it: answers are cut, conversations are saved.
+)";
+
+[[noreturn]] void fail(const std::string& message) {
+  std::cerr << "kvrt-server: " << message << "\n";
+  std::exit(1);
+}
+
+struct Options {
+  std::string model, store, address = "127.0.0.1", device = "cpu";
+  uint64_t port = 8080, kv_bytes = 0, threads = 0, keep_days = 30, disk_bytes = 0;
+  HttpLimits http;
+  Access access;
+  AppOptions app;
+};
+
+uint64_t size_of(const std::string& name, const std::string& text) {
+  char* end = nullptr;
+  const bool digits = !text.empty() && text[0] >= '0' && text[0] <= '9';
+  errno = 0;
+  uint64_t value = digits ? std::strtoull(text.c_str(), &end, 10) : 0;
+  const std::string unit = digits ? end : "?";
+  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : unit == "T" ? 40 : -1;
+  if (shift < 0 || errno || value > UINT64_MAX >> shift)
+    fail(name + ": expected a number, perhaps with K, M, G or T, found \"" + text + "\"");
+  return value << shift;
+}
+
+Options read_options(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--help" || name == "-h") {
+      std::cout << kUsage;
+      std::exit(0);
+    }
+    if (!name.starts_with("-")) {
+      if (!o.model.empty()) fail("one model, found \"" + o.model + "\" and \"" + name + "\"");
+      o.model = name;
+      continue;
+    }
+    if (i + 1 == argc) fail(name + " needs a value, or is not known: see --help");
+    const std::string value = argv[++i];
+    const auto number = [&](uint64_t least, uint64_t most) {
+      const uint64_t n = size_of(name, value);
+      if (n < least || n > most) fail(name + ": expected " + std::to_string(least) + " to " + std::to_string(most) + ", found " + value);
+      return n;
+    };
+    if (name == "--store")
+      o.store = value;
+    else if (name == "--address")
+      o.address = value;
+    else if (name == "--port")
+      o.port = number(0, 65535);
+    else if (name == "--name")
+      o.app.model_id = value;
+    else if (name == "--keys")
+      o.access.read_keys(value);
+    else if (name == "--host")
+      o.access.hosts.push_back(value);
+    else if (name == "--origin")
+      o.access.origins.push_back(value);
+    else if (name == "--pages")
+      o.app.pages = value;
+    else if (name == "--kv-bytes")
+      o.kv_bytes = number(1, UINT64_MAX);
+    else if (name == "--threads")
+      o.threads = number(1, 256);
+    else if (name == "--device")
+      o.device = value;
+    else if (name == "--keep")
+      o.keep_days = number(0, 36500);
+    else if (name == "--disk")
+      o.disk_bytes = number(1, UINT64_MAX);
+    else if (name == "--answers")
+      o.app.answers = number(1, 65536);
+    else if (name == "--connections")
+      o.http.connections = number(1, 16384);
+    else if (name == "--body")
+      o.http.body_bytes = number(1024, uint64_t{64} << 20);
+    else if (name == "--time-limit")
+      o.app.time_limit = std::chrono::seconds(number(1, 86400));
+    else
+      fail("unknown option " + name + ": see --help");
+  }
+  if (o.model.empty()) fail("which model? kvrt-server MODEL.gguf; see --help");
+  if (const char* key = std::getenv("KVRT_API_KEY"); key && *key) o.access.add_key("environment", key);
+  if (o.access.keys.empty() && !is_loopback(o.address))
+    fail("--address " + o.address + " is reached by others: give API keys, by --keys FILE or KVRT_API_KEY");
+  if (o.app.model_id.empty()) o.app.model_id = std::filesystem::path(o.model).stem().string();
+  return o;
+}
+
+void log_line(const std::string& text) { std::cerr << "kvrt-server: " + text + "\n"; }
+
+// Until a signal comes.
+void serve(HttpServer* server, App* app, const Options& o) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  int port = static_cast<int>(o.port);
+  if (port == 0)
+    port = server->bind_to_any_port(o.address);
+  else if (!server->bind_to_port(o.address, port))
+    port = -1;
+  if (port < 0) fail(o.address + ":" + std::to_string(o.port) + ": cannot listen there: " + std::strerror(errno));
+  std::cout << "listening at http://" << (o.address.find(':') == std::string::npos ? o.address : "[" + o.address + "]") << ":" << port
+            << "/v1" << std::endl;
+  std::thread listener([&] {
+    const bool ok = server->listen_after_bind();
+    if (!ok && !server->closing()) log_line("the listening socket failed"), kill(getpid(), SIGTERM);
+  });
+  int signal = 0;
+  sigwait(&signals, &signal);
+  log_line("stopping");
+  app->stop();
+  server->close();
+  std::jthread impatient([&](std::stop_token over) {
+    for (int i = 0; i < 50 && !over.stop_requested(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    server->cut();
+  });
+  listener.join();
+}
+
+int run(const Options& o) {
+  auto runtime_options = kvrt::init<kvrt_runtime_options>();
+  const auto log = [](int32_t, std::string_view text) noexcept { std::cerr << "kvrt: " + std::string(text) + "\n"; };
+  kvrt::log_to(runtime_options, log);
+  runtime_options.threads = static_cast<uint32_t>(o.threads);
+  if (o.device != "cpu" && o.device != "cuda" && o.device != "auto") fail("--device: expected cpu, cuda or auto, found " + o.device);
+  runtime_options.device = o.device == "cpu" ? KVRT_DEVICE_CPU : o.device == "cuda" ? KVRT_DEVICE_CUDA : KVRT_DEVICE_AUTO;
+  auto runtime = kvrt::Runtime::open(runtime_options).or_throw();
+  auto model_options = kvrt::init<kvrt_model_options>();
+  model_options.kv_bytes_max = o.kv_bytes;
+  model_options.cache = KVRT_CACHE_USER;
+  auto model = kvrt::Model::open(runtime, o.model, model_options).or_throw();
+  kvrt::Store store;
+  if (!o.store.empty()) {
+    auto store_options = kvrt::init<kvrt_store_options>();
+    store_options.disk_bytes_max = o.disk_bytes;
+    store = kvrt::Store::open(runtime, o.store, store_options).or_throw();
+  }
+  auto first = kvrt::init<kvrt_session_options>();
+  first.store = store.get();
+  (void)kvrt::Session::open(model, first).or_throw();  // the first one with a store reads the whole model: now, not in a request
+  Conversations::Options conversations;
+  conversations.keep_seconds = o.keep_days * 86400;
+  conversations.log = log_line;
+  App app(model, store, o.access, o.app, conversations);
+  HttpServer server(o.http);
+  app.add_routes(&server);
+  serve(&server, &app, o);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Signals are for sigwait alone; threads inherit this.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  try {
+    return run(read_options(argc, argv));
+  } catch (const std::exception& e) {
+    fail(e.what());
+  }
+}

@@ -1,0 +1,188 @@
+#include "reply.h"
+
+#include <ctime>
+#include <random>
+
+namespace {
+
+std::string random_id(const char* prefix) {
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  constexpr char kDigits[] = "0123456789abcdefghijklmnopqrstuv";
+  std::string out = prefix;
+  for (uint64_t bits = random(), i = 0; i < 12; ++i, bits >>= 5) out += kDigits[bits & 31];
+  return out;
+}
+
+void write_usage(JsonWriter* w, const Usage& u) {
+  w->key("usage").begin('{').pair("prompt_tokens", u.prompt).pair("completion_tokens", u.completion);
+  w->pair("total_tokens", u.prompt + u.completion);
+  w->key("prompt_tokens_details").begin('{').pair("cached_tokens", u.cached).end('}');
+  w->key("completion_tokens_details").begin('{').pair("reasoning_tokens", u.reasoning).end('}').end('}');
+}
+
+// A token's text. Where it holds a part of a character alone, only `bytes` tell it.
+std::string token_text(const std::string& bytes) {
+  if (find_bad_utf8(bytes) == bytes.npos) return bytes;
+  std::string out;
+  for (size_t i = 0; i < bytes.size();) {
+    const size_t bad = std::min(find_bad_utf8(std::string_view(bytes).substr(i)), bytes.size() - i);
+    out.append(bytes, i, bad);
+    i += bad;
+    if (i < bytes.size()) out += "\uFFFD", ++i;
+  }
+  return out;
+}
+
+void write_chance(JsonWriter* w, const TokenChance& c) {
+  w->pair("token", token_text(c.bytes)).key("logprob").number(c.logprob).key("bytes").begin('[');
+  for (const char byte : c.bytes) w->number(static_cast<uint64_t>(static_cast<unsigned char>(byte)));
+  w->end(']');
+}
+
+uint64_t characters(std::string_view text) {
+  uint64_t n = 0;
+  for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  return n;
+}
+
+}  // namespace
+
+Reply::Reply(const Request& request)
+    : request_(request), id_(random_id(request.messages.empty() ? "cmpl-" : "chatcmpl-")), created_(static_cast<uint64_t>(time(nullptr))) {
+  choices_.resize(request.n * std::max<size_t>(request.prompts.size(), 1));
+}
+
+void Reply::head(JsonWriter* w, bool chunk) const {
+  w->begin('{').pair("id", id_).pair("object", !chat() ? "text_completion" : chunk ? "chat.completion.chunk" : "chat.completion");
+  w->pair("created", created_).pair("model", request_.model).pair("system_fingerprint", "kvrt");
+}
+
+std::string Reply::call_json(const Piece& piece, Choice* choice, bool chunk) const {
+  const Json call = read_json(piece.text);
+  const Json *id = call.find("id"), *name = call.find("name"), *arguments = call.find("arguments");
+  JsonWriter w;
+  w.begin('{');
+  if (chunk) w.pair("index", choice->calls.size());
+  w.pair("id", id ? id->text : random_id("call_")).pair("type", "function");
+  w.key("function").begin('{').pair("name", name ? name->text : "").pair("arguments", arguments ? arguments->raw : "{}").end('}').end('}');
+  choice->calls.push_back(w.str());
+  return w.take();
+}
+
+void Reply::write_chances(JsonWriter* w, const std::vector<TokenChance>& chances, uint64_t offset) const {
+  if (chances.empty()) {
+    w->key("logprobs").null();
+    return;
+  }
+  w->key("logprobs").begin('{');
+  if (chat()) {
+    w->key("content").begin('[');
+    for (const TokenChance& c : chances) {
+      write_chance(&w->begin('{'), c);
+      w->key("top_logprobs").begin('[');
+      for (const TokenChance& other : c.others) {
+        write_chance(&w->begin('{'), other);
+        w->end('}');
+      }
+      w->end(']').end('}');
+    }
+    w->end(']').key("refusal").null().end('}');
+    return;
+  }
+  w->key("tokens").begin('[');
+  for (const TokenChance& c : chances) w->string(token_text(c.bytes));
+  w->end(']').key("token_logprobs").begin('[');
+  for (const TokenChance& c : chances) w->number(c.logprob);
+  w->end(']').key("text_offset").begin('[');
+  for (const TokenChance& c : chances) w->number(offset), offset += characters(token_text(c.bytes));
+  w->end(']').key("top_logprobs").begin('[');
+  for (const TokenChance& c : chances) {
+    w->begin('{');
+    for (const TokenChance& other : c.others) w->key(token_text(other.bytes)).number(other.logprob);
+    w->end('}');
+  }
+  w->end(']').end('}');
+}
+
+std::string Reply::event_of(uint32_t index, const std::string& fields, const char* reason) const {
+  JsonWriter w;
+  head(&w, true);
+  w.key("choices").begin('[').begin('{').pair("index", uint64_t{index}).raw(fields);
+  reason ? w.pair("finish_reason", reason) : w.key("finish_reason").null();
+  w.end('}').end(']');
+  if (request_.include_usage) w.key("usage").null();
+  return "data: " + w.end('}').take() + "\n\n";
+}
+
+std::string Reply::chunk(const Piece& piece) {
+  Choice& c = choices_[piece.choice];
+  std::string out;
+  JsonWriter w;
+  if (!chat()) {
+    w.pair("text", piece.text);
+    write_chances(&w, piece.chances, c.characters);
+    c.characters += characters(piece.text);
+    return event_of(piece.choice, w.take(), piece.reason);
+  }
+  if (!c.begun) out = event_of(piece.choice, R"("delta":{"role":"assistant","content":""},"logprobs":null)", nullptr);
+  c.begun = true;
+  w.key("delta").begin('{');
+  if (piece.kind == Piece::kContent) w.pair("content", piece.text);
+  if (piece.kind == Piece::kReasoning) w.pair("reasoning_content", piece.text);
+  if (piece.kind == Piece::kCall) w.key("tool_calls").begin('[').raw(call_json(piece, &c, true)).end(']');
+  w.end('}');
+  write_chances(&w, piece.chances, 0);
+  return out + event_of(piece.choice, w.take(), piece.reason);
+}
+
+std::string Reply::stream_end(const Usage& usage) const {
+  std::string out;
+  if (request_.include_usage) {
+    JsonWriter w;
+    head(&w, true);
+    w.key("choices").begin('[').end(']');
+    write_usage(&w, usage);
+    out = "data: " + w.end('}').take() + "\n\n";
+  }
+  return out + "data: [DONE]\n\n";
+}
+
+std::string Reply::stream_error(const std::string& error_json) { return "data: " + error_json + "\n\n"; }
+
+void Reply::add(const Piece& piece) {
+  Choice& c = choices_[piece.choice];
+  if (piece.kind == Piece::kContent) c.content += piece.text;
+  if (piece.kind == Piece::kReasoning) c.reasoning += piece.text;
+  if (piece.kind == Piece::kCall) (void)call_json(piece, &c, false);
+  c.chances.insert(c.chances.end(), piece.chances.begin(), piece.chances.end());
+  if (piece.reason) c.reason = piece.reason;
+}
+
+std::string Reply::whole(const Usage& usage) const {
+  JsonWriter w;
+  head(&w, false);
+  w.key("choices").begin('[');
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Choice& c = choices_[i];
+    w.begin('{').pair("index", i);
+    if (chat()) {
+      w.key("message").begin('{').pair("role", "assistant");
+      c.content.empty() && !c.calls.empty() ? w.key("content").null() : w.pair("content", c.content);
+      w.key("refusal").null();
+      if (!c.reasoning.empty()) w.pair("reasoning_content", c.reasoning);
+      if (!c.calls.empty()) {
+        w.key("tool_calls").begin('[');
+        for (const std::string& call : c.calls) w.raw(call);
+        w.end(']');
+      }
+      w.end('}');
+    } else {
+      w.pair("text", c.content);
+    }
+    write_chances(&w, c.chances, 0);
+    w.pair("finish_reason", c.reason).end('}');
+  }
+  w.end(']');
+  write_usage(&w, usage);
+  return w.end('}').take();
+}

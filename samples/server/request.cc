@@ -1,0 +1,304 @@
+#include "request.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "error.h"
+
+namespace {
+
+// Of a value of the field `name`.
+[[noreturn]] void expected(std::string_view name, std::string_view what) {
+  refuse(name, std::string(name) + ": expected " + std::string(what));
+}
+
+double number(const Json& v, const char* name, double least, double most) {
+  if (!v.is(Json::kNumber) || v.number < least || v.number > most) {
+    JsonWriter bounds;
+    bounds.begin('[').number(least).number(most).end(']');
+    expected(name, "a number in " + bounds.take());
+  }
+  return v.number;
+}
+
+uint32_t integer(const Json& v, const char* name, uint32_t least, uint32_t most) {
+  if (!v.is(Json::kNumber) || v.number < least || v.number > most || v.number != std::floor(v.number))
+    expected(name, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+  return static_cast<uint32_t>(v.number);
+}
+
+bool flag(const Json& v, const char* name) {
+  if (!v.is(Json::kBool)) expected(name, "true or false");
+  return v.truth;
+}
+
+const std::string& text(const Json& v, const char* name) {
+  if (!v.is(Json::kString)) expected(name, "a string");
+  return v.text;
+}
+
+const Json& member(const Json& v, const char* name, const char* field, Json::Kind kind) {
+  const Json* found = v.find(field);
+  if (!found || !found->is(kind)) expected(std::string(name) + "." + field, kind == Json::kString ? "a string" : "an object");
+  return *found;
+}
+
+constexpr uint32_t kTokensMax = 1u << 30;
+
+void read_max_tokens(const Json& v, Request* r, const char* name) {
+  if (r->max_tokens_given) refuse(name, "max_tokens and max_completion_tokens are both set: send one");
+  r->options.max_tokens = integer(v, name, 1, kTokensMax);
+  r->max_tokens_given = true;
+}
+
+void read_stop(const Json& v, Request* r) {
+  const auto add = [&](const Json& one) {
+    const std::string& s = text(one, "stop");
+    if (s.empty() || s.size() > 256 || s.find('\0') != s.npos) expected("stop", "strings of 1 to 256 bytes without NUL");
+    r->stop += s + '\0';
+  };
+  if (v.is(Json::kString)) return add(v);
+  if (!v.is(Json::kArray) || v.items.size() > 16) expected("stop", "a string, or a list of at most 16");
+  for (const Json& one : v.items) add(one);
+}
+
+void read_bias(const Json& v, Request* r) {
+  if (!v.is(Json::kObject)) expected("logit_bias", "an object of token ids and numbers");
+  for (size_t i = 0; i < v.items.size(); ++i) {
+    const std::string& id = v.names[i];
+    if (id.empty() || id.size() > 9 || id.find_first_not_of("0123456789") != id.npos)
+      expected("logit_bias", "token ids, found \"" + id + "\"");
+    const double value = number(v.items[i], "logit_bias", -100, 100);
+    // -100 bans a token, as OpenAI says.
+    r->bias.push_back({std::stoi(id), value == -100 ? -INFINITY : static_cast<float>(value)});
+  }
+}
+
+void read_stream_options(const Json& v, Request* r) {
+  if (!v.is(Json::kObject)) expected("stream_options", "an object");
+  for (size_t i = 0; i < v.names.size(); ++i) {
+    if (v.names[i] == "include_usage") {
+      r->include_usage = flag(v.items[i], "stream_options.include_usage");
+    } else if (v.names[i] != "include_obfuscation") {
+      refuse("stream_options", "stream_options." + v.names[i] + " is not known", "unknown_parameter");
+    }
+  }
+}
+
+void read_seed(const Json& v, Request* r) {
+  if (!v.is(Json::kNumber) || v.number != std::floor(v.number) || std::abs(v.number) > 9.3e18) expected("seed", "a whole number");
+  r->options.seed = static_cast<uint64_t>(static_cast<int64_t>(std::clamp(v.number, -9.2e18, 9.2e18)));
+  r->seeded = true;
+}
+
+void read_tools(const Json& v, Request* r) {
+  if (!v.is(Json::kArray)) expected("tools", "a list");
+  for (const Json& tool : v.items) {
+    const std::string& type = member(tool, "tools[]", "type", Json::kString).text;
+    if (type != "function") refuse("tools", "tools: type \"" + type + "\" is not supported: function is", "unsupported_value");
+    const std::string& name = member(member(tool, "tools[]", "function", Json::kObject), "tools[].function", "name", Json::kString).text;
+    const bool known = std::find(r->tool_names.begin(), r->tool_names.end(), name) != r->tool_names.end();
+    if (name.empty() || name.size() > 64 || known) expected("tools", "names of 1 to 64 characters that differ, found \"" + name + "\"");
+    r->tool_names.push_back(name);
+  }
+  if (!v.items.empty()) r->tools = v.raw;
+}
+
+void read_tool_choice(const Json& v, Request* r) {
+  r->options.tool_choice = KVRT_TOOL_CHOICE_NAMED;
+  if (v.is(Json::kString)) {
+    constexpr std::array<std::string_view, 3> kNames = {"none", "auto", "required"};
+    const auto found = std::find(kNames.begin(), kNames.end(), v.text);
+    if (found == kNames.end()) expected("tool_choice", "none, auto, required or a function");
+    // auto is kvrt's default: of a tool whose schema cannot be bound, the arguments' types are.
+    constexpr std::array<uint32_t, 3> kChoices = {KVRT_TOOL_CHOICE_NONE, KVRT_TOOL_CHOICE_DEFAULT, KVRT_TOOL_CHOICE_REQUIRED};
+    r->options.tool_choice = kChoices[static_cast<size_t>(found - kNames.begin())];
+    return;
+  }
+  if (!v.is(Json::kObject)) expected("tool_choice", "none, auto, required or a function");
+  const std::string& type = member(v, "tool_choice", "type", Json::kString).text;
+  if (type != "function") refuse("tool_choice", "tool_choice: type \"" + type + "\" is not supported: function is", "unsupported_value");
+  r->tool_name = member(member(v, "tool_choice", "function", Json::kObject), "tool_choice.function", "name", Json::kString).text;
+}
+
+void read_format(const Json& v, Request* r) {
+  const std::string& type = member(v, "response_format", "type", Json::kString).text;
+  if (type == "text") return;
+  r->options.grammar_kind = KVRT_GRAMMAR_JSON_SCHEMA;
+  if (type == "json_object") {
+    r->grammar = R"({"type":"object"})";
+  } else if (type == "json_schema") {
+    const Json& named = member(v, "response_format", "json_schema", Json::kObject);
+    r->grammar = member(named, "response_format.json_schema", "schema", Json::kObject).raw;
+  } else {
+    refuse("response_format", "response_format: type \"" + type + "\" is not known: text, json_object, json_schema", "unsupported_value");
+  }
+}
+
+// Adds members to the variables of the chat template.
+void add_variables(std::string_view members, Request* r) {
+  if (members.find_first_not_of(" \t\r\n") == members.npos) return;
+  r->variables.insert(r->variables.size() - 1, (r->variables == "{}" ? "" : ",") + std::string(members));
+}
+
+void read_prompt(const Json& v, Request* r) {
+  const auto tokens_of = [](const Json& list) {
+    Prompt p;
+    for (const Json& id : list.items) p.tokens.push_back(static_cast<int32_t>(integer(id, "prompt", 0, INT32_MAX)));
+    return p;
+  };
+  constexpr const char* kWhat = "a string, a list of strings, of token ids, or of lists of these";
+  if (v.is(Json::kString)) return r->prompts.push_back({v.text, {}});
+  if (!v.is(Json::kArray) || v.items.empty()) expected("prompt", kWhat);
+  if (v.items[0].is(Json::kNumber)) return r->prompts.push_back(tokens_of(v));
+  for (const Json& one : v.items) {
+    if (!one.is(Json::kString) && (!one.is(Json::kArray) || one.items.empty())) expected("prompt", kWhat);
+    r->prompts.push_back(one.is(Json::kString) ? Prompt{one.text, {}} : tokens_of(one));
+  }
+}
+
+// What a field says to a request. Null: the field is taken and says nothing here.
+using Read = void (*)(const Json&, Request*);
+struct Field {
+  const char* name;
+  Read read;
+};
+
+const Field kFields[] = {
+    {"model", [](const Json& v, Request* r) { r->model = text(v, "model"); }},
+    {"stream", [](const Json& v, Request* r) { r->stream = flag(v, "stream"); }},
+    {"stream_options", read_stream_options},
+    {"n", [](const Json& v, Request* r) { r->n = integer(v, "n", 1, 64); }},
+    {"max_tokens", [](const Json& v, Request* r) { read_max_tokens(v, r, "max_tokens"); }},
+    {"temperature", [](const Json& v, Request* r) { r->options.temperature = static_cast<float>(number(v, "temperature", 0, 2)); }},
+    // 0, which is kvrt's word for all, is here the smallest share: the best token.
+    {"top_p", [](const Json& v, Request* r) { r->options.top_p = static_cast<float>(std::max(number(v, "top_p", 0, 1), 1e-6)); }},
+    {"top_k", [](const Json& v, Request* r) { r->options.top_k = integer(v, "top_k", 0, kTokensMax); }},
+    {"min_p", [](const Json& v, Request* r) { r->options.min_p = static_cast<float>(number(v, "min_p", 0, 1)); }},
+    {"repetition_penalty",
+     [](const Json& v, Request* r) { r->options.repetition_penalty = static_cast<float>(number(v, "repetition_penalty", 0, 100)); }},
+    {"frequency_penalty",
+     [](const Json& v, Request* r) { r->options.frequency_penalty = static_cast<float>(number(v, "frequency_penalty", -2, 2)); }},
+    {"presence_penalty",
+     [](const Json& v, Request* r) { r->options.presence_penalty = static_cast<float>(number(v, "presence_penalty", -2, 2)); }},
+    {"logit_bias", read_bias},
+    {"stop", read_stop},
+    {"seed", read_seed},
+    {"prompt_cache_key", [](const Json& v, Request* r) { r->cache_key = text(v, "prompt_cache_key"); }},
+    {"user", nullptr},
+    {"metadata", nullptr},
+    {"safety_identifier", nullptr},
+    {"prompt_cache_retention", nullptr},
+    {"service_tier", nullptr},
+};
+
+const Field kChatFields[] = {
+    {"messages", [](const Json& v, Request* r) { r->messages = read_messages(v); }},
+    {"max_completion_tokens", [](const Json& v, Request* r) { read_max_tokens(v, r, "max_completion_tokens"); }},
+    {"logprobs", [](const Json& v, Request* r) { r->logprobs = flag(v, "logprobs"); }},
+    {"top_logprobs", [](const Json& v, Request* r) { r->options.top_logprobs = integer(v, "top_logprobs", 0, 20); }},
+    {"tools", read_tools},
+    {"tool_choice", read_tool_choice},
+    {"parallel_tool_calls", [](const Json& v, Request* r) { r->options.parallel_calls_max = flag(v, "parallel_tool_calls") ? 0 : 1; }},
+    {"response_format", read_format},
+    {"reasoning_effort", [](const Json& v, Request* r) { add_variables("\"reasoning_effort\":" + std::string(v.raw), r); }},
+    {"chat_template_kwargs",
+     [](const Json& v, Request* r) {
+       if (!v.is(Json::kObject)) expected("chat_template_kwargs", "an object");
+       add_variables(v.raw.substr(1, v.raw.size() - 2), r);
+     }},
+    {"thinking_budget", [](const Json& v, Request* r) { r->options.reasoning_tokens_max = integer(v, "thinking_budget", 1, kTokensMax); }},
+    {"verbosity", nullptr},
+    {"store",
+     [](const Json& v, Request*) {
+       if (flag(v, "store")) refuse("store", "store: this server keeps no responses to fetch later", "unsupported_value");
+     }},
+    {"modalities",
+     [](const Json& v, Request*) {
+       if (!v.is(Json::kArray) || v.items.size() != 1 || v.items[0].text != "text")
+         refuse("modalities", "modalities: text alone is supported", "unsupported_value");
+     }},
+};
+
+const Field kTextFields[] = {
+    {"prompt", read_prompt},
+    {"echo", [](const Json& v, Request* r) { r->echo = flag(v, "echo"); }},
+    {"logprobs",
+     [](const Json& v, Request* r) {
+       r->options.top_logprobs = integer(v, "logprobs", 0, 20);
+       r->logprobs = true;
+     }},
+    {"best_of", [](const Json& v, Request* r) { r->best_of = integer(v, "best_of", 1, 64); }},
+};
+
+// Known to OpenAI's API and not to this server.
+constexpr std::string_view kRefused[] = {"functions", "function_call", "audio", "prediction", "web_search_options", "suffix", "moderation"};
+
+Request read_fields(std::string_view body, std::span<const Field> own) {
+  Json object;
+  try {
+    object = read_json(body);
+  } catch (const JsonError& e) {
+    refuse("", e.what(), "invalid_json");
+  }
+  if (!object.is(Json::kObject)) refuse("", "the body: expected a JSON object", "invalid_json");
+  Request r;
+  r.options.temperature = 1;
+  for (size_t i = 0; i < object.items.size(); ++i) {
+    const std::string& name = object.names[i];
+    const auto is_it = [&](const Field& f) { return name == f.name; };
+    const Json* value = object.find(name);
+    const bool refused = std::find(std::begin(kRefused), std::end(kRefused), name) != std::end(kRefused);
+    if (refused && value) refuse(name, name + " is not supported by this server", "unsupported_parameter");
+    const Field* field = std::find_if(std::begin(kFields), std::end(kFields), is_it);
+    if (field == std::end(kFields)) {
+      const auto found = std::find_if(own.begin(), own.end(), is_it);
+      if (found == own.end() && !refused) refuse(name, "unrecognized request argument: " + name, "unknown_parameter");
+      field = found == own.end() ? nullptr : &*found;
+    }
+    if (value == &object.items[i] && field && field->read) field->read(*value, &r);
+  }
+  if (r.model.empty()) refuse("model", "model is missing", "missing_required_parameter");
+  return r;
+}
+
+}  // namespace
+
+Request read_chat_request(std::string_view body) {
+  Request r = read_fields(body, kChatFields);
+  if (r.messages.empty()) refuse("messages", "messages is missing", "missing_required_parameter");
+  if (r.options.top_logprobs > 0 && !r.logprobs) refuse("top_logprobs", "top_logprobs: logprobs must be true");
+  const bool calls = r.options.tool_choice == KVRT_TOOL_CHOICE_REQUIRED || r.options.tool_choice == KVRT_TOOL_CHOICE_NAMED;
+  if (calls && r.tools.empty()) refuse("tool_choice", "tool_choice: there are no tools");
+  if (!r.tool_name.empty() && std::find(r.tool_names.begin(), r.tool_names.end(), r.tool_name) == r.tool_names.end())
+    refuse("tool_choice", "tool_choice: there is no tool \"" + r.tool_name + "\"");
+  const bool free_of_calls = r.tools.empty() || r.options.tool_choice == KVRT_TOOL_CHOICE_NONE;
+  if (!r.grammar.empty() && !free_of_calls)
+    refuse("response_format", "response_format beside tools that may be called is not supported: set tool_choice to none",
+           "unsupported_value");
+  if (r.tools.empty()) r.options.tool_choice = KVRT_TOOL_CHOICE_DEFAULT, r.options.parallel_calls_max = 0;
+  r.options.reply = KVRT_REPLY_AUTO;
+  return r;
+}
+
+Request read_text_request(std::string_view body) {
+  Request r = read_fields(body, kTextFields);
+  if (r.prompts.empty()) refuse("prompt", "prompt is missing", "missing_required_parameter");
+  if (!r.max_tokens_given) r.options.max_tokens = 16;
+  if (r.best_of > r.n) refuse("best_of", "best_of larger than n is not supported", "unsupported_value");
+  if (r.prompts.size() * r.n > 64) refuse("prompt", "prompt: n answers to each are more than 64 together");
+  return r;
+}
+
+kvrt_generate_options Request::generate_options(uint32_t index) const {
+  kvrt_generate_options o = options;
+  // Each choice draws for itself. 0 would be a seed of chance.
+  if (seeded) o.seed = (options.seed + index * 0x9E3779B97F4A7C15u) | (1ull << 63);
+  if (!stop.empty()) o.stop_strings = stop.data(), o.stop_strings_size = stop.size();
+  if (!bias.empty()) o.logit_bias = bias.data(), o.logit_bias_count = bias.size();
+  if (!grammar.empty()) kvrt::assign(o.grammar, o.grammar_size, grammar);
+  if (!tool_name.empty()) kvrt::assign(o.tool_name, o.tool_name_size, tool_name);
+  return o;
+}

@@ -1,0 +1,59 @@
+// A request of OpenAI's API as kvrt takes it. A field that is unknown, or that the server cannot honour, is refused by its name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "json.h"
+#include "kvrt.hpp"
+
+struct ToolCall {
+  std::string id, name, arguments;  // arguments: a JSON object
+};
+
+struct Message {
+  std::string role, content;
+  std::string reasoning;        // of an assistant's
+  std::vector<ToolCall> calls;  // of an assistant's
+  std::string call_id, name;    // of a tool's; name also of others
+
+  std::string json() const;  // as kvrt takes it
+  // What it says, without what clients leave out or change when they send an answer back: ids and reasoning.
+  std::string said() const;
+};
+
+struct Prompt {  // of /v1/completions: a text or tokens
+  std::string text;
+  std::vector<int32_t> tokens;
+};
+
+struct Request {
+  std::string model;
+  std::vector<Message> messages;  // of /v1/chat/completions
+  std::vector<Prompt> prompts;    // of /v1/completions
+  std::string tools;              // a JSON array; "": none
+  std::vector<std::string> tool_names;
+  std::string variables = "{}";  // of the chat template: a JSON object
+  std::string cache_key;
+
+  bool stream = false, include_usage = false;
+  bool logprobs = false, echo = false;
+  uint32_t n = 1, best_of = 0;
+
+  // The sampling; the texts that it refers to are below.
+  kvrt_generate_options options = kvrt::init<kvrt_generate_options>();
+  std::string stop, grammar, tool_name;
+  std::vector<kvrt_token_value> bias;
+  bool max_tokens_given = false, seeded = false;
+
+  // Options that refer to this request's texts; for choice `index`.
+  kvrt_generate_options generate_options(uint32_t index) const;
+};
+
+Request read_chat_request(std::string_view body);
+Request read_text_request(std::string_view body);
+
+// The list `messages` of a request.
+std::vector<Message> read_messages(const Json& list);

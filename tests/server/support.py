@@ -1,0 +1,134 @@
+"""The base of the server's tests: a server in a folder of its own, with a tiny model, and OpenAI's client for it."""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import openai
+
+SERVER = pathlib.Path(os.environ["KVRT_SERVER"])
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+TINY = SOURCE / "tests" / "golden" / "tiny"
+PLAIN = TINY / "llama_gqa_f32.gguf"
+os.environ["KVRT_CACHE"] = ""
+
+
+def with_template(folder, name):
+    """The tiny model with another chat template."""
+    out = pathlib.Path(folder, name + ".gguf")
+    template = (SOURCE / "tests" / "golden" / "templates" / (name + ".jinja")).read_text()
+    command = [sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--force", "--chat-template", template, str(PLAIN), str(out)]
+    subprocess.run(command, check=True, capture_output=True)
+    return out
+
+
+class Server:
+    """A running server. `port` stays the same over restarts."""
+
+    def __init__(self, model, *options, store=None, **environment):
+        self.model, self.environment = str(model), {**os.environ, **environment}
+        self.options = [*map(str, options), *(["--store", str(store)] if store else [])]
+        self.port, self.process = 0, None
+        self.start()
+
+    def start(self):
+        command = [str(SERVER), self.model, "--port", str(self.port), "--threads", "1", *self.options]
+        deadline = time.time() + 30
+        while True:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment)
+            line = self.process.stdout.readline()
+            if line or time.time() > deadline:
+                break
+            self.process.wait()  # the address is still in use
+        self.port = int(re.search(r":(\d+)/v1", line).group(1)) if line else self.fail()
+
+    def fail(self):
+        raise AssertionError(f"the server does not start: {self.process.stderr.read()}")
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
+    def stop(self, number=signal.SIGTERM):
+        """Its exit code and what it wrote to standard error."""
+        self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=60)
+        return self.process.returncode, err
+
+    def client(self, key="none", **options):
+        options = {"max_retries": 0, "timeout": 60, **options}
+        return openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key=key, **options)
+
+    def raw(self, method, path, body=None, headers=None):
+        """Status, headers and body of a request that no library makes."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+
+    def post(self, body, path="/v1/chat/completions", headers=None):
+        """Status and JSON of a body that is sent as it is."""
+        status, _, data = self.raw("POST", path, body if isinstance(body, (bytes, str)) else json.dumps(body), headers)
+        return status, json.loads(data)
+
+    def metric(self, name):
+        _, _, data = self.raw("GET", "/metrics")
+        return float(re.search(rf"^{name}(?:{{.*}})? (\S+)$", data.decode(), re.M).group(1))
+
+
+class Case(unittest.TestCase):
+    """One server for all tests of a class."""
+
+    template = None  # of the model
+    options = ()
+    stored = True
+    environment = {}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = pathlib.Path(tempfile.mkdtemp(prefix="kvrt-server-"))
+        cls.addClassCleanup(shutil.rmtree, cls.dir)
+        model = with_template(cls.dir, cls.template) if cls.template else PLAIN
+        cls.name = model.stem
+        cls.server = Server(model, *cls.options, store=cls.dir / "store" if cls.stored else None, **cls.environment)
+        cls.addClassCleanup(cls.server.kill)
+        cls.client = cls.server.client()
+
+    def setUp(self):
+        if self.server.process.poll() is not None:  # a test that failed has left it so
+            self.server.start()
+
+    def ask(self, text="Hello", client=None, **options):
+        """The answer to a text, or to a list of messages."""
+        messages = [{"role": "user", "content": text}] if isinstance(text, str) else text
+        options = {"max_tokens": 8, "temperature": 0, **options}
+        return (client or self.client).chat.completions.create(model=self.name, messages=messages, **options)
+
+    def refused(self, kind, code=None, **options):
+        """The error that a request gets: its class, code and parameter."""
+        with self.assertRaises(kind) as caught:
+            self.ask(**options)
+        if code:
+            self.assertEqual(caught.exception.code, code, caught.exception)
+        return caught.exception
+
+    def eventually(self, true, what, seconds=60):
+        deadline = time.time() + seconds
+        while not true():
+            self.assertLess(time.time(), deadline, what)
+            time.sleep(0.01)
+
+
+def message(answer):
+    """The message of an answer as a client sends it back."""
+    return answer.choices[0].message.model_dump(exclude_none=True)

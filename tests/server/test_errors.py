@@ -1,0 +1,190 @@
+"""What is refused, and how: by name, with OpenAI's codes, before and after the first byte."""
+import json
+import socket
+import time
+import unittest
+
+import openai
+
+from support import Case, PLAIN, Server
+
+
+class Errors(Case):
+    options = ("--body", "64K", "--answers", "4")
+
+    def test_bad_json(self):
+        for body, code in (("{", "invalid_json"), ("", "invalid_json"), ("[]", "invalid_json"), ('{"a":1}x', "invalid_json"),
+                           ('{"model": "\\ud800"}', "invalid_json"), (b'{"model": "\xff"}', "invalid_json"), ("[" * 5000, "invalid_json"),
+                           ('{"messages": 01}', "invalid_json"), ('{"x": "a\nb"}', "invalid_json")):
+            with self.subTest(body=body[:20]):
+                status, answer = self.server.post(body)
+                self.assertEqual((status, answer["error"]["code"], answer["error"]["type"]), (400, code, "invalid_request_error"))
+                self.assertEqual(set(answer["error"]), {"message", "type", "param", "code"})
+
+    def test_unknown_model(self):
+        with self.assertRaises(openai.NotFoundError) as caught:
+            self.client.chat.completions.create(model="gpt-9", messages=[{"role": "user", "content": "Hi"}])
+        self.assertEqual((caught.exception.code, caught.exception.param), ("model_not_found", "model"))
+
+    def test_unknown_paths(self):
+        status, _, data = self.server.raw("GET", "/v1/nothing")
+        self.assertEqual((status, json.loads(data)["error"]["code"]), (404, "unknown_url"))
+        self.assertEqual(self.server.raw("GET", "/v1/chat/completions")[0], 404)
+
+    def test_unknown_field(self):
+        error = self.refused(openai.BadRequestError, "unknown_parameter", extra_body={"max_tokns": 3})
+        self.assertEqual(error.param, "max_tokns")
+
+    def test_refused_fields(self):
+        for name, value in (("functions", []), ("audio", {}), ("prediction", {}), ("web_search_options", {})):
+            error = self.refused(openai.BadRequestError, "unsupported_parameter", extra_body={name: value})
+            self.assertEqual(error.param, name)
+        self.assertEqual(self.refused(openai.BadRequestError, store=True).param, "store")
+        self.assertEqual(self.refused(openai.BadRequestError, modalities=["audio"]).param, "modalities")
+
+    def test_values(self):
+        for options in ({"temperature": 3}, {"temperature": "hot"}, {"top_p": -1}, {"n": 0}, {"n": 1.5}, {"n": 1000}, {"max_tokens": 0},
+                        {"max_tokens": -1}, {"stop": [""]}, {"stop": ["a"] * 17}, {"stop": "a\0b"}, {"seed": 1.5}, {"logit_bias": {"x": 1}},
+                        {"logit_bias": {"5": 101}}, {"logit_bias": {"99999": 1}}, {"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 21},
+                        {"max_completion_tokens": 4}, {"frequency_penalty": 3}, {"response_format": {"type": "xml"}},
+                        {"response_format": {"type": "json_schema"}}, {"stream_options": {"x": True}, "stream": True},
+                        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nothing"}}}},
+                        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"$dynamicRef": "#x"}}}}):
+            with self.subTest(options=options):
+                error = self.refused(openai.BadRequestError, **options)
+                self.assertTrue(error.code)
+
+    def test_messages(self):
+        image = [{"type": "image_url", "image_url": {"url": "http://x"}}]
+        for messages in ([], [{"role": "user"}], [{"role": "king", "content": "a"}], [{"content": "a"}], ["a"], [{"role": "user", "content": 5}],
+                         [{"role": "user", "content": image}], [{"role": "tool", "content": "a"}], [{"role": "user", "content": [{"text": "a"}]}],
+                         [{"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": "no"}}]}]):
+            with self.subTest(messages=messages):
+                self.assertTrue(self.refused(openai.BadRequestError, text=messages).param.startswith("messages"))
+        self.assertIn("image_url", self.refused(openai.BadRequestError, text=[{"role": "user", "content": image}]).message)
+
+    def test_too_long(self):
+        error = self.refused(openai.BadRequestError, "context_length_exceeded", text="long " * 2000)
+        self.assertEqual(error.param, "messages")
+        self.refused(openai.BadRequestError, "context_length_exceeded", text="long " * 2000, stream=True)
+        with self.assertRaises(openai.BadRequestError):
+            self.client.completions.create(model=self.name, prompt="long " * 2000)
+
+    def test_the_context_fills(self):
+        answer = self.ask("word " * 150, max_tokens=openai.omit, logit_bias={"2": -100, "0": -100})
+        self.assertEqual((answer.choices[0].finish_reason, answer.usage.total_tokens), ("length", 1024))
+
+    def test_too_large(self):
+        error = self.refused(openai.APIStatusError, text="long " * 20000)
+        self.assertEqual((error.status_code, error.code), (413, "request_too_large"))
+        self.assertEqual(self.server.raw("GET", "/health")[0], 200)
+
+    def test_too_large_in_chunks(self):
+        def body():
+            for _ in range(100):
+                yield b" " * 4096
+
+        try:
+            status = self.server.raw("POST", "/v1/chat/completions", body(), {"Transfer-Encoding": "chunked"})[0]
+        except (BrokenPipeError, ConnectionResetError):
+            status = 413  # it was closed while we sent
+        self.assertIn(status, (400, 413))
+
+    def test_too_many_at_once(self):
+        begun = [self.ask("Long", max_tokens=900, stream=True, logit_bias={"2": -100, "0": -100}) for _ in range(4)]
+        error = self.refused(openai.RateLimitError, "rate_limit_exceeded")
+        self.assertEqual(error.response.headers["Retry-After"], "1")
+        for answer in begun:
+            answer.close()
+        self.eventually(lambda: self.server.metric("kvrt_sessions_generating") == 0, "the answers go on without their clients")
+        self.ask()
+
+    def test_half_a_request(self):
+        # A client that sends half a request, or nothing, holds nobody up.
+        with socket.create_connection(("127.0.0.1", self.server.port)) as silent, socket.create_connection(("127.0.0.1", self.server.port)) as half:
+            half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+            self.ask()
+            self.assertTrue(silent.fileno() >= 0)
+        self.ask()
+
+
+class Ended(Case):
+    """Answers that take too long: the pool has room for one of 64 at a time."""
+
+    options = ("--time-limit", "1", "--kv-bytes", "300K")
+
+    def test_the_time_limit(self):
+        error = self.refused(openai.InternalServerError, "time_limit", text="Long", max_tokens=900, n=64, temperature=1,
+                             logit_bias={"2": -100, "0": -100})
+        self.assertEqual((error.status_code, error.response.headers["x-should-retry"]), (503, "false"))
+
+    def test_the_time_limit_in_a_stream(self):
+        with self.assertRaises(openai.APIError) as caught:
+            for _ in self.ask("Long", max_tokens=900, n=64, temperature=1, stream=True, logit_bias={"2": -100, "0": -100}):
+                pass
+        self.assertEqual(caught.exception.code, "time_limit")
+
+
+class Gone(Case):
+    """Clients that go away."""
+
+    def request(self, stream, text):
+        body = json.dumps({"model": self.name, "messages": [{"role": "user", "content": text}], "stream": stream, "temperature": 0, "max_tokens": 950,
+                           "n": 8, "logit_bias": {"2": -100, "0": -100}})
+        s = socket.create_connection(("127.0.0.1", self.server.port))
+        s.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        return s
+
+    def test_within_a_step(self):
+        for stream in (False, True):
+            with self.subTest(stream=stream):
+                client = self.request(stream, f"Go away {stream}")
+                self.eventually(lambda: self.server.metric("kvrt_sessions_generating") > 0, "it begins")
+                before = self.server.metric("kvrt_steps_total")
+                client.close()
+                self.eventually(lambda: self.server.metric("kvrt_sessions_generating") == 0, "it goes on without a client")
+                steps = self.server.metric("kvrt_steps_total")
+                self.assertLess(steps - before, 200)  # of 950: those while we looked
+                time.sleep(0.2)
+                self.assertEqual(self.server.metric("kvrt_steps_total"), steps)
+                # The session is whole: the same request finds the prompt, and gets an answer.
+                answer = self.ask(f"Go away {stream}")
+                self.assertGreater(answer.usage.prompt_tokens_details.cached_tokens, 0)
+
+    def test_in_a_prompt(self):
+        with_long_prompt = self.request(False, "prompt " * 130)
+        with_long_prompt.close()
+        self.eventually(lambda: self.server.metric("kvrt_sessions_generating") == 0, "a prompt is computed without a client")
+        self.ask("prompt " * 130)
+
+    def test_a_stream_that_nobody_reads(self):
+        clients = [self.request(True, f"No reader {i}") for i in range(3)]
+        self.ask("Another client's", max_tokens=30)  # is served meanwhile
+        for client in clients:
+            client.close()
+        self.eventually(lambda: self.server.metric("kvrt_sessions_generating") == 0, "it goes on without a client")
+
+
+class Crowd(unittest.TestCase):
+    def test_health_above_all_connections(self):
+        server = Server(PLAIN, "--connections", "3")
+        self.addCleanup(server.kill)
+        held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(5)]
+        time.sleep(0.1)
+        begun = time.time()
+        for _ in range(3):
+            self.assertEqual(server.raw("GET", "/health")[0], 200)
+            self.assertEqual(server.raw("GET", "/metrics")[0], 200)
+        status, _, data = server.raw("GET", "/v1/models")
+        self.assertEqual((status, json.loads(data)["error"]["code"]), (503, "overloaded"))
+        self.assertLess(time.time() - begun, 30)  # they are not behind those who are silent for a minute
+        for s in held:
+            s.close()
+        deadline = time.time() + 60
+        while server.raw("GET", "/v1/models")[0] != 200:
+            self.assertLess(time.time(), deadline)
+            time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,139 @@
+"""Tools and reasoning, with OpenAI's client: a tiny model whose template shows tools as Qwen does."""
+import json
+import unittest
+
+import openai
+
+from support import Case, message
+
+ADD = {"type": "function", "function": {"name": "add", "description": "Adds", "parameters": {
+    "type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}, "b": {"type": "boolean"}}, "required": ["a", "b"],
+    "additionalProperties": False}}}
+NOW = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}}
+
+
+class Tools(Case):
+    template = "qwen2_5"
+
+    def call(self, **options):
+        options = {"tools": [ADD, NOW], "tool_choice": "required", "max_tokens": 300, "temperature": 1, "seed": 4, **options}
+        return self.ask(**options)
+
+    def check(self, call):
+        arguments = json.loads(call.function.arguments)
+        if call.function.name == "add":
+            self.assertTrue(0 <= arguments["a"] <= 9 and isinstance(arguments["b"], bool) and len(arguments) == 2, arguments)
+        else:
+            self.assertEqual((call.function.name, arguments), ("now", {}))
+
+    def test_required(self):
+        for seed in range(4):
+            answer = self.call(seed=seed, parallel_tool_calls=False).choices[0]
+            self.assertEqual((answer.finish_reason, answer.message.content, len(answer.message.tool_calls)), ("tool_calls", None, 1))
+            self.check(answer.message.tool_calls[0])
+            self.assertTrue(answer.message.tool_calls[0].id)
+
+    def test_named(self):
+        for seed in range(3):
+            answer = self.call(seed=seed, tool_choice={"type": "function", "function": {"name": "now"}}, parallel_tool_calls=False)
+            self.assertEqual([c.function.name for c in answer.choices[0].message.tool_calls], ["now"])
+
+    def test_streamed(self):
+        calls, reasons = {}, []
+        for chunk in self.call(stream=True):
+            for c in chunk.choices:
+                reasons += [c.finish_reason] if c.finish_reason else []
+                for delta in c.delta.tool_calls or []:
+                    self.assertEqual((delta.index, delta.type), (len(calls), "function"))
+                    calls[delta.index] = delta
+        whole = self.call().choices[0]
+        self.assertEqual([(c.function.name, c.function.arguments) for c in calls.values()],
+                         [(c.function.name, c.function.arguments) for c in whole.message.tool_calls])
+        self.assertEqual(reasons, [whole.finish_reason])
+        self.assertEqual(len({c.id for c in calls.values()}), len(calls))
+
+    def test_stream_helper(self):
+        with self.client.chat.completions.stream(model=self.name, messages=[{"role": "user", "content": "?"}], tools=[ADD], tool_choice="required",
+                                                 parallel_tool_calls=False, max_tokens=300) as stream:
+            answer = stream.get_final_completion().choices[0]
+        self.check(answer.message.tool_calls[0])
+
+    def test_none(self):
+        answer = self.call(tool_choice="none", max_tokens=20).choices[0]
+        self.assertIsNone(answer.message.tool_calls)
+        self.assertEqual(answer.finish_reason, "length")
+
+    def test_auto(self):
+        answer = self.call(tool_choice="auto", max_tokens=20).choices[0]
+        self.assertTrue(answer.message.content or answer.message.tool_calls)
+
+    def test_the_result_of_a_call(self):
+        asked = [{"role": "user", "content": "What is the time?"}]
+        first = self.call(text=asked, tool_choice={"type": "function", "function": {"name": "now"}}, parallel_tool_calls=False)
+        call = first.choices[0].message.tool_calls[0]
+        said = asked + [message(first), {"role": "tool", "tool_call_id": call.id, "content": "noon"}]
+        second = self.call(text=said, tool_choice="none", max_tokens=10)
+        # The call's tokens are as they were generated, so all but the result is there already.
+        self.assertGreater(second.usage.prompt_tokens_details.cached_tokens, first.usage.prompt_tokens)
+        self.assertTrue(second.choices[0].message.content)
+
+    def test_a_call_in_other_words(self):
+        # Frameworks write a call's arguments anew, and leave out what they do not know.
+        asked = [{"role": "user", "content": "Add."}]
+        first = self.call(text=asked, tool_choice={"type": "function", "function": {"name": "add"}}, parallel_tool_calls=False)
+        call = first.choices[0].message.tool_calls[0]
+        again = {"role": "assistant", "content": "", "tool_calls": [{"id": call.id, "type": "function", "function": {
+            "name": "add", "arguments": json.dumps(json.loads(call.function.arguments), indent=1)}}]}
+        second = self.call(text=asked + [again, {"role": "tool", "tool_call_id": call.id, "content": "7"}], tool_choice="none", max_tokens=10)
+        self.assertGreater(second.usage.prompt_tokens_details.cached_tokens, first.usage.prompt_tokens)
+
+    def test_refused(self):
+        bad = {"type": "function", "function": {"name": "x", "parameters": {"type": "object", "properties": {"a": {"$dynamicRef": "#b"}}}}}
+        for options, param in (
+                ({"tools": [{"type": "web_search"}]}, "tools"), ({"tools": [ADD, ADD]}, "tools"), ({"tools": []}, "tool_choice"),
+                ({"tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice"), ({"tool_choice": "any"}, "tool_choice"),
+                ({"tool_choice": "auto", "response_format": {"type": "json_object"}}, "response_format"), ({"tools": [bad]}, None)):
+            with self.subTest(options=options), self.assertRaises(openai.BadRequestError) as caught:
+                self.call(**options)
+            self.assertEqual(caught.exception.param, param)
+
+
+class Reasoning(Case):
+    """A model whose template opens reasoning. Its answer is bound to "ok", which comes behind."""
+
+    template = "qwq"
+    options_of = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": "ok"}}},
+                  "max_tokens": 100, "temperature": 1, "seed": 3, "extra_body": {"thinking_budget": 12}}
+
+    def test_whole(self):
+        answer = self.ask(**self.options_of)
+        choice = answer.choices[0]
+        self.assertEqual((choice.message.content, choice.finish_reason), ('"ok"', "stop"))
+        self.assertTrue(choice.message.reasoning_content)
+        self.assertGreaterEqual(answer.usage.completion_tokens_details.reasoning_tokens, 12)
+        self.assertLess(answer.usage.completion_tokens_details.reasoning_tokens, answer.usage.completion_tokens)
+
+    def test_streamed(self):
+        whole, parts = self.ask(**self.options_of).choices[0].message, {"content": "", "reasoning_content": ""}
+        for chunk in self.ask(stream=True, **self.options_of):
+            for name in parts:
+                parts[name] += getattr(chunk.choices[0].delta, name, None) or ""
+        self.assertEqual((parts["content"], parts["reasoning_content"]), (whole.content, whole.reasoning_content))
+
+    def test_sent_back_without_reasoning(self):
+        asked = [{"role": "user", "content": "A question"}]
+        first = self.ask(asked, **self.options_of)
+        said = {"role": "assistant", "content": first.choices[0].message.content}
+        again = self.ask(asked + [said, {"role": "user", "content": "And?"}], **self.options_of)
+        self.assertGreater(again.usage.prompt_tokens_details.cached_tokens, 20)
+
+
+class WithoutTools(Case):
+    def test_a_template_that_shows_no_tools(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.ask(tools=[ADD])
+        self.assertEqual((caught.exception.param, caught.exception.code), ("tools", "unsupported_value"))
+
+
+if __name__ == "__main__":
+    unittest.main()
