@@ -164,7 +164,7 @@ TEST(Attention, Sinks) {
     for (const std::string& isa : all_isas()) {
       for (const auto& [threads, chunk] : {std::pair{1u, 1100u}, {2u, 64u}, {2u, 1u}}) {
         const auto backend = open_backend(isa, threads);
-        if (backend == nullptr || (isa == "scalar" && chunk == 1)) continue;
+        if (backend == nullptr || (chunk == 1 && (isa == "scalar" || kSanitized))) continue;
         EXPECT_SAME_BITS(want, in_chunks(backend.get(), c, 64, chunk)) << isa << " threads " << threads << " chunk " << chunk;
       }
     }
