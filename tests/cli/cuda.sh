@@ -5,7 +5,7 @@ set -eu
 kvrt=$1 python=$2 model=$3/llama_gqa_q4_1.gguf library=$4
 in_a_folder
 on_cuda() { exits 0 run -m "$model" --device cuda --cuda-library "$library" --json --digest "$@"; }
-tokens=1$(seq -s '' -f ',%.0f' 4 2 90)
+tokens=1$(seq -s '' -f ',%.0f' 5 2 91)
 
 exits 0 doctor --cuda-library "$library"
 grep -q '^ok .*cuda.*works' out || fail "doctor: $(cat out)"

@@ -51,7 +51,7 @@ static void go_on(kvrt_session* s, struct run* r) {
 
 static void prompt_session(kvrt_model* model, kvrt_store* store, const char* name) {
   int32_t tokens[kPrompt];
-  prompt_tokens(tokens, kPrompt, 3, model_props(model).vocab_size);
+  prompt_tokens(tokens, kPrompt, 4, model_props(model).vocab_size);
   kvrt_session* s = open_session(model, store, 0);
   MUST(kvrt_session_append(s, tokens, kPrompt, NULL));
   MUST(kvrt_session_prefill(s, KVRT_LOGITS_NONE, NULL, NULL, NULL, NULL));
