@@ -541,7 +541,7 @@ enum {
   KVRT_GEMM_F16 = 1,     /**< Activations and weights are rounded to F16. */
   /** They are rounded to FP8 (E4M3, a scale for each row): half the bytes of F16, 3 bits of fraction. On one model
    * (135M parameters) the logits were off by 7 % of the largest, and perplexity rose by 4 %: try it on your own
-   * prompts. Its KV has numerics of its own ("cuda-1-sm90-f8") and is never taken for F16's, nor the other way round.
+   * prompts. Its KV has numerics of its own ("cuda-2-sm90-f8") and is never taken for F16's, nor the other way round.
    * FP8 needs compute capability 8.9 and cuBLASLt, else UNSUPPORTED: the message says which is missing. Matrices that
    * are F32 in the file, or whose sides are no multiple of 16, stay F16. INVALID with STRICT, which has no such steps.
    * Its speed has not been measured on a device yet. */
@@ -582,7 +582,7 @@ typedef struct kvrt_runtime_props {
   uint32_t threads;            /**< Compute threads. */
   char device[16];             /**< "cpu" or "cuda". */
   char isa[16];                /**< The kernels in use: "avx2", "sm_90". */
-  char numerics[16];           /**< The arithmetic's version: "cpu-3", "cuda-1-sm90", "cuda-1s-sm90" (strict), "cuda-1-sm90-f8". */
+  char numerics[16];           /**< The arithmetic's version: "cpu-3", "cuda-2-sm90", "cuda-1s-sm90" (strict), "cuda-2-sm90-f8". */
   char isa_tables[128];        /**< Every set of the CPU's kernels, with "ok", "not on this machine" or "differs from scalar". */
   char libraries[128];         /**< Libraries in use: "sqlite 3.40.1, zstd 1.5.4, ..." */
   char device_name[64];        /**< CUDA: the device, as its maker calls it. Empty on the CPU. */

@@ -100,7 +100,8 @@ int cmd_plan(const PlanFlags& flags);
 struct StoreFlags {
   std::string directory, domain;
   std::vector<std::string> names;
-  std::string argument;  // mv: the new name; ttl: the time
+  std::string argument;      // mv: the new name; ttl: the time
+  std::string output = "-";  // graph: the file, or standard output
   bool all_domains = true, json = false, old = false;
   uint32_t priority = 1;  // of a pin
 };
@@ -113,6 +114,7 @@ std::vector<OldFile> old_files(const std::string& directory);
 int cmd_store_ls(const StoreFlags& flags);
 int cmd_store_stat(const StoreFlags& flags);
 int cmd_store_show(const StoreFlags& flags);
+int cmd_store_graph(const StoreFlags& flags);
 int cmd_store_rm(const StoreFlags& flags);
 int cmd_store_mv(const StoreFlags& flags);
 int cmd_store_pin(const StoreFlags& flags);

@@ -183,16 +183,21 @@ void define_store(CLI::App& app, int& code) {
           c->add_option("NAME", flags->names, names > 1 ? "names of sessions" : "names of sessions; without one, the store itself");
       if (names > 1) option->required();
     }
-    if (names || run == cmd_store_ls) {
+    const bool lists = run == cmd_store_ls || run == cmd_store_graph;
+    if (names || lists) {
       c->add_option_function<std::string>(
           "--domain",
           [flags](const std::string& domain) {
             flags->domain = domain;
             flags->all_domains = false;
           },
-          run == cmd_store_ls ? "list only the sessions of this domain" : "domain of the sessions");
+          lists ? "only the sessions of this domain" : "domain of the sessions");
     }
-    c->add_flag("--json", flags->json, "one JSON object a line");
+    if (run == cmd_store_graph) {
+      c->add_option("-o,--output", flags->output, "where the picture goes; -: standard output")->capture_default_str();
+    } else {
+      c->add_flag("--json", flags->json, "one JSON object a line");
+    }
     if (run == cmd_store_gc)
       c->add_flag("--old", flags->old, "also remove the files of migrations and repairs: catalog.db.old, damaged-<n>");
     if (run == cmd_store_pin) {
@@ -205,6 +210,7 @@ void define_store(CLI::App& app, int& code) {
   add("ls", "list the sessions", cmd_store_ls, 0);
   add("stat", "show the sizes of sessions, or of the whole store", cmd_store_stat, 1);
   add("show", "show the contents of sessions: messages, tokens, chunks of KV", cmd_store_show, 2);
+  add("graph", "draw which sessions share which blocks of KV, as an SVG file", cmd_store_graph, 0);
   add("rm", "remove sessions", cmd_store_rm, 2);
   add("mv", "rename a session", cmd_store_mv, 2, "NEW");
   add("pin", "keep sessions from expiring, and their KV when space is short", cmd_store_pin, 2);

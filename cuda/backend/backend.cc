@@ -37,7 +37,7 @@ Status CudaBackend::open_gemm(const CublasLt* given) {
       return error(Code::kUnsupported, Detail::kNone, "FP8 prompts: cuBLASLt %s has no product of e4m3 on %s", gemm_->version().c_str(),
                    p.name);
     }
-    logf(log_, LogLevel::kInfo, "steps of more than 128 rows multiply in FP8, by cuBLASLt %s", gemm_->version().c_str());
+    logf(log_, LogLevel::kInfo, "steps of more than %u rows multiply in FP8, by cuBLASLt %s", kMatvecRowsMax, gemm_->version().c_str());
     return {};
   }
   if (fp8_prompts_) return opened.take_status().annotate("FP8 prompts need cuBLASLt");
@@ -50,7 +50,7 @@ CudaBackend::CudaBackend(std::unique_ptr<DeviceContext> context, const CudaOptio
     : context_(std::move(context)), log_(log), determinism_(options.determinism), fp8_prompts_(options.fp8_prompts) {
   const auto& p = context_->properties();
   isa_ = "sm_" + std::to_string(p.major) + std::to_string(p.minor);
-  numerics_ = (determinism_ == Determinism::kStrict ? "cuda-1s-sm" : "cuda-1-sm") + std::to_string(p.major) + std::to_string(p.minor) +
+  numerics_ = (determinism_ == Determinism::kStrict ? "cuda-1s-sm" : "cuda-2-sm") + std::to_string(p.major) + std::to_string(p.minor) +
               (fp8_prompts_ ? "-f8" : "");
   stream_.overlap = p.major >= 9;
 }

@@ -21,7 +21,9 @@ class WeightImage;
 
 namespace kvrt::cuda {
 
-inline constexpr uint32_t kLibraryRows = 128;                               // a step of more rows uses a library's gemm
+// Up to so many rows a step's matmuls with a quantized weight are matvecs, with a plain one up to kFewRows; above, a gemm, a library's where there
+// is one. On an H100 four matvecs of 16 rows take as long as a quantized weight's way through f16 and the library.
+inline constexpr uint32_t kMatvecRowsMax = 64;
 inline constexpr uint64_t kDequantizedMax = 256ull << 20;                   // elements of the largest weight that is copied to f16 for it
 inline uint64_t gemm_rows(uint64_t rows) { return (rows + 63) / 64 * 64; }  // whole tiles of gemm
 
@@ -152,7 +154,7 @@ class CudaBackend final : public Backend {
   void many_rows(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out);
   // False: f16 is to be used, as without FP8. An error is kept.
   bool many_rows_e4m3(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out);
-  bool takes_few() const { return determinism_ == Determinism::kStrict || class_rows_ <= kFewRows; }  // the step's matmuls do
+  bool takes_few(const DeviceWeight& w) const;  // the step's matmuls with it are matvecs
   MatvecInput matvec_input(const DeviceWeight& w, const MatmulInput& in);
   const uint16_t* gemm_input(const DeviceWeight& w, const MatmulInput& in);
   // The table for the parameters; makes one where there is none.

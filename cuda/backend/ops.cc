@@ -88,6 +88,11 @@ void CudaBackend::draw_rows(const Step& step, const float* logits, uint32_t voca
 
 // ---- matmuls
 
+bool CudaBackend::takes_few(const DeviceWeight& w) const {
+  const bool plain = std::any_of(w.parts, w.parts + w.n_parts, [](const DevicePart& part) { return is_plain(part.type); });
+  return determinism_ == Determinism::kStrict || class_rows_ <= (plain ? kFewRows : kMatvecRowsMax);
+}
+
 MatvecInput CudaBackend::matvec_input(const DeviceWeight& w, const MatmulInput& in) {
   if (matvec_takes_rows(w, in.n)) return {in.x, {}, in.n, in.norm, in.eps};
   MatvecInput out{in.x, {}, in.n};
@@ -134,7 +139,7 @@ bool CudaBackend::many_rows_e4m3(const DeviceWeight& w, const float* bias, const
 // A library's gemm reads the weight as plain numbers: worth it where rows are many and that copy is not too large.
 void CudaBackend::many_rows(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) {
   const uint64_t cells = uint64_t{w.rows} * w.cols;
-  const bool library = gemm_ && class_rows_ > kLibraryRows && cells <= kDequantizedMax;
+  const bool library = gemm_ && cells <= kDequantizedMax;
   if (library && many_rows_e4m3(w, bias, in, accumulate, out)) return;
   const uint16_t* x = gemm_input(w, in);
   if (library && w.cols % 8 == 0) {
@@ -150,7 +155,7 @@ void CudaBackend::many_rows(const DeviceWeight& w, const float* bias, const Matm
 
 void CudaBackend::matmul(const Weight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) {
   const DeviceWeight& weight = view(w);
-  if (!takes_few()) return many_rows(weight, bias, in, accumulate, out);
+  if (!takes_few(weight)) return many_rows(weight, bias, in, accumulate, out);
   by_few(weight, in, [&](const MatmulInput& few, uint32_t first) {
     cuda::matvec(&stream_, weight, bias, matvec_input(weight, few), accumulate, out + uint64_t{first} * weight.rows);
   });
@@ -177,7 +182,7 @@ void CudaBackend::matmul_heads(std::span<const std::unique_ptr<Weight>> heads, u
 void CudaBackend::matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) {
   const DeviceWeight& weight = view(gate_up);
   KVRT_CHECK(act != Activation::kClampedSwiglu);
-  if (takes_few()) {
+  if (takes_few(weight)) {
     return by_few(weight, in, [&](const MatmulInput& few, uint32_t first) {
       cuda::matvec_act(&stream_, weight, device(act), matvec_input(weight, few), out + uint64_t{first} * (weight.rows / 2));
     });

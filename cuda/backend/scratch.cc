@@ -73,7 +73,7 @@ std::vector<CudaBackend::ScratchUse> CudaBackend::scratch_uses(const StepShape& 
   if (determinism_ == Determinism::kStrict || s.rows <= kFewRows) return uses;
   uses.push_back({&CudaBackend::halves_, gemm_rows(s.rows) * cols * sizeof(uint16_t)});
   uses.push_back({&CudaBackend::gate_up_, s.rows * gate_up * sizeof(float)});
-  if (!gemm_ || s.rows <= kLibraryRows) return uses;
+  if (!gemm_) return uses;
   uint64_t cells = s.cells <= kDequantizedMax ? s.cells : 0;
   // A weight has so many rows or columns; its other side is `width`.
   for (const uint64_t weight_rows : {qkv, attended, gate_up, uint64_t{s.ff}, uint64_t{s.experts}, uint64_t{s.layer_inputs}}) {

@@ -33,35 +33,38 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(const DevicePart part, 
   }
 }
 
-// Bytes: the panels, 2 of each element. A block takes a panel's columns 128 at a time, each thread 16 elements of a row: neighbouring
-// threads have neighbouring rows, and each writes a whole sector.
+// Bytes: the panels, 2 of each element. A block takes 128 columns of a panel, each thread 16 elements of a row: neighbouring threads read
+// neighbouring rows. The halves change places in shared memory, so that a warp writes 256 bytes of a row at a time.
 template <DType type>
 __global__ void __launch_bounds__(kThreads) dequantize_kernel(const DevicePart part, uint32_t cols, uint16_t* out) {
+  constexpr uint32_t kPieces = kPanelStep / 8, kPitch = kPieces + 1;  // of 16 bytes; the distance of rows spreads them over the banks
+  __shared__ uint4 tile[kPanelRows * kPitch];
   grid_wait();
   grid_launch_next();
-  const uint32_t row = threadIdx.x % kPanelRows, at = threadIdx.x / kPanelRows;
-  const uint8_t* panel = part.data + blockIdx.x * part.panel_bytes;
-  if (blockIdx.x * kPanelRows + row >= part.rows) return;
-  uint16_t* to = out + (uint64_t{blockIdx.x} * kPanelRows + row) * cols;
-  for (uint32_t k = blockIdx.y * kPanelStep + at * kRun; k < cols; k += gridDim.y * kPanelStep) {
-    HalfRow<type> half;
-    half.load(panel, cols, k, row);
-    float numbers[kRun];
-    half.numbers(numbers);
-    if (cols % 8 == 0 && k + kRun <= cols) {
-      uint32_t words[8];
-      KVRT_CUDA_UNROLL
-      for (uint32_t i = 0; i < 8; ++i) {
-        words[i] = float_to_f16_saturated(numbers[2 * i]) | static_cast<uint32_t>(float_to_f16_saturated(numbers[2 * i + 1])) << 16;
-      }
-      reinterpret_cast<uint4*>(to + k)[0] = {words[0], words[1], words[2], words[3]};
-      reinterpret_cast<uint4*>(to + k)[1] = {words[4], words[5], words[6], words[7]};
-    } else {
-      KVRT_CUDA_UNROLL
-      for (uint32_t i = 0; i < kRun; ++i) {
-        if (k + i < cols) to[k + i] = float_to_f16_saturated(numbers[i]);
-      }
+  const uint32_t row = threadIdx.x % kPanelRows, at = threadIdx.x / kPanelRows, first = blockIdx.x * kPanelStep, k = first + at * kRun;
+  for (uint32_t p = blockIdx.y; p < part.panels; p += gridDim.y) {
+    float numbers[kRun] = {};
+    if (k < cols) {
+      HalfRow<type> half;
+      half.load(part.data + p * part.panel_bytes, cols, k, row);
+      half.numbers(numbers);
     }
+    uint32_t words[8];
+    KVRT_CUDA_UNROLL
+    for (uint32_t i = 0; i < 8; ++i) {
+      words[i] = float_to_f16_saturated(numbers[2 * i]) | static_cast<uint32_t>(float_to_f16_saturated(numbers[2 * i + 1])) << 16;
+    }
+    tile[row * kPitch + 2 * at] = {words[0], words[1], words[2], words[3]};
+    tile[row * kPitch + 2 * at + 1] = {words[4], words[5], words[6], words[7]};
+    __syncthreads();
+    KVRT_CUDA_UNROLL
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint32_t piece = threadIdx.x % kPieces, to_row = threadIdx.x / kPieces + i * (kThreads / kPieces);
+      const uint32_t to_k = first + 8 * piece;
+      const uint64_t to = uint64_t{p * kPanelRows + to_row} * cols + to_k;
+      if (p * kPanelRows + to_row < part.rows && to_k < cols) *reinterpret_cast<uint4*>(out + to) = tile[to_row * kPitch + piece];
+    }
+    __syncthreads();
   }
 }
 
@@ -80,7 +83,7 @@ void embed(Stream* stream, const DeviceWeight& table, const int32_t* tokens, uin
 void dequantize_f16(Stream* stream, const DeviceWeight& w, uint16_t* out) {
   for (uint32_t p = 0; p < w.n_parts; ++p) {
     const DevicePart& part = w.parts[p];
-    const dim3 grid(part.panels, blocks_of(w.cols, kPanelStep));
+    const dim3 grid(blocks_of(w.cols, kPanelStep), std::min(part.panels, kGridMax));
     switch_type(part.type, [&]<DType T>() {
       launch(dequantize_kernel<T>, grid, kThreads, 0, stream, part, w.cols, out + uint64_t{part.row_begin} * w.cols);
     });

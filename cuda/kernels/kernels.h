@@ -16,7 +16,7 @@
 
 namespace kvrt::cuda {
 
-inline constexpr uint32_t kFewRows = 16;  // up to so many rows a step's matmuls read weights as they are (matvec); above, in tiles (gemm)
+inline constexpr uint32_t kFewRows = 16;        // of x that a matvec takes at a time
 inline constexpr uint32_t kSplitTokens = 256;   // positions of one part of a decode's attention, anchored at position 0
 inline constexpr uint32_t kWeightPartsMax = 4;  // tensors stacked in a weight
 
@@ -113,13 +113,17 @@ void multiply(Stream* stream, Gate gate, uint32_t n, uint32_t width, const float
 
 // ---- matmuls (quantize.cu, matvec.cu, gemm/gemm.cu)
 
-// Rows for a matvec with quantized weights (runtime/compute/NUMERICS.md §2): q [n][cols], d and s [n][cols / 32], sums [n][cols / 16].
+// Rows for a matvec with quantized weights (runtime/compute/NUMERICS.md §2), in groups of 1 or 8: q [groups][cols / 32][group][32], d and s
+// [groups][cols / 32][group], sums [groups][cols / 32][group][2]. So what 8 rows have of a block lies together, as a warp reads it. The last
+// group has room for all of its rows.
+constexpr uint32_t quant_group(uint32_t n) { return n <= 2 ? 1 : 8; }
+constexpr uint32_t quant_room(uint32_t n) { return (n + quant_group(n) - 1) / quant_group(n) * quant_group(n); }  // rows
 struct DeviceQuantRows {
   int8_t* q;
   float *d, *s;
   int16_t* sums;
 };
-// RMSNorm where norm is not null, then quantized.
+// RMSNorm where norm is not null, then quantized. Of an odd number above 2 the last is there twice, so that pairs of rows can be read.
 void quantize_rows(Stream* stream, const float* x, const float* norm, float eps, uint32_t n, uint32_t cols, const DeviceQuantRows& out);
 // RMSNorm where norm is not null, then f16 (beyond 65,504: that), padded with zero rows up to padded_n. For gemm.
 void f16_rows(Stream* stream, const float* x, const float* norm, float eps, uint32_t n, uint32_t padded_n, uint32_t cols, uint16_t* out);
@@ -147,7 +151,7 @@ void act_mul(Stream* stream, const float* gate_up, DeviceActivation act, uint32_
 // out[n, w.rows] = x · wᵀ (+ bias), x f16 [n, cols], weights dequantized to f16 on the way, sums in f32 on tensor cores, K ascending in
 // steps of 16. Each output is one chain: no row depends on n.
 void gemm(Stream* stream, const DeviceWeight& w, const float* bias, const uint16_t* x, uint32_t n, bool accumulate, float* out);
-// The weight's rows as f16, [rows][cols]: for a library's gemm.
+// The weight's rows as f16, [rows][cols], cols a multiple of 8: for a library's gemm.
 void dequantize_f16(Stream* stream, const DeviceWeight& w, uint16_t* out);
 // x [n, rows] += bias, or x += y + bias, after a library's gemm. bias may be null.
 void add_bias(Stream* stream, const float* bias, uint32_t n, uint32_t rows, float* x);

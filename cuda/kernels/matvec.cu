@@ -31,7 +31,7 @@ uint32_t prepare_own_rows(bool plain, uint32_t blocks, uint32_t count, uint32_t 
   const uint32_t wanted = (cells / kQuantizeWidth + kWarp - 1) / kWarp;  // all of its loads at once
   if (blocks <= kBlocksAlone) *warps = std::max(*warps, std::min(wanted, kPanelWarpsMax));
   args->own_at = plain ? sums : std::max(sums, stage);
-  return args->own_at + (plain ? stage : OwnQuantLayout(args->cols).bytes(count));
+  return args->own_at + (plain ? stage : own_quant_bytes(count, args->cols));
 }
 
 // The rows of x that a block of so many warps takes.

@@ -102,7 +102,7 @@ __device__ __forceinline__ void matvec_store(const MatvecArgs& args, uint32_t gr
 }
 
 // The work of warp w of a panel: Kernel::load(args, panel, w) starts the loads of the first weights; Kernel::run(args, rows, w, sums) makes
-// its sums [columns][16]. kOwn: the block makes its own rows of x.
+// its sums [columns][16]. kOwn: the block makes its own rows of x. kGroup: that of their integers.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kColumns == 16 ? kWideThreads : kMatvecThreads, Kernel::kOwn ? 1 : 0)
     matvec_kernel(const MatvecArgs args) {
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(Kernel::kColumns == 16 ? kWideThreads : kMatve
   if (panel != nullptr) kernel.load(args, panel, w);
   MatvecRows rows;
   if constexpr (Kernel::kOwn) {
-    OwnRows<Kernel::kQuantized> own_rows(args.in, args.cols);
+    OwnRows<Kernel::kQuantized, Kernel::kGroup> own_rows(args.in, args.cols);
     grid_wait();
     grid_launch_next();
     // Integers lie behind the rows that they are made from; the place of these rows is later that of the sums.

@@ -68,7 +68,7 @@ struct QuadBlock {
 template <DType type, uint32_t columns, bool own>
 struct DotKernel {
   using U = Unit<type>;
-  static constexpr uint32_t kColumns = columns;
+  static constexpr uint32_t kColumns = columns, kGroup = 1;
   static constexpr bool kQuantized = true, kOwn = own;
 
   const uint8_t* turn;
@@ -85,10 +85,8 @@ struct DotKernel {
     }
     KVRT_CUDA_UNROLL
     for (uint32_t c = 0; c < columns; ++c) {
-      XRow<type> row;
-      row.begin(rows, c, block);
-      const XScales x = row.scales(0);
-      const auto* from = reinterpret_cast<const int4*>(rows.q + c * rows.row_bytes) + 2 * block;
+      const XScales x = x_scales<type>(rows, c, block);
+      const auto* from = reinterpret_cast<const int4*>(rows.q) + 2 * (c * rows.row_blocks + block);
       const int4 low = from[0], high = from[1];
       const int32_t q[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
       KVRT_CUDA_UNROLL

@@ -14,6 +14,7 @@ template <DType type, uint32_t columns, bool own>
 struct PlainKernel {
   static constexpr uint32_t kColumns = columns;
   static constexpr bool kQuantized = false, kOwn = own;
+  static constexpr uint32_t kGroup = 1;
   static constexpr uint32_t kRows = type == DType::kF32 ? 4 : 8;  // rows of a lane
   static constexpr uint32_t kColumnLanes = kPanelRows / kRows;    // lanes that share a column
   static constexpr uint32_t kLoadColumns = kWarp / kColumnLanes;  // columns that a warp loads at a time

@@ -11,33 +11,57 @@ struct XScales {
   int32_t sums[2];  // each half's
 };
 
-// The blocks of a row, from one on.
+// What a type's terms need of them beside d.
 template <DType type>
-struct XRow {
-  using U = Unit<type>;
+inline constexpr bool kNeedsS = Unit<type>::kMin && !Unit<type>::kHalves;
+template <DType type>
+inline constexpr bool kNeedsSums = (Unit<type>::kMin && Unit<type>::kHalves) || (!Unit<type>::kTable && Unit<type>::kFormat.zero != 0);
+
+__device__ __forceinline__ void split_sums(uint32_t both, XScales* x) {
+  x->sums[0] = static_cast<int16_t>(both);
+  x->sums[1] = static_cast<int32_t>(both) >> 16;
+}
+
+// Those of a row's block, in a group of 1.
+template <DType type>
+__device__ __forceinline__ XScales x_scales(const MatvecRows& rows, uint32_t x, uint32_t block) {
+  const uint32_t at = x * rows.row_blocks + block;
+  XScales out{rows.d[at], 0, {0, 0}};
+  if constexpr (kNeedsS<type>) out.s = rows.s[at];
+  if constexpr (kNeedsSums<type>) split_sums(rows.sums[at], &out);
+  return out;
+}
+
+// The blocks of two neighbours in a group, from one on.
+template <DType type, uint32_t group>
+struct XPair {
   const float *d, *s;
   const uint32_t* sums;
 
-  __device__ __forceinline__ void begin(const MatvecRows& rows, uint32_t x, uint32_t block) {
-    const uint32_t at = x * rows.row_blocks + block;
+  __device__ __forceinline__ void begin(const MatvecRows& rows, uint32_t at) {  // at: of the first one's block, in blocks
     d = rows.d + at;
     s = rows.s + at;
     sums = rows.sums + at;
   }
   __device__ __forceinline__ void advance(uint32_t blocks) {
-    d += blocks;
-    s += blocks;
-    sums += blocks;
+    d += group * blocks;
+    s += group * blocks;
+    sums += group * blocks;
   }
-  __device__ __forceinline__ XScales scales(uint32_t i) const {
-    XScales x{d[i], 0, {0, 0}};
-    if constexpr (U::kMin && !U::kHalves) x.s = s[i];
-    if constexpr ((U::kMin && U::kHalves) || (!U::kTable && U::kFormat.zero != 0)) {
-      const uint32_t both = sums[i];
-      x.sums[0] = static_cast<int16_t>(both);
-      x.sums[1] = static_cast<int32_t>(both) >> 16;
+  __device__ __forceinline__ void scales(uint32_t i, XScales (&out)[2]) const {
+    const float2 two = *reinterpret_cast<const float2*>(d + group * i);
+    out[0] = {two.x, 0, {0, 0}};
+    out[1] = {two.y, 0, {0, 0}};
+    if constexpr (kNeedsS<type>) {
+      const float2 both = *reinterpret_cast<const float2*>(s + group * i);
+      out[0].s = both.x;
+      out[1].s = both.y;
     }
-    return x;
+    if constexpr (kNeedsSums<type>) {
+      const uint2 both = *reinterpret_cast<const uint2*>(sums + group * i);
+      split_sums(both.x, &out[0]);
+      split_sums(both.y, &out[1]);
+    }
   }
 };
 

@@ -17,27 +17,27 @@ namespace kvrt::cuda {
 // Row 0 is the first that the block works on.
 struct MatvecRows {
   const float* plain;  // [count][cols]
-  const int8_t* q;     // rows are row_bytes apart
-  const float *d, *s;  // rows are row_blocks apart, those of s and sums too
+  const int8_t* q;     // as DeviceQuantRows has them, in groups of the kernel's kGroup
+  const float *d, *s;
   const uint32_t* sums;
-  uint32_t count, row_bytes, row_blocks;
+  uint32_t count, row_blocks;  // row_blocks: the blocks that a row has room for
   // The index of row `i`; beyond the last it is that of the last, and its results are not stored.
   __device__ __forceinline__ uint32_t row(uint32_t i) const { return min(i, count - 1); }
 };
 
 inline constexpr uint32_t kOwnRowsMax = 8;
 
-// The shared memory of a block's own rows as integers. The rows' distance is such that lanes that read the same column of 8 rows, or the
-// same block of every other row, meet different banks.
-struct OwnQuantLayout {
-  uint32_t row_bytes, row_blocks;
-  __host__ __device__ __forceinline__ explicit OwnQuantLayout(uint32_t cols) : row_bytes(cols + 16), row_blocks(cols / kQuantBlock | 1) {}
-  __host__ __device__ __forceinline__ uint32_t bytes(uint32_t n) const { return n * (row_bytes + row_blocks * 3 * sizeof(float)); }
-};
+// The shared memory of a block's own n rows as integers, in groups of 1 or 2. A row's room is an odd number of blocks, so that lanes that
+// read the same block of 8 rows meet different banks. Groups of 8 would need more memory than a kernel has by default.
+constexpr uint32_t own_quant_group(uint32_t n) { return n <= 2 ? 1 : 2; }
+constexpr uint32_t own_quant_room(uint32_t n, uint32_t cols) {  // in blocks
+  return (n + own_quant_group(n) - 1) / own_quant_group(n) * own_quant_group(n) * (cols / kQuantBlock | 1);
+}
+constexpr uint32_t own_quant_bytes(uint32_t n, uint32_t cols) { return own_quant_room(n, cols) * (kQuantBlock + 3 * sizeof(float)); }
 
 // The rows of x that a block makes itself. The constructor comes before grid_wait() and touches only the norm's weights; take() is for the
-// whole block, after it.
-template <bool quantized>
+// whole block, after it. group: own_quant_group's.
+template <bool quantized, uint32_t group>
 struct OwnRows {
   static constexpr uint32_t kWidth = quantized ? kQuantizeWidth : 1;  // elements that a thread takes at a time
   struct alignas(kWidth * sizeof(float)) Piece {
@@ -52,8 +52,8 @@ struct OwnRows {
     if (in.norm != nullptr) norm = piece(in.norm + column);
   }
 
-  // Takes `count` rows from first_x on. stage: [count][cols] f32, where rows of a plain type stay; `own` has OwnQuantLayout. It ends with a
-  // barrier.
+  // Takes `count` rows from first_x on. stage: [count][cols] f32, where rows of a plain type stay; `own` has room for DeviceQuantRows. It
+  // ends with a barrier.
   __device__ __forceinline__ MatvecRows take(const MatvecInput& in, uint32_t cols, uint32_t first_x, uint32_t count, float* stage,
                                              uint8_t* own) {
     __shared__ float scales[kOwnRowsMax];
@@ -67,14 +67,12 @@ struct OwnRows {
       }
       __syncthreads();
     }
-    const OwnQuantLayout layout(cols);
-    auto* q = reinterpret_cast<int8_t*>(own);
-    auto* d = reinterpret_cast<float*>(own + count * layout.row_bytes);
-    float* s = d + count * layout.row_blocks;
-    float* sums = s + count * layout.row_blocks;
+    const uint32_t row_blocks = cols / kQuantBlock | 1, room = own_quant_room(count, cols);
+    auto* d = reinterpret_cast<float*>(own + room * kQuantBlock);
+    const DeviceQuantRows quant{reinterpret_cast<int8_t*>(own), d, d + room, reinterpret_cast<int16_t*>(d + 2 * room)};
     for (uint32_t i = threadIdx.x * kWidth; i - lane * kWidth < cells; i += step) {  // a warp stays together
       Piece v = i < cells ? piece(stage + i) : Piece{};
-      const uint32_t r = row, blocks = r * layout.row_blocks, at = column;
+      const uint32_t r = row, at = column;
       const Piece weight = norm;
       advance(step, cols);
       if (in.norm != nullptr) {
@@ -84,13 +82,13 @@ struct OwnRows {
         for (uint32_t j = 0; j < kWidth; ++j) v.v[j] = (v.v[j] * scale) * weight.v[j];
       }
       if constexpr (quantized) {
-        quantize_four(v.v, at, i < cells, {q + r * layout.row_bytes, d + blocks, s + blocks, reinterpret_cast<int16_t*>(sums + blocks)});
+        quantize_four(v.v, at, i < cells, QuantRow(quant, group, row_blocks, r));
       } else {
         if (i < cells) stage[i] = v.v[0];
       }
     }
     __syncthreads();
-    return {stage, q, d, s, reinterpret_cast<const uint32_t*>(sums), count, layout.row_bytes, layout.row_blocks};
+    return {stage, quant.q, quant.d, quant.s, reinterpret_cast<const uint32_t*>(quant.sums), count, row_blocks};
   }
 
  private:
@@ -125,10 +123,9 @@ template <bool quantized>
 __device__ __forceinline__ MatvecRows given_rows(const MatvecInput& in, uint32_t cols, uint32_t first_x, uint32_t count) {
   const uint32_t blocks = cols / kQuantBlock;
   const uint64_t at = uint64_t{first_x} * blocks;
-  if constexpr (!quantized) return {in.plain + uint64_t{first_x} * cols, nullptr, nullptr, nullptr, nullptr, count, 0, 0};
+  if constexpr (!quantized) return {in.plain + uint64_t{first_x} * cols, nullptr, nullptr, nullptr, nullptr, count, 0};
   const DeviceQuantRows& rows = in.quantized;
-  return {nullptr, rows.q + at * kQuantBlock, rows.d + at, rows.s + at, reinterpret_cast<const uint32_t*>(rows.sums) + at, count, cols,
-          blocks};
+  return {nullptr, rows.q + at * kQuantBlock, rows.d + at, rows.s + at, reinterpret_cast<const uint32_t*>(rows.sums) + at, count, blocks};
 }
 
 }  // namespace kvrt::cuda

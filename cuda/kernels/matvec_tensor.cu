@@ -70,7 +70,7 @@ template <DType type, uint32_t columns, bool own>
 struct TensorKernel {
   using U = Unit<type>;
   using Pair = PairBlock<type>;
-  static constexpr uint32_t kColumns = columns, kTiles = columns / 8;
+  static constexpr uint32_t kColumns = columns, kTiles = columns / 8, kGroup = own ? 2 : 8;
   static constexpr bool kQuantized = true, kOwn = own;
   // Blocks that are loaded while as many are computed, as far as registers go.
   static constexpr uint32_t kAhead = U::kHalves || (kTiles == 2 && U::kHigh > 0 && U::kMin) ? 2 : 4;
@@ -79,30 +79,31 @@ struct TensorKernel {
   const uint8_t* turn;
   Pair even[kAhead];
 
-  // A lane's data of 8 rows of x: its own column of q, from its word t on, and the scales of the two columns whose results it holds.
+  // A lane's data of 8 rows of x: its own column of q, from its word t on, and the scales of the two columns whose results it holds. In a
+  // group of 8 a warp's loads of a block are 256 bytes that lie together, and 32 of each kind of scales. Beyond the last row or pair a lane
+  // reads that one again.
   struct XAt {
     const uint32_t* q;
-    XRow<type> of[2];
+    XPair<type, kGroup> pair;
     __device__ __forceinline__ void begin(const MatvecRows& rows, uint32_t first, uint32_t block) {
-      const uint32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
-      q = reinterpret_cast<const uint32_t*>(rows.q + rows.row(first + g) * rows.row_bytes) + 8 * block + Pair::word(0, t);
-      of[0].begin(rows, rows.row(first + 2 * t), block);
-      of[1].begin(rows, rows.row(first + 2 * t + 1), block);
+      const uint32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4, last = rows.count - 1;
+      const auto at = [&](uint32_t row) { return row / kGroup * kGroup * rows.row_blocks + block * kGroup + row % kGroup; };
+      q = reinterpret_cast<const uint32_t*>(rows.q) + 8 * at(min(first + g, last)) + Pair::word(0, t);
+      pair.begin(rows, at(min(first + 2 * t, last / 2 * 2)));
     }
     __device__ __forceinline__ void advance(uint32_t blocks) {
-      q += 8 * blocks;
-      of[0].advance(blocks);
-      of[1].advance(blocks);
+      q += 8 * kGroup * blocks;
+      pair.advance(blocks);
     }
     // The words of a block that go with those of PairBlock.
     __device__ __forceinline__ void words(uint32_t i, uint32_t (&out)[2]) const {
       if constexpr (Pair::kNeighbours) {
-        const uint2 both = *reinterpret_cast<const uint2*>(q + 8 * i);
+        const uint2 both = *reinterpret_cast<const uint2*>(q + 8 * kGroup * i);
         out[0] = both.x;
         out[1] = both.y;
       } else {
-        out[0] = q[8 * i];
-        out[1] = q[8 * i + 4];
+        out[0] = q[8 * kGroup * i];
+        out[1] = q[8 * kGroup * i + 4];
       }
     }
   };
@@ -118,7 +119,8 @@ struct TensorKernel {
     for (uint32_t tile = 0; tile < kTiles; ++tile) {
       uint32_t b[2];
       at[tile].words(i, b);
-      const XScales x[2] = {at[tile].of[0].scales(i), at[tile].of[1].scales(i)};
+      XScales x[2];
+      at[tile].pair.scales(i, x);
       int32_t isum[2][4];
       KVRT_CUDA_UNROLL
       for (uint32_t j = 0; j < 4; ++j) {

@@ -2,8 +2,8 @@
 // that norm, q, d, s and sums have its bits.
 #include <algorithm>
 
-#include "cuda/kernels/quantize.h"
 #include "cuda/kernels/kernels.h"
+#include "cuda/kernels/quantize.h"
 
 namespace kvrt::cuda {
 namespace {
@@ -14,9 +14,9 @@ constexpr uint32_t kVector = kQuantizeWidth;
 // Bytes: 4 read of each element (and the norm's weights), 5/4 + 1/8 written. Dealt: with a norm a block takes a row, its threads four
 // elements at a time; without one a row is cut into as many blocks as it has work for.
 __global__ void __launch_bounds__(kThreadsMax)
-    quantize_kernel(const float* x, const float* norm, float eps, uint32_t cols, DeviceQuantRows out) {
+    quantize_kernel(const float* x, const float* norm, float eps, uint32_t n, uint32_t cols, DeviceQuantRows out) {
   KVRT_DYNAMIC_SHARED(shared);
-  const uint64_t row = uint64_t{blockIdx.x} * cols;
+  const uint64_t row = uint64_t{min(blockIdx.x, n - 1)} * cols;
   const uint32_t first = (blockIdx.y * blockDim.x + threadIdx.x) * kVector;
   float4 weight{};
   if (norm != nullptr && first < cols) weight = *reinterpret_cast<const float4*>(norm + first);
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreadsMax)
   if (first < cols) in = *reinterpret_cast<const float4*>(x + row + first);  // loaded before the norm, which waits for the whole row
   const float scale = norm ? norm_scale(x + row, eps, cols, reinterpret_cast<float*>(shared)) : 0;
   const uint32_t lane = threadIdx.x % kWarp;
-  const QuantRow to{out.q + row, out.d + row / kQuantBlock, out.s + row / kQuantBlock, out.sums + row / 16};
+  const QuantRow to(out, quant_group(n), cols / kQuantBlock, blockIdx.x);
   for (uint32_t i = first; i - lane * kVector < cols; i += gridDim.y * blockDim.x * kVector) {  // a warp stays together
     if (i != first && i < cols) {
       in = *reinterpret_cast<const float4*>(x + row + i);
@@ -69,8 +69,8 @@ uint32_t blocks_of(uint32_t work, bool norm) { return norm ? 1 : std::min(65535u
 }  // namespace
 
 void quantize_rows(Stream* stream, const float* x, const float* norm, float eps, uint32_t n, uint32_t cols, const DeviceQuantRows& out) {
-  const uint32_t work = cols / kVector;
-  launch(quantize_kernel, dim3(n, blocks_of(work, norm)), threads_of(work), sizeof(float), stream, x, norm, eps, cols, out);
+  const uint32_t work = cols / kVector, places = quant_group(n) == 1 ? n : (n + 1) / 2 * 2;
+  launch(quantize_kernel, dim3(places, blocks_of(work, norm)), threads_of(work), sizeof(float), stream, x, norm, eps, n, cols, out);
 }
 
 void f16_rows(Stream* stream, const float* x, const float* norm, float eps, uint32_t n, uint32_t padded_n, uint32_t cols, uint16_t* out) {

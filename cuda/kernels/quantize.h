@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/kernels/device.h"
+#include "cuda/kernels/kernels.h"
 
 namespace kvrt::cuda {
 
@@ -46,11 +47,19 @@ __device__ __forceinline__ float norm_scale(const float* x, float eps, uint32_t 
   return *shared;
 }
 
-// The places for a row's integers.
+// The places of row `row`, with `blocks` blocks of 32. Each block is `group` blocks behind the one before.
 struct QuantRow {
   int8_t* q;
   float *d, *s;
   int16_t* sums;
+  uint32_t group;
+
+  __device__ __forceinline__ QuantRow(const DeviceQuantRows& rows, uint32_t group_of_rows, uint32_t blocks, uint32_t row)
+      : group(group_of_rows) {
+    const uint32_t in_group = row & (group - 1);
+    const uint64_t at = uint64_t{row - in_group} * blocks + in_group;
+    q = rows.q + at * kQuantBlock, d = rows.d + at, s = rows.s + at, sums = rows.sums + at * 2;
+  }
 };
 
 // Quantizes the lane's four elements, from column `at` on, of the block of 32 that its 8 lanes have. For a whole warp.
@@ -73,12 +82,13 @@ __device__ __forceinline__ void quantize_four(const float (&v)[kQuantizeWidth], 
   half += __shfl_xor_sync(kFullWarp, half, 2);
   const int32_t other = __shfl_xor_sync(kFullWarp, half, 4);
   if (!store) return;
-  *reinterpret_cast<uint32_t*>(out.q + at) = word;
-  if (at % 16 == 0) out.sums[at / 16] = static_cast<int16_t>(half);
-  if (at % 32 == 0) {
+  const uint32_t block = at / kQuantBlock * out.group, in_block = at % kQuantBlock;
+  *reinterpret_cast<uint32_t*>(out.q + block * kQuantBlock + in_block) = word;
+  if (at % 16 == 0) out.sums[2 * block + in_block / 16] = static_cast<int16_t>(half);
+  if (in_block == 0) {
     const float d = a / 127.0f;
-    out.d[at / 32] = d;
-    out.s[at / 32] = d * static_cast<float>(half + other);
+    out.d[block] = d;
+    out.s[block] = d * static_cast<float>(half + other);
   }
 }
 

@@ -10,7 +10,8 @@ inline std::vector<std::string> known_numerics() {
   std::vector<std::string> out = {"cpu-3"};
   for (const char* capability : {"75", "80", "86", "87", "89", "90", "100", "103", "110", "120", "121"}) {
     const std::string of = std::string("-sm") + capability;
-    for (const std::string& cuda : {"cuda-1" + of, "cuda-1s" + of, "cuda-1" + of + "-f8"}) out.push_back(cuda);
+    for (const std::string cuda : {"cuda-1", "cuda-2"}) out.insert(out.end(), {cuda + of, cuda + of + "-f8"});
+    out.push_back("cuda-1s" + of);
   }
   return out;
 }

@@ -35,10 +35,10 @@ struct Rows {
 
   Rows(Device* device, const Shape& shape, const cuda::DeviceWeight& weight, uint32_t n)
       : x(random_floats(uint64_t{n} * shape.cols, n)),
-        q(uint64_t{n} * shape.cols),
-        d(uint64_t{n} * shape.cols / 8),
-        s(uint64_t{n} * shape.cols / 8),
-        sums(uint64_t{n} * shape.cols / 8),
+        q(uint64_t{cuda::quant_room(n)} * shape.cols),
+        d(uint64_t{cuda::quant_room(n)} * shape.cols / 8),
+        s(uint64_t{cuda::quant_room(n)} * shape.cols / 8),
+        sums(uint64_t{cuda::quant_room(n)} * shape.cols / 8),
         out(uint64_t{n} * shape.rows * sizeof(float)) {
     input = {x.as<float>(), {}, n};
     if (cuda::matvec_takes_rows(weight, n)) return;

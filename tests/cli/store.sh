@@ -88,6 +88,36 @@ exits 0 store show store "$evil" --json
 is True "$(json 'j["messages"][0] == {"role": "user", "content": open("question", newline="").read()}')" "a message in JSON"
 is True "$(json 'j["messages"][1]["role"] == "assistant" and j["messages"][1]["content"] == r["text"]')" "the answer in JSON: $(cat out run)"
 is "True True" "$(json 'str(j["spans"][1]["generated"]) + " " + str(j["tokens"][j["spans"][1]["begin"]:j["spans"][1]["end"]] == r["tokens"])')" "its span"
+
+# graph: every block once, and nothing in a name is markup
+exits 0 run -m "$model" --fork-from ann --session '<script>alert(1)</script>" onload="x&' -p " And so on, until the morning came" -n 40 --store store --json
+exits 0 store stat store --json
+chunks=$(json 'j["chunks"]')
+exits 0 store graph store -o graph.svg
+cat >graph.py <<'END2'
+import sys, xml.etree.ElementTree as tree
+root = tree.parse("graph.svg").getroot()
+svg = "{http://www.w3.org/2000/svg}"
+every = list(root.iter())
+assert {e.tag for e in every} == {svg + n for n in ("svg", "title", "desc", "style", "rect", "text", "g", "path")}, {e.tag for e in every}
+assert not [a for e in every for a in e.attrib if a.startswith("on") or "href" in a]
+texts = [e.text for e in root.iter(svg + "text")]
+assert '<script>alert(1)</script>" o…' in texts and "ev\\x1b]0;owned\\x07\\u009b\\u20…" in texts, texts
+titles = [e.text for e in root.iter(svg + "title")]
+assert '<script>alert(1)</script>" onload="x&' in titles and "tokens 0 to 64: 2 blocks in 2 sessions" in " ".join(titles), titles
+blocks = [e for e in root.iter(svg + "rect") if e.get("class") in ("all", "own")][2:]  # without the legend's
+assert len(blocks) == int(sys.argv[1]) and f"{sys.argv[1]} on disk, each once" in root.find(svg + "desc").text, (len(blocks), root.find(svg + "desc").text)
+END2
+"$python" graph.py "$chunks" || fail "store graph: $(cat graph.svg)"
+cp graph.svg first.svg
+exits 0 store graph store
+cmp -s out first.svg || fail "store graph on standard output"
+exits 0 store graph store --domain nobody
+grep -q '>0 sessions, 0 blocks' out || fail "store graph of an empty domain: $(cat out)"
+exits 11 store graph store -o no/such/folder.svg
+exits 2 store graph nowhere
+exits 0 store rm store '<script>alert(1)</script>" onload="x&'
+
 for command in rm show stat; do
   exits 2 store $command store "x$evil"
   no_controls "store $command"
@@ -103,6 +133,8 @@ db.commit()' || fail "sqlite3"
 exits 9 store show store "$evil"
 grep -q 'kvrt: .*(CORRUPT)' err || fail "no reason for CORRUPT: $(cat err)"
 no_controls "the name of a damaged session"
+exits 9 store graph store -o graph.svg
+grep -q ">ann<" graph.svg || fail "store graph leaves out what can be read: $(cat graph.svg)"
 is "" "$(cat out)" "what is shown of a damaged session"
 exits 0 store show store ann
 exits 1 store verify store

@@ -119,13 +119,13 @@ int main(void) {
   kvrt_runtime *cpu = open_runtime(1, 0), *fp8 = NULL;
   EXPECT_STATUS(try_device(KVRT_GEMM_FP8, &fp8), KVRT_UNSUPPORTED);
   EXPECT(strstr(last_message(), "FP8 prompts need cuBLASLt: ") != NULL, "%s", last_message());
-  kvrt_runtime* device = open_device(KVRT_GEMM_F16, "cuda-1-sm90");
+  kvrt_runtime* device = open_device(KVRT_GEMM_F16, "cuda-2-sm90");
   move(cpu, device, "llama_gqa_f32.gguf", dir, "CPU to device");
   move(device, cpu, "llama_gqa_f32.gguf", dir, "device to CPU");
   kvrt_runtime_release(device);
   use_cublaslt(1);
-  device = open_device(KVRT_GEMM_DEFAULT, "cuda-1-sm90");
-  fp8 = open_device(KVRT_GEMM_FP8, "cuda-1-sm90-f8");
+  device = open_device(KVRT_GEMM_DEFAULT, "cuda-2-sm90");
+  fp8 = open_device(KVRT_GEMM_FP8, "cuda-2-sm90-f8");
   move(device, fp8, "llama_mqa_q8_0.gguf", dir, "F16 to FP8");
   move(fp8, device, "llama_mqa_q8_0.gguf", dir, "FP8 to F16");
   kvrt_runtime_release(fp8);

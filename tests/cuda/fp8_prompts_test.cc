@@ -1,4 +1,4 @@
-// Prompts in FP8: matmuls of more than 128 rows within the bound of cuda/NUMERICS.md §3, logits beside F16's, and where it cannot be.
+// Prompts in FP8: matmuls of more than 64 rows within the bound of cuda/NUMERICS.md §3, logits beside F16's, and where it cannot be.
 #include "tests/cuda/fp8_reference.h"
 #include "tests/cuda/prompts_rig.h"
 
@@ -77,7 +77,7 @@ TEST_P(CudaFp8Models, AreNearF16sAndRowsAreIndependent) {
   EXPECT_LE(errors.back(), 0.45);
   EXPECT_EQ(fp8->logits(golden, kTokens / 2), found);
   // Fewer rows: the same kernels as ever.
-  EXPECT_EQ(fp8->logits(golden, 100), f16->logits(golden, 100));
+  EXPECT_EQ(fp8->logits(golden, cuda::kFewRows), f16->logits(golden, cuda::kFewRows));
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, CudaFp8Models, testing::Values("llama_mha_f16.gguf", "llama_mqa_q8_0.gguf", "llama_gqa_q4_1.gguf"),
@@ -119,7 +119,7 @@ TEST_F(CudaFp8StandIn, WhereItCannotBeItSaysWhatIsMissing) {
   emulation::set_capability(8, 9);
   EXPECT_TRUE(open_status(&cublaslt_stand_in()).is_ok());
   emulation::set_capability(12, 0);
-  EXPECT_STREQ(open_with_library(true)->numerics(), "cuda-1-sm120-f8");
+  EXPECT_STREQ(open_with_library(true)->numerics(), "cuda-2-sm120-f8");
 }
 
 // Shapes that are not for it, weights that a file has in F32, and products that the library refuses: f16.
@@ -138,7 +138,7 @@ TEST_F(CudaFp8StandIn, WhatItDoesNotTakeStaysF16) {
   EXPECT_EQ(fp8.result(), f16.result());
   lt_reset();
   OneMatmul few(open_with_library(true), taken, 2);
-  ASSERT_TRUE(few.run(false, true, 128).is_ok());
+  ASSERT_TRUE(few.run(false, true, cuda::kMatvecRowsMax).is_ok());
   EXPECT_EQ(lt_seen().matmuls, 0u);
 }
 

@@ -38,10 +38,11 @@ struct RawRows {
     own = {x.get(), {}, n, norm.get(), kEps};
     given = {weight ? normed.get() : x.get(), {}, n};
     if (cols % 32 != 0) return;
-    q = DeviceArray<int8_t>(from.size());
-    d = DeviceArray<float>(from.size() / 32);
-    s = DeviceArray<float>(from.size() / 32);
-    sums = DeviceArray<int16_t>(from.size() / 16);
+    const size_t cells = size_t{cuda::quant_room(n)} * cols;
+    q = DeviceArray<int8_t>(cells);
+    d = DeviceArray<float>(cells / 32);
+    s = DeviceArray<float>(cells / 32);
+    sums = DeviceArray<int16_t>(cells / 16);
     given.quantized = {q.get(), d.get(), s.get(), sums.get()};
     cuda::quantize_rows(stream, x.get(), norm.get(), kEps, n, cols, given.quantized);
   }

@@ -25,13 +25,35 @@ inline HostQuantRows quantize(const std::vector<float>& x, uint32_t cols) {
   return out;
 }
 
+// The same in the places that DeviceQuantRows has: of each block of 32, what 8 rows have of it. Places without a row are as DeviceArray
+// begins; of an odd number of rows the last is there twice.
+inline HostQuantRows as_a_device_has_them(const HostQuantRows& rows, uint32_t cols) {
+  const size_t blocks = cols / 32, n = rows.d.size() / blocks;
+  if (n <= 2) return rows;
+  HostQuantRows out((n + 7) / 8 * 8, cols);
+  const auto begin = [](auto* array) { std::memset(array->data(), 0xff, array->size() * sizeof(*array->data())); };
+  begin(&out.q), begin(&out.d), begin(&out.s), begin(&out.sums);
+  for (size_t row = 0; row < n + n % 2; ++row) {
+    for (size_t block = 0; block < blocks; ++block) {
+      const size_t from = std::min(row, n - 1) * blocks + block, to = (row / 8 * blocks + block) * 8 + row % 8;
+      std::copy_n(&rows.q[32 * from], 32, &out.q[32 * to]);
+      std::copy_n(&rows.sums[2 * from], 2, &out.sums[2 * to]);
+      out.d[to] = rows.d[from];
+      out.s[to] = rows.s[from];
+    }
+  }
+  return out;
+}
+
 struct Product {
   double value = 0, magnitude = 0;  // the latter of absolute values of the terms
   double terms = 0, denormal = 0;
+  double largest = 0;  // of the terms and the sums up to each
   // `factor`: the multiplier of a rounded product of scales in the term.
   void add(double term, double factor = 1) {
     value += term;
     magnitude += std::fabs(term);
+    largest = std::max({largest, std::fabs(term), std::fabs(value)});
     terms += 1;
     denormal += 0x1p-149 * (1 + std::fabs(factor));
   }

@@ -20,7 +20,7 @@ struct DeviceRows {
   MatvecInput input;
   DeviceRows(const std::vector<float>& x, uint32_t cols) : plain(x) {
     if (cols % 32 == 0) {
-      const HostQuantRows rows = quantize(x, cols);
+      const HostQuantRows rows = as_a_device_has_them(quantize(x, cols), cols);
       q = DeviceArray<int8_t>(rows.q);
       d = DeviceArray<float>(rows.d);
       s = DeviceArray<float>(rows.s);
@@ -67,7 +67,7 @@ std::vector<float> normed(const std::vector<float>& x, const std::vector<float>&
 TEST(CudaQuantizeRows, HasTheCpusBits) {
   Random random(1);
   for (const uint32_t cols : {32u, 96u, 576u, 5120u}) {
-    for (const uint32_t n : {1u, 3u}) {
+    for (const uint32_t n : {1u, 2u, 3u, 10u}) {
       for (const bool norm : {false, true}) {
         std::vector<float> x = norm && n == 1 ? random.floats(cols) : random.extremes(n * cols);
         if (n > 1) {
@@ -75,7 +75,7 @@ TEST(CudaQuantizeRows, HasTheCpusBits) {
           x[cols + 30] = std::numeric_limits<float>::infinity();
         }
         const std::vector<float> weight = random.floats(cols);
-        const HostQuantRows want = quantize(norm ? normed(x, weight) : x, cols);
+        const HostQuantRows want = as_a_device_has_them(quantize(norm ? normed(x, weight) : x, cols), cols);
         const DeviceArray<float> device_x(x), device_weight(weight);
         const DeviceArray<int8_t> q(want.q.size());
         const DeviceArray<float> d(want.d.size()), s(want.s.size());
@@ -131,8 +131,9 @@ TEST(CudaDequantize, HasTheCpusBits) {
     const DeviceArray<uint16_t> dequantized(all.size());
     TestStream stream;
     cuda::embed(stream, w.device, device_tokens.get(), 9, embedded.get());
-    cuda::dequantize_f16(stream, w.device, dequantized.get());
     EXPECT_SAME_BITS(want, embedded.to_host()) << matrix.name();
+    if (cols % 8 != 0) continue;  // it takes no others
+    cuda::dequantize_f16(stream, w.device, dequantized.get());
     EXPECT_EQ(halves, dequantized.to_host()) << matrix.name();
   }
 }

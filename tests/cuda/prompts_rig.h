@@ -1,4 +1,4 @@
-// Helpers of the tests of steps of more than 128 rows: backends with a library's gemm and without, one matmul of such a step, a prompt.
+// Helpers of the tests of steps of more than 64 rows: backends with a library's gemm and without, one matmul of such a step, a prompt.
 #pragma once
 
 #include "cuda/backend/backend.h"

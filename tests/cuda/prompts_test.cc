@@ -1,4 +1,4 @@
-// Steps of more than 128 rows, whose matmuls are a library's: each within the bound of cuda/NUMERICS.md §3, logits against the CPU's, and
+// Steps of more than 64 rows, whose matmuls are a library's: each within the bound of cuda/NUMERICS.md §3, logits against the CPU's, and
 // a step whose library fails. On a device the library is cuBLASLt, else the stand-in.
 #include "tests/cuda/prompts_rig.h"
 
@@ -109,11 +109,18 @@ TEST_F(CudaPromptsStandIn, WhatItRefusesOwnKernelsDo) {
 }
 
 TEST_F(CudaPromptsStandIn, FewerRowsAreNotForIt) {
-  OneMatmul m(open_with_library(), kMatrix, 2);
-  ASSERT_TRUE(m.run(false, false, 128).is_ok());
-  EXPECT_EQ(lt_seen().matmuls, 0u);
-  ASSERT_TRUE(m.run(false, false, 129).is_ok());
-  EXPECT_EQ(lt_seen().matmuls, 1u);
+  const Matrix quantized{{{DType::kQ8_0, 32}}, 64};
+  for (const auto& [matrix, most] : {std::pair{kMatrix, cuda::kFewRows}, {quantized, cuda::kMatvecRowsMax}}) {
+    lt_reset();
+    OneMatmul m(open_with_library(), matrix, 2);
+    ASSERT_TRUE(m.run(false, false, most).is_ok());
+    EXPECT_EQ(lt_seen().matmuls, 0u);
+    const std::vector<float> few = m.result();
+    ASSERT_TRUE(m.run(false, false, 1).is_ok());
+    EXPECT_TRUE(std::equal(few.begin(), few.begin() + m.rows, m.result().begin()));
+    ASSERT_TRUE(m.run(false, false, most + 1).is_ok());
+    EXPECT_EQ(lt_seen().matmuls, 1u);
+  }
 }
 
 TEST_F(CudaPromptsStandIn, WhyThereIsNoneIsLogged) {

@@ -43,7 +43,7 @@ def matvec_bytes(kernel):
     sums, stage = MATVEC_THREADS // 32 * int(columns) * 16 * 4, rows * COLS * 4
     if own == "false":
         return sums
-    return sums + stage if name == "PlainKernel" else max(sums, stage) + rows * (COLS + 16 + (COLS // 32 | 1) * 12)
+    return sums + stage if name == "PlainKernel" else max(sums, stage) + (rows if rows <= 2 else (rows + 1) // 2 * 2) * (COLS // 32 | 1) * 44
 
 
 def state_bytes(_):
@@ -60,7 +60,7 @@ LAUNCHES = {
     "merge_parts": (HEAD_DIM, None, None),
     "attend_tile": (None, tile_bytes, "kBytes = 2 * kTileBytes + 2 * kRawBytes + 4 * kScaleBytes + kKeys;"),
     "gemm_kernel": (None, lambda _: 4 * 64 * 40 * 2, "kShared = 4 * kBuffer * sizeof(uint16_t);"),
-    "matvec_kernel": (MATVEC_THREADS, matvec_bytes, "args->own_at + (plain ? stage : OwnQuantLayout(args->cols).bytes(count))"),
+    "matvec_kernel": (MATVEC_THREADS, matvec_bytes, "args->own_at + (plain ? stage : own_quant_bytes(count, args->cols))"),
     "act_mul_kernel": (256, None, None),
     "add_bias_kernel": (256, None, None),
     "scan_kernel": (None, state_bytes, STATE_WORDS),

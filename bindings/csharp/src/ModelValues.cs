@@ -18,7 +18,7 @@ namespace Kvrt
         /// <summary>The kernels in use: "avx2", "sm_90".</summary>
         public string Isa { get { fixed (byte* text = raw.isa) return Utf8.Terminated(text, 16); } }
 
-        /// <summary>The arithmetic's version: "cpu-3", "cuda-1-sm90", "cuda-1s-sm90" (strict), "cuda-1-sm90-f8".</summary>
+        /// <summary>The arithmetic's version: "cpu-3", "cuda-2-sm90", "cuda-1s-sm90" (strict), "cuda-2-sm90-f8".</summary>
         public string Numerics { get { fixed (byte* text = raw.numerics) return Utf8.Terminated(text, 16); } }
 
         /// <summary>Every set of the CPU's kernels, with "ok", "not on this machine" or "differs from scalar".</summary>

@@ -248,7 +248,7 @@ numbers! {
         F16 = KVRT_GEMM_F16,
         /// They are rounded to FP8 (E4M3, a scale for each row): half the bytes of F16, 3 bits of fraction. On one model (135M
         /// parameters) the logits were off by 7 % of the largest, and perplexity rose by 4 %: try it on your own prompts. Its KV has
-        /// numerics of its own ("cuda-1-sm90-f8") and is never taken for F16's, nor the other way round. FP8 needs compute capability
+        /// numerics of its own ("cuda-2-sm90-f8") and is never taken for F16's, nor the other way round. FP8 needs compute capability
         /// 8.9 and cuBLASLt, else UNSUPPORTED: the message says which is missing. Matrices that are F32 in the file, or whose sides are
         /// no multiple of 16, stay F16. INVALID with STRICT, which has no such steps. Its speed has not been measured on a device yet.
         FP8 = KVRT_GEMM_FP8,

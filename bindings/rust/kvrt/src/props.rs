@@ -11,7 +11,7 @@ values! {
         device: String,
         /// The kernels in use: "avx2", "sm_90".
         isa: String,
-        /// The arithmetic's version: "cpu-3", "cuda-1-sm90", "cuda-1s-sm90" (strict), "cuda-1-sm90-f8".
+        /// The arithmetic's version: "cpu-3", "cuda-2-sm90", "cuda-1s-sm90" (strict), "cuda-2-sm90-f8".
         numerics: String,
         /// Every set of the CPU's kernels, with "ok", "not on this machine" or "differs from scalar".
         isa_tables: String,
