@@ -24,8 +24,9 @@ bool equal(const std::string& secret, const std::string& given) {
   return differs == 0;
 }
 
-// "name:8080", "[::1]:8080" without the port.
-std::string without_port(const std::string& host) {
+// "Name:8080", "[::1]:8080" as "name" and "::1".
+std::string name_of(std::string host) {
+  std::transform(host.begin(), host.end(), host.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
   return host.substr(0, host.find(':'));
 }
@@ -72,8 +73,9 @@ void Access::read_keys(const std::string& path) {
 }
 
 std::string Access::check_site(const httplib::Request& request) const {
-  const std::string host = request.get_header_value("Host"), name = without_port(host);
+  const std::string host = request.get_header_value("Host"), name = name_of(host);
   // A page whose name was pointed at this machine still has its own name here.
+  if (request.get_header_value_count("Host") != 1) throw ApiError(400, "expected one header Host", "bad_request");
   if (name != "localhost" && !is_address(name) && !has(hosts, name))
     throw ApiError(403, "the header Host names \"" + name + "\"; --host allows more than localhost and addresses", "host_not_allowed");
   const std::string origin = request.get_header_value("Origin");

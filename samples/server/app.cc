@@ -31,6 +31,24 @@ bool shows_tools(const kvrt::Model& model) {
   return render(with) && with != without;
 }
 
+// The body of a request. One that is too large or too slow is refused by the connection's limits; one that grows as it is unpacked, here.
+std::string read_body(const httplib::Request& request, const httplib::ContentReader& read) {
+  const size_t most = HttpServer::body_bytes_max();
+  const bool chunked = request.has_header("Transfer-Encoding");
+  const std::string length = request.get_header_value("Content-Length");
+  HttpServer::end_connection(true);  // unless all of it is read
+  if (!chunked && length.empty()) throw ApiError(411, "a body needs the header Content-Length", "length_required");
+  const bool digits = length.find_first_not_of("0123456789") == length.npos;
+  if (!digits) throw ApiError(400, "Content-Length is no number", "bad_request");
+  if (length.size() > 18 || (!chunked && std::stoull(length) > most))
+    throw ApiError(413, "the body has " + length + " bytes, this server takes " + std::to_string(most), "request_too_large");
+  std::string body;
+  if (!read([&](const char* data, size_t size) { return body.append(data, size).size() <= most; }))
+    throw ApiError(413, "the body is larger than " + std::to_string(most) + " bytes, or did not come whole", "request_too_large");
+  HttpServer::end_connection(false);
+  return body;
+}
+
 // The error that is being handled.
 ApiError current_error(const std::exception_ptr& thrown) {
   try {
@@ -49,27 +67,27 @@ ApiError current_error(const std::exception_ptr& thrown) {
 // A request and its answers, as long as the answer is sent. Then the generation saves.
 struct App::Job {
   App& app;
+  const std::string domain = t_domain;
   const Request request;
   Reply reply;
   std::unique_ptr<Generation> generation;
-  bool counted = false;
 
   Job(App& a, Request r) : app(a), request(std::move(r)), reply(request) {
-    if (++app.running_ > app.options_.requests) {
-      --app.running_;
-      throw ApiError(429, "as many requests are being answered as this server takes at once", "rate_limit_exceeded");
-    }
-    counted = true;
+    const size_t most = app.options_.answers;
+    if (answers() > most) refuse("n", "n: this server gives " + std::to_string(most) + " answers at once");
+    if ((app.running_ += answers()) <= most) return;
+    app.running_ -= answers();
+    throw ApiError(429, "as many answers are being given as this server gives at once", "rate_limit_exceeded");
   }
   ~Job() {
     const Usage usage = generation ? generation->usage() : Usage{};
     generation.reset();
-    if (!counted) return;
-    --app.running_;
+    app.running_ -= answers();
     std::lock_guard lock(app.mu_);
-    Counters* c = app.counters();
-    c->prompt += usage.prompt, c->cached += usage.cached, c->completion += usage.completion;
+    Counters& c = app.counters_[domain];
+    c.prompt += usage.prompt, c.cached += usage.cached, c.completion += usage.completion;
   }
+  size_t answers() const { return request.n * std::max<size_t>(request.prompts.size(), 1); }
 };
 
 App::App(kvrt::Model model, kvrt::Store store, Access access, AppOptions options, Conversations::Options conversations)
@@ -79,8 +97,6 @@ App::App(kvrt::Model model, kvrt::Store store, Access access, AppOptions options
       shows_tools_(shows_tools(model_)),
       started_(static_cast<uint64_t>(time(nullptr))),
       conversations_(model_, std::move(store), options_.model_id, std::move(conversations)) {}
-
-App::Counters* App::counters() { return &counters_[t_domain]; }
 
 // What every request has to be. False: it is answered with an error.
 bool App::check(const httplib::Request& request, httplib::Response& response) {
@@ -96,7 +112,7 @@ bool App::check(const httplib::Request& request, httplib::Response& response) {
     if (request.path.starts_with("/v1/") || request.path == "/metrics") t_domain = access_.domain(request);
     return true;
   } catch (const ApiError& e) {
-    HttpServer::end_connection();  // its body was not read
+    HttpServer::end_connection(true);  // its body was not read
     send_error(e, response);
     return false;
   }
@@ -127,16 +143,8 @@ void App::add_routes(HttpServer* server) {
   });
   if (!options_.pages.empty()) server->set_mount_point("/", options_.pages);
   const auto post = [&](const char* path, bool chat) {
-    server->Post(path, [this, chat](const Request&, Response& response, const httplib::ContentReader& read) {
-      std::string body;
-      // A body that is too large or too slow is refused by the connection's limits; one that grows as it is unpacked, here.
-      const bool whole =
-          read([&](const char* data, size_t size) { return body.append(data, size).size() <= HttpServer::body_bytes_max(); });
-      if (!whole) {
-        HttpServer::end_connection();
-        throw ApiError(413, "the body is larger than this server takes, or did not come whole", "request_too_large");
-      }
-      answer(body, chat, response);
+    server->Post(path, [this, chat](const Request& request, Response& response, const httplib::ContentReader& read) {
+      answer(read_body(request, read), chat, response);
     });
   };
   post("/v1/chat/completions", true);
@@ -154,9 +162,10 @@ void App::add_routes(HttpServer* server) {
   });
   server->set_logger([this](const Request&, const Response& response) {
     std::lock_guard lock(mu_);
-    Counters* c = counters();
-    ++c->requests;
-    if (response.status >= 400) ++(response.status < 500 ? c->refused : c->failed);
+    Counters& c = counters_[t_domain];
+    ++c.requests;
+    if (response.status >= 400) ++(response.status < 500 ? c.refused : c.failed);
+    t_domain.clear();  // one that cannot be read has none
   });
 }
 
@@ -224,7 +233,7 @@ std::string App::metrics() {
   std::string out;
   {
     std::lock_guard lock(mu_);
-    const Counters c = *counters();
+    const Counters c = counters_[t_domain];
     const auto add = [&](const char* name, const char* help, uint64_t value) {
       const std::string full = std::string("kvrt_server_") + name;
       out += "# HELP " + full + " " + help + "\n# TYPE " + full + " counter\n" + full + " " + std::to_string(value) + "\n";

@@ -16,7 +16,7 @@
 
 struct AppOptions {
   std::string model_id;
-  size_t requests = 128;  // that generate at once
+  size_t answers = 128;  // that are generated at once
   std::chrono::seconds time_limit{600};
   std::string pages;  // a folder of static files; "": none
 };
@@ -30,7 +30,6 @@ class App {
  private:
   struct Counters {  // of a domain
     uint64_t requests = 0, refused = 0, failed = 0, prompt = 0, cached = 0, completion = 0;
-    int64_t running = 0;
   };
   struct Job;
 
@@ -40,7 +39,6 @@ class App {
   std::string models() const;
   std::string sessions();
   std::string metrics();
-  Counters* counters();  // of the calling thread's request; under mu_
 
   const kvrt::Model model_;
   const Access access_;
@@ -50,6 +48,6 @@ class App {
   Conversations conversations_;
   Watcher watcher_;
   std::mutex mu_;
-  std::map<std::string, Counters> counters_;
+  std::map<std::string, Counters> counters_;  // by domain
   std::atomic<size_t> running_{0};
 };

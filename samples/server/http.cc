@@ -38,7 +38,9 @@ class Connection final : public httplib::Stream {
   const HttpLimits& limits() const { return limits_; }
   bool has_input() const { return begin_ < end_; }
   void begin_request() {
-    budget_ = limits_.body_bytes + kHeaderBytesMax;
+    budget_ = kHeaderBytesMax;
+    in_header_ = true;
+    newlines_ = 0;
     deadline_ = Clock::now() + std::chrono::milliseconds(crowded ? kCrowdReadMs : limits_.read_ms);
   }
   // The client gets to read the answer although not all of its request was read.
@@ -53,7 +55,7 @@ class Connection final : public httplib::Stream {
   bool is_readable() const override { return has_input() || ready(sock_, POLLIN, ms_until(deadline_)); }
   bool is_writable() const override { return ready(sock_, POLLOUT, limits_.write_ms); }
   ssize_t read(char* out, size_t size) override {
-    if (budget_ == 0) last = true;  // a request that is too large
+    if (budget_ == 0) last = true;  // its header or body is too large
     if (budget_ == 0 || size == 0) return -1;
     if (!has_input()) {
       if (!ready(sock_, POLLIN, ms_until(deadline_))) return last = true, -1;
@@ -64,6 +66,7 @@ class Connection final : public httplib::Stream {
     const size_t n = std::min({size, end_ - begin_, budget_});
     std::copy_n(buffer_ + begin_, n, out);
     begin_ += n, budget_ -= n;
+    if (in_header_) look_for_body(out, n);
     return static_cast<ssize_t>(n);
   }
   ssize_t write(const char* data, size_t size) override {
@@ -75,9 +78,22 @@ class Connection final : public httplib::Stream {
   socket_t socket() const override { return sock_; }
 
  private:
+  // cpp-httplib reads lines byte by byte. After an empty one comes the body, with its framing if it is in chunks.
+  void look_for_body(const char* data, size_t size) {
+    for (size_t i = 0; i < size; ++i) {
+      if (data[i] != '\r') newlines_ = data[i] == '\n' ? newlines_ + 1 : 0;
+      if (newlines_ < 2) continue;
+      in_header_ = false;
+      budget_ = limits_.body_bytes + limits_.body_bytes / 8 + 1024;
+      return;
+    }
+  }
+
   const int sock_;
   const HttpLimits& limits_;
   size_t budget_ = 0;
+  bool in_header_ = true;
+  int newlines_ = 0;
   Clock::time_point deadline_;
   char buffer_[16384];
   size_t begin_ = 0, end_ = 0;
@@ -167,7 +183,7 @@ HttpServer::HttpServer(const HttpLimits& limits) : limits_(limits) {
 
 int HttpServer::socket() { return t_connection->socket(); }
 bool HttpServer::crowded() { return t_connection->crowded; }
-void HttpServer::end_connection() { t_connection->last = true; }
+void HttpServer::end_connection(bool yes) { t_connection->last = yes || t_connection->crowded; }
 size_t HttpServer::body_bytes_max() { return t_connection->limits().body_bytes; }
 
 void HttpServer::close() {

@@ -23,8 +23,8 @@ class HttpServer : public httplib::Server {
 
   // Of the request that the calling thread serves:
   static int socket();
-  static bool crowded();         // there are too many connections: only what is short is served
-  static void end_connection();  // when this answer is sent
+  static bool crowded();                 // there are too many connections: only what is short is served
+  static void end_connection(bool yes);  // or not, when this answer is sent
   static size_t body_bytes_max();
 
   // Ends listening and the idle connections; requests that are being served go on. From any thread, but not in a signal handler.

@@ -30,7 +30,7 @@ constexpr const char* kUsage = R"(kvrt-server MODEL.gguf [OPTIONS]: the OpenAI A
   --device NAME        cpu, cuda or auto (cpu)
   --keep DAYS          conversations that nobody went on with for so long are removed (30; 0: never)
   --disk SIZE          disk space of the store (no bound but the disk's)
-  --requests N         that generate at once; more are refused with 429 (128)
+  --answers N          that are generated at once, a request's n counted; more are refused with 429 (128)
   --connections N      a thread each; more are refused with 503 (512)
   --body SIZE          of a request at most (16M)
   --time-limit S       for a request (600)
@@ -108,8 +108,8 @@ Options read_options(int argc, char** argv) {
       o.keep_days = number(0, 36500);
     else if (name == "--disk")
       o.disk_bytes = number(1, UINT64_MAX);
-    else if (name == "--requests")
-      o.app.requests = number(1, 65536);
+    else if (name == "--answers")
+      o.app.answers = number(1, 65536);
     else if (name == "--connections")
       o.http.connections = number(1, 16384);
     else if (name == "--body")
@@ -177,6 +177,9 @@ int run(const Options& o) {
     store_options.disk_bytes_max = o.disk_bytes;
     store = kvrt::Store::open(runtime, o.store, store_options).or_throw();
   }
+  auto first = kvrt::init<kvrt_session_options>();
+  first.store = store.get();
+  (void)kvrt::Session::open(model, first).or_throw();  // the first one with a store reads the whole model: now, not in a request
   Conversations::Options conversations;
   conversations.keep_seconds = o.keep_days * 86400;
   conversations.log = log_line;

@@ -11,7 +11,7 @@ from support import Case, PLAIN, Server
 
 
 class Errors(Case):
-    options = ("--body", "64K", "--requests", "4")
+    options = ("--body", "64K", "--answers", "4")
 
     def test_bad_json(self):
         for body, code in (("{", "invalid_json"), ("", "invalid_json"), ("[]", "invalid_json"), ('{"a":1}x', "invalid_json"),
