@@ -33,13 +33,13 @@ std::shared_ptr<Graph::Domain> Graph::domain_of(const std::string& name) {
   return domain;
 }
 
-Graph::Chain Graph::chain_of(const std::vector<int32_t>& tokens, uint64_t seed) const {
+Graph::Chain Graph::chain_of(const std::vector<int32_t>& tokens) const {
   const size_t block = std::max<uint32_t>(model_.info()->block_tokens, 1);
-  Chain chain{{}, seed};
-  uint64_t h = seed;
+  Chain chain;
+  uint64_t h = 0;
   for (size_t i = 0; i < tokens.size(); ++i) {
     h = mix(h + static_cast<uint32_t>(tokens[i]) + 0x9E3779B97F4A7C15u);
-    if ((i + 1) % block == 0 || i + 1 == tokens.size()) chain.keys.push_back(h >> 16);
+    if ((i + 1) % block == 0 || i + 1 == tokens.size()) chain.push_back(h);
   }
   return chain;
 }
@@ -52,13 +52,13 @@ void Graph::look_at_open(const std::string& name, Domain* domain) {
     if (!info.ok()) continue;
     const auto before = domain->open.find(session_name);
     Open open{used, info->tokens, info->kv_tokens, info->revision, info->state == KVRT_STATE_GENERATING, info->kv_blocks > 0, {}};
-    if (!busy && before != domain->open.end() && before->second.used == used && before->second.chain.seed == own_seed_) {
+    if (!busy && before != domain->open.end() && before->second.used == used) {
       open.chain = std::move(before->second.chain);
     } else {
       std::vector<int32_t> tokens;
       if (!conversation->session.tokens(tokens).ok()) continue;
       open.tokens = tokens.size();
-      open.chain = chain_of(tokens, own_seed_);
+      open.chain = chain_of(tokens);
     }
     if (busy) open.used = UINT64_MAX;  // it goes on changing
     now[session_name] = std::move(open);
@@ -78,7 +78,7 @@ void Graph::list_saved(const std::string& name, Domain* domain) {
       now[entry.name] = before->second;
       return;
     }
-    now[entry.name] = {entry.revision, entry.tokens, 0, entry.saved_unix_ms, false, {}};
+    now[entry.name] = {entry.revision, entry.tokens, 0, entry.saved_unix_ms, false, 0, {}};
   };
   if (store_.list(name, take).ok()) domain->saved = std::move(now);
   const auto end = Clock::now();
@@ -101,11 +101,12 @@ void Graph::read_one(const std::string& name, const std::string& domain, Saved* 
       if (count(chunk.find("bytes")) == 0) break;
       saved->on_disk = count(chunk.find("end"));
     }
-    saved->chain = chain_of(ids, hash(model->text));
+    saved->chain = chain_of(ids);
+    saved->model = hash(model->text);
   } catch (const JsonError&) {
     return;
   }
-  if (open && open->revision == saved->revision) own_seed_ = saved->chain.seed;
+  if (open && open->revision == saved->revision) own_model_ = saved->model;
 }
 
 // The number of sessions that there was no time for.
@@ -149,14 +150,15 @@ std::string Graph::json(const std::string& name, size_t limit, bool pool) {
   size_t keys = 0, written = 0;
   for (const Row& r : rows) {
     const Chain& chain = r.open ? r.open->chain : r.saved->chain;
-    if ((keys += chain.keys.size()) > kKeysMax) break;
+    if ((keys += chain.size()) > kKeysMax) break;
     const char* state = !r.open ? "disk" : r.open->generates ? "computing" : r.open->in_memory ? "memory" : "disk";
     const uint64_t tokens = r.open ? r.open->tokens : r.saved->tokens;
     w.begin('{').pair("name", *r.name).pair("state", state).pair("tokens", tokens).pair("computed", r.open ? r.open->computed : 0);
     w.pair("on_disk", r.saved ? std::min(r.saved->on_disk, tokens) : 0).key("blocks").begin('[');
     char text[24];
-    for (const uint64_t key : chain.keys) {
-      std::snprintf(text, sizeof text, "%012llx", static_cast<unsigned long long>(key));
+    const uint64_t model = r.open ? own_model_.load() : r.saved->model;
+    for (const uint64_t key : chain) {
+      std::snprintf(text, sizeof text, "%012llx", static_cast<unsigned long long>(mix(key + model) >> 16));
       w.string(text);
     }
     w.end(']').end('}');

@@ -24,14 +24,12 @@ class Graph {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Chain {
-    std::vector<uint64_t> keys;  // of its blocks; the last one may be a part
-    uint64_t seed = 0;           // of the model
-  };
+  using Chain = std::vector<uint64_t>;  // of each block a hash of all tokens up to its end; the last block may be a part
   struct Saved {  // as the store's list has it
     uint64_t revision = 0, tokens = 0, on_disk = 0;
     int64_t saved_ms = 0;
-    bool read = false;  // chain and on_disk are known
+    bool read = false;   // what follows is known
+    uint64_t model = 0;  // a hash of its identity
     Chain chain;
   };
   struct Open {
@@ -56,12 +54,12 @@ class Graph {
   void list_saved(const std::string& name, Domain* domain);
   size_t read_saved(const std::string& name, Domain* domain, const std::vector<Row>& rows);
   void read_one(const std::string& name, const std::string& domain, Saved* saved, const Open* open);
-  Chain chain_of(const std::vector<int32_t>& tokens, uint64_t seed) const;
+  Chain chain_of(const std::vector<int32_t>& tokens) const;
 
   const kvrt::Model model_;
   const kvrt::Store store_;
   Conversations& conversations_;
   std::mutex mu_;
   std::map<std::string, std::shared_ptr<Domain>> domains_;
-  std::atomic<uint64_t> own_seed_{0};  // of this server's model; 0: no session of it was read in the store yet
+  std::atomic<uint64_t> own_model_{0};  // as Saved::model; 0: no open session was found in the store yet
 };

@@ -6,7 +6,7 @@ namespace {
 
 // Scripts and styles come from these files alone, and no text becomes markup: the browser refuses innerHTML and its like.
 constexpr const char* kPolicy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
 std::string tag_of(std::string_view text) {
