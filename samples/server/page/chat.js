@@ -7,6 +7,7 @@ let model = "";
 let messages = []; // {role, content, reasoning, calls, seed, state: asking | done | stopped | cut, usage, error}
 let answering = null; // the AbortController of the answer that comes
 let saveTimer = 0;
+let leaving = false; // the page ends, and the browser its requests
 
 export const isAnswering = () => answering !== null;
 
@@ -181,14 +182,19 @@ async function answer(message) {
     await receive(message, mine.signal);
     message.state = "done";
   } catch (error) {
+    if (leaving) return; // as one that was being answered it is kept
     message.state = mine.signal.aborted ? "stopped" : "cut";
     if (!mine.signal.aborted) message.error = error instanceof ApiError ? error.message : `This page failed: ${error.message}`;
   }
   if (era.aborted || answering !== mine) return; // all of it is forgotten
   answering = null;
-  if (message.state !== "done" && isEmpty(message)) takeBack();
-  if (message.error !== "") show($("failure"), message.error);
-  $("said").textContent = message.error !== "" ? "" : `${message.state === "done" ? "Answer" : "Stopped answer"}: ${message.content}`;
+  if (message.state !== "done" && isEmpty(message)) {
+    takeBack();
+    show($("failure"), message.error);
+    $("said").textContent = message.error === "" ? "Stopped." : ""; // an alert is heard by itself
+  } else {
+    $("said").textContent = `${{ done: "Answer", stopped: "Stopped", cut: message.error }[message.state]}: ${message.content}`;
+  }
   refresh();
   save();
 }
@@ -233,5 +239,6 @@ export function begin() {
     $("question").focus();
   });
   for (const name of ["system", "temperature", "longest"]) $(name).addEventListener("change", save);
+  addEventListener("beforeunload", () => (leaving = true));
   addEventListener("pagehide", save);
 }

@@ -72,9 +72,12 @@ export function runsOf(session, first, blocks) {
   return runs;
 }
 
-// How much of its beginning a session shares: {tokens, sessions}, itself among them at its first block.
+// What a session shares: all of its beginning that others have, and the part that most others have, as {tokens, others}; [] where nothing.
 export function sharedOf(session, blocks, blockTokens) {
-  let n = 0;
-  while (n < session.blocks.length && blocks.get(session.blocks[n]).users > 1) ++n;
-  return { tokens: Math.min(n * blockTokens, session.tokens), sessions: n === 0 ? 1 : blocks.get(session.blocks[0]).users };
+  const others = session.blocks.map((key) => blocks.get(key).users - 1); // fewer and fewer
+  const part = (least) => {
+    const n = others.filter((count) => count >= least).length;
+    return { tokens: Math.min(n * blockTokens, session.tokens), others: others[n - 1] };
+  };
+  return others[0] > 0 ? [part(1), part(others[0])] : [];
 }

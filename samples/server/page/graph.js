@@ -74,17 +74,18 @@ function drawRun(group, session, run, m, y, blockTokens) {
   group.append(part);
 }
 
-// A session's row: the blocks from `first` on, and the way from the row `above` that has the ones before.
-function drawRow(session, first, row, above, runs, m, blockTokens) {
+// A session's row: the blocks from `first` on, and the way to them: from the row that has the ones before, or from the fork's last way.
+function drawRow(session, first, row, from, runs, m, blockTokens) {
   const group = make("g");
   const y = m.top + m.row * row, middle = y + kBar / 2;
   const name = make("g");
   name.append(make("title", {}, printable(session.name)));
   name.append(make("text", { x: 12, y: m.narrow ? y - 7 : middle + 4, class: "n" }, shortened(session.name, m.names)));
   group.append(name);
-  if (above !== row) {
-    const from = m.left + m.scale * first * blockTokens - 2;
-    group.append(make("path", { d: `M${from.toFixed(1)} ${m.top + m.row * above + kBar}V${middle}h5`, class: "way" }));
+  if (from) {
+    const x = m.left + m.scale * first * blockTokens - 2;
+    const top = m.top + m.row * from.row + (from.fork ? kBar / 2 : kBar);
+    group.append(make("path", { d: `M${x.toFixed(1)} ${top}V${middle}h5`, class: "way" }));
   }
   for (const run of runs) drawRun(group, session, run, m, y, blockTokens);
   if (!m.narrow) {
@@ -107,22 +108,27 @@ function drawPicture(sessions, blocks, blockTokens, sum) {
   svg.setAttribute("height", height);
   svg.setAttribute("aria-label", `Picture of the shared blocks. ${sum} The list below has the same in words.`);
   const homes = []; // the row that has each block of the row's chain
+  const ways = new Map(); // by the blocks before it: the last row that a way leads to
   const rows = sessions.map((session, row) => {
     const shared = row === 0 ? 0 : common(sessions[row - 1], session);
     homes.length = shared;
-    const above = shared > 0 ? homes[shared - 1] : row;
+    const home = shared > 0 ? homes[shared - 1] : row;
+    const way = ways.get(shared) ?? 0;
+    const from = home === row ? null : way > home ? { row: way, fork: true } : { row: home, fork: false };
+    ways.set(shared, row);
     while (homes.length < session.blocks.length) homes.push(row);
     const runs = runsOf(session, shared, blocks);
-    const looks = JSON.stringify([row, above, shared, session.tokens, runs, m.left, m.scale]);
-    return [session.name, looks, () => drawRow(session, shared, row, above, runs, m, blockTokens)];
+    const looks = JSON.stringify([row, from, shared, session.tokens, runs, m.left, m.scale]);
+    return [session.name, looks, () => drawRow(session, shared, row, from, runs, m, blockTokens)];
   });
   update(svg, drawn, rows);
 }
 
 function drawList(sessions, blocks, blockTokens) {
   const rows = sessions.map((s) => {
-    const { tokens, sessions: users } = sharedOf(s, blocks, blockTokens);
-    const shared = users === 1 ? "nothing" : `${counted(tokens, "token")}, with ${counted(users - 1, "other")}`;
+    const [least, most] = sharedOf(s, blocks, blockTokens);
+    const shared = !least ? "nothing" : `${counted(least.tokens, "token")} with ${counted(least.others, "other")}` +
+      (most.others === least.others ? "" : `, the first ${most.tokens.toLocaleString("en")} with ${most.others.toLocaleString("en")}`);
     const state = { memory: "in memory", disk: "on disk", computing: "computing" }[s.state] ?? printable(s.state);
     const cells = [state, ...[s.tokens, s.computed, s.on_disk].map((n) => n.toLocaleString("en")), shared];
     return [s.name, JSON.stringify(cells), () => {
