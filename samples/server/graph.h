@@ -25,7 +25,7 @@ class Graph {
  private:
   using Clock = std::chrono::steady_clock;
   using Chain = std::vector<uint64_t>;  // of each block a hash of all tokens up to its end; the last block may be a part
-  struct Saved {  // as the store's list has it
+  struct Saved {                        // as the store's list has it
     uint64_t revision = 0, tokens = 0, on_disk = 0;
     int64_t saved_ms = 0;
     bool read = false;   // what follows is known

@@ -4,7 +4,7 @@ const kKey = "kvrt.key";
 let key = stored(kKey) ?? "";
 let era = new AbortController(); // of the key: ends all its requests
 
-export const events = new EventTarget(); // "key": it has changed; "refused": the server wants one
+export const events = new EventTarget(); // "key": it has changed; "refused": the server wants one; "answer": one begins or ends
 
 export class ApiError extends Error {
   constructor(message, status = 0, code = "") {

@@ -1,6 +1,6 @@
 // The chat. The conversation is in sessionStorage, so a reload keeps it; the server has its KV.
 import { $, make, printable, show } from "./dom.js";
-import { ApiError, ask, eraSignal, store, stored, streamed } from "./api.js";
+import { ApiError, ask, eraSignal, events, store, stored, streamed } from "./api.js";
 
 const kConversation = "kvrt.conversation";
 let model = "";
@@ -118,6 +118,14 @@ function draw(m) {
   m.view.again.hidden = m !== messages.at(-1) || isAnswering() || (m.state !== "stopped" && m.state !== "cut");
 }
 
+// An answer begins or ends.
+function turn(controller) {
+  answering = controller;
+  refresh();
+  save();
+  events.dispatchEvent(new Event("answer"));
+}
+
 function refresh() {
   $("talk-empty").hidden = messages.length > 0;
   $("send").disabled = model === "" || isAnswering();
@@ -173,11 +181,10 @@ async function receive(message, signal) {
 
 async function answer(message) {
   const era = eraSignal();
-  const mine = (answering = new AbortController());
+  const mine = new AbortController();
   Object.assign(message, { state: "asking", error: "", usage: null, finish: "" });
   $("said").textContent = "The answer comes.";
-  refresh();
-  save();
+  turn(mine);
   try {
     await receive(message, mine.signal);
     message.state = "done";
@@ -187,7 +194,6 @@ async function answer(message) {
     if (!mine.signal.aborted) message.error = error instanceof ApiError ? error.message : `This page failed: ${error.message}`;
   }
   if (era.aborted || answering !== mine) return; // all of it is forgotten
-  answering = null;
   if (message.state !== "done" && isEmpty(message)) {
     takeBack();
     show($("failure"), message.error);
@@ -195,8 +201,7 @@ async function answer(message) {
   } else {
     $("said").textContent = `${{ done: "Answer", stopped: "Stopped", cut: message.error }[message.state]}: ${message.content}`;
   }
-  refresh();
-  save();
+  turn(null);
 }
 
 function send() {

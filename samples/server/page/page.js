@@ -4,7 +4,7 @@ import { ApiError, ask, events, hasKey, setKey } from "./api.js";
 import * as chat from "./chat.js";
 import * as graph from "./graph.js";
 
-const kPollMs = 1000, kSlowMs = 5000;
+const kPollMs = 1000, kAnswerMs = 300, kSlowMs = 5000;
 let tag = ""; // of the graph that is shown
 let modelKnown = false;
 let timer = 0;
@@ -18,20 +18,21 @@ async function readModel() {
 }
 
 // One look at the server; the milliseconds until the next.
-async function look() {
+async function look(isLast) {
   try {
     if (!modelKnown) await readModel();
     const response = await ask("/v1/kvrt/graph", { headers: tag === "" ? {} : { "If-None-Match": tag } });
     let unread = 0;
     if (response.status !== 304) {
       const data = await response.json();
+      if (!isLast()) return 0; // another look began: what it sees is newer
       unread = data.unread;
       graph.draw(data);
       tag = response.headers.get("ETag") ?? "";
     }
     show($("server-note"), "");
     $("key-forget").hidden = !hasKey();
-    return unread > 0 ? 50 : kPollMs;
+    return unread > 0 ? 50 : chat.isAnswering() ? kAnswerMs : kPollMs;
   } catch (error) {
     if (error.name === "AbortError") return kPollMs;
     if (error.status === 401) return 0; // until there is a key
@@ -44,7 +45,7 @@ async function poll() {
   clearTimeout(timer);
   const mine = ++round;
   if (document.visibilityState !== "visible") return;
-  const ms = await look();
+  const ms = await look(() => mine === round);
   if (mine === round && ms > 0) timer = setTimeout(poll, ms);
 }
 
@@ -81,6 +82,7 @@ $("key-form").addEventListener("submit", (event) => {
   }
 });
 $("key-forget").addEventListener("click", () => setKey(""));
+events.addEventListener("answer", poll);
 document.addEventListener("visibilitychange", poll);
 chat.begin();
 poll();
