@@ -65,7 +65,7 @@ ApiError current_error(const std::exception_ptr& thrown) {
 
 }  // namespace
 
-// A request and its answers, as long as the answer is sent. Then the generation saves.
+// A request and its answers, as long as they are sent.
 struct App::Job {
   App& app;
   const std::string domain = t_domain;
@@ -184,11 +184,8 @@ void App::answer(const std::string& body, bool chat, httplib::Response& response
       std::make_unique<Generation>(model_, conversations_, watcher_, job->request, t_domain, HttpServer::socket(), options_.time_limit);
   if (job->request.stream) return stream(std::move(job), response);
   while (const auto piece = job->generation->next()) job->reply.add(*piece);
-  auto text = std::make_shared<std::string>(job->reply.whole(job->generation->usage()));
-  // By a provider: it keeps the job until the answer is sent.
-  response.set_content_provider(text->size(), kJson, [text, job](size_t offset, size_t length, httplib::DataSink& sink) {
-    return sink.write(text->data() + offset, length);
-  });
+  job->generation->save();
+  response.set_content(job->reply.whole(job->generation->usage()), kJson);
 }
 
 void App::stream(std::shared_ptr<Job> job, httplib::Response& response) {
@@ -204,6 +201,7 @@ void App::stream(std::shared_ptr<Job> job, httplib::Response& response) {
         job->generation->cancel();
         return false;
       }
+      job->generation->save();  // what a client has to its end survives whatever comes
       end = job->reply.stream_end(job->generation->usage());
     } catch (...) {
       end = Reply::stream_error(current_error(std::current_exception()).json());

@@ -53,7 +53,12 @@ Generation::~Generation() {
     kvrt::Status end;
     for (const kvrt::Event& e : c.session->events(end)) (void)e;  // up to its end, within a step
   }
-  if (conversation_) conversations_.give_back(conversation_, request_, choices_.empty() ? 0 : choices_[0].cut);
+  save();
+}
+
+void Generation::save() noexcept {
+  if (std::exchange(saved_, true)) return;
+  if (conversation_) conversations_.give_back(conversation_, request_, choices_[0].cut);
   for (size_t p = 0; p < request_.prompts.size(); ++p) conversations_.save_text(*choices_[p * request_.n].session, request_.prompts[p]);
 }
 

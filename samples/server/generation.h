@@ -43,6 +43,8 @@ class Generation {
   // The next piece of any choice; nothing: all have ended. Computes, together with the generations of all other requests. Throws kvrt::Error,
   // and ApiError where it was ended from outside.
   std::optional<Piece> next();
+  // Saves it, once all choices have ended.
+  void save() noexcept;
   // The client has gone.
   void cancel() { watch_.cancel().fire(); }
   const Usage& usage() const { return usage_; }  // of the choices that have ended
@@ -73,6 +75,7 @@ class Generation {
   std::deque<kvrt::Session> sessions_;          // of all but the chat's first choice
   std::vector<Choice> choices_;
   std::deque<Piece> ready_;
+  bool saved_ = false;
   uint32_t turn_ = 0;  // the choice to look at next
   Usage usage_;
 };

@@ -122,7 +122,7 @@ class Case(unittest.TestCase):
             self.assertEqual(caught.exception.code, code, caught.exception)
         return caught.exception
 
-    def eventually(self, true, what, seconds=10):
+    def eventually(self, true, what, seconds=60):
         deadline = time.time() + seconds
         while not true():
             self.assertLess(time.time(), deadline, what)

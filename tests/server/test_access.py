@@ -72,7 +72,7 @@ class Sites(Case):
 
     def test_host(self):
         for host, status in (("localhost:1", 200), ("127.0.0.1", 200), ("[::1]:8080", 200), ("kvrt.lan:80", 200), ("evil.example", 403),
-                             ("127.0.0.1.evil.example", 403), ("localhost.evil.example:8080", 403), ("", 403)):
+                             ("127.0.0.1.evil.example", 403), ("localhost.evil.example:8080", 403), ("LocalHost", 200), ("", 400)):
             with self.subTest(host=host):
                 self.assertEqual(self.status(Host=host), status)
 

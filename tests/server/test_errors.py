@@ -1,7 +1,6 @@
 """What is refused, and how: by name, with OpenAI's codes, before and after the first byte."""
 import json
 import socket
-import threading
 import time
 import unittest
 
@@ -110,12 +109,9 @@ class Errors(Case):
 
 
 class Ended(Case):
-    """Answers that are ended from outside."""
+    """Answers that take too long: the pool has room for one of 64 at a time."""
 
-    options = ("--time-limit", "1", "--kv-bytes", "64M")
-
-    def long(self, **options):
-        return self.ask("Long", max_tokens=openai.omit, logit_bias={"2": -100, "0": -100}, n=16, temperature=1, **options)
+    options = ("--time-limit", "1", "--kv-bytes", "300K")
 
     def test_the_time_limit(self):
         error = self.refused(openai.InternalServerError, "time_limit", text="Long", max_tokens=900, n=64, temperature=1,
@@ -144,9 +140,11 @@ class Gone(Case):
             with self.subTest(stream=stream):
                 client = self.request(stream, f"Go away {stream}")
                 self.eventually(lambda: self.server.metric("kvrt_sessions_generating") > 0, "it begins")
+                before = self.server.metric("kvrt_steps_total")
                 client.close()
-                self.eventually(lambda: self.server.metric("kvrt_sessions_generating") == 0, "it goes on without a client", 2)
+                self.eventually(lambda: self.server.metric("kvrt_sessions_generating") == 0, "it goes on without a client")
                 steps = self.server.metric("kvrt_steps_total")
+                self.assertLess(steps - before, 200)  # of 950: those while we looked
                 time.sleep(0.2)
                 self.assertEqual(self.server.metric("kvrt_steps_total"), steps)
                 # The session is whole: the same request finds the prompt, and gets an answer.
@@ -156,7 +154,7 @@ class Gone(Case):
     def test_in_a_prompt(self):
         with_long_prompt = self.request(False, "prompt " * 130)
         with_long_prompt.close()
-        self.eventually(lambda: self.server.metric("kvrt_sessions_generating") == 0, "a prompt is computed without a client", 2)
+        self.eventually(lambda: self.server.metric("kvrt_sessions_generating") == 0, "a prompt is computed without a client")
         self.ask("prompt " * 130)
 
     def test_a_stream_that_nobody_reads(self):
@@ -179,11 +177,13 @@ class Crowd(unittest.TestCase):
             self.assertEqual(server.raw("GET", "/metrics")[0], 200)
         status, _, data = server.raw("GET", "/v1/models")
         self.assertEqual((status, json.loads(data)["error"]["code"]), (503, "overloaded"))
-        self.assertLess(time.time() - begun, 5)
+        self.assertLess(time.time() - begun, 30)  # they are not behind those who are silent for a minute
         for s in held:
             s.close()
-        time.sleep(1)
-        self.assertEqual(server.raw("GET", "/v1/models")[0], 200)
+        deadline = time.time() + 60
+        while server.raw("GET", "/v1/models")[0] != 200:
+            self.assertLess(time.time(), deadline)
+            time.sleep(0.05)
 
 
 if __name__ == "__main__":

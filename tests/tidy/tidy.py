@@ -45,6 +45,7 @@ LAYERS = {
     "bindings/cpp": {"abi"},
     "bindings/cli": {"abi", "bindings/cpp"},
     "samples": {"abi"},
+    "samples/server": {"abi", "bindings/cpp"},
     "tests/api": {"abi"},
     "tests/consumer": {"abi"},
     "tests/bindings": {"abi", "bindings/cpp"},
