@@ -1,4 +1,4 @@
-# cmake -DDIR=page -DOUT=page_files.h -P embed.cmake: the page's files as arrays of bytes.
+# cmake -DDIR=page -DOUT=page_files.cc -P embed.cmake: the page's files as arrays of bytes.
 set(types ".html=text/html\; charset=utf-8" ".css=text/css\; charset=utf-8" ".js=text/javascript\; charset=utf-8" ".svg=image/svg+xml")
 file(GLOB files RELATIVE ${DIR} ${DIR}/*)
 list(SORT files)
@@ -25,5 +25,5 @@ foreach(file ${files})
   endif()
   string(APPEND rows "    {\"${path}\", \"${type}\", k_${name}, sizeof k_${name}},\n")
 endforeach()
-file(WRITE ${OUT} "// Made by embed.cmake.\n#pragma once\n\n#include <cstddef>\n\nstruct PageFile {\n  const char *path, *type;\n"
-  "  const unsigned char* data;\n  size_t size;\n};\n\n${arrays}constexpr PageFile kPageFiles[] = {\n${rows}};\n")
+file(WRITE ${OUT} "// Made by embed.cmake.\n#include \"page.h\"\n\nnamespace {\n\n${arrays}constexpr PageFile kFiles[] = {\n${rows}};\n\n"
+  "}  // namespace\n\nstd::span<const PageFile> page_files() { return kFiles; }\n")

@@ -1,7 +1,5 @@
 #include "page.h"
 
-#include "page_files.h"
-
 namespace {
 
 // Scripts and styles come from these files alone, and no text becomes markup: the browser refuses innerHTML and its like.
@@ -32,7 +30,7 @@ void send_fresh(const httplib::Request& request, httplib::Response& response, co
 }
 
 void add_page(httplib::Server* server) {
-  for (const PageFile& file : kPageFiles) {
+  for (const PageFile& file : page_files()) {
     const std::string text(reinterpret_cast<const char*>(file.data), file.size);
     server->Get(file.path, [text, type = file.type](const httplib::Request& request, httplib::Response& response) {
       response.set_header("Content-Security-Policy", kPolicy);
