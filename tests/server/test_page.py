@@ -5,7 +5,6 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
-import threading
 import unittest
 
 from selenium.webdriver.common.keys import Keys
@@ -160,22 +159,27 @@ class Forest(PageCase):
                 self.shot(f"{name}-{width}")
                 self.audit(f"{name}, {width}")
 
-    def test_computing(self):
-        stop = threading.Event()
+    def test_the_states_of_blocks(self):
+        # As the server has them for a moment only: see test_graph.py.
+        def session(name, state, tokens, computed, on_disk, blocks):
+            return {"name": name, "state": state, "tokens": tokens, "computed": computed, "on_disk": on_disk, "blocks": blocks.split()}
 
-        def load():  # so that a step takes its time
-            while not stop.is_set():
-                self.client.completions.create(model=self.name, prompt="x" * 50, n=64, max_tokens=100, temperature=1, extra_body=ENDLESS)
-
-        thread = threading.Thread(target=load)
-        thread.start()
-        try:
-            self.say("Go on for long", 900)
-            self.wait(lambda: self.all("#picture rect.computing"), "a block is being computed", 30)
-            self.shot("computing")
-        finally:
-            stop.set()
-            thread.join()
+        sessions = [session("asks", "computing", 150, 70, 64, "a b c d e"), session("rests", "disk", 130, 0, 96, "a b x y z"),
+                    session("is open", "memory", 81, 80, 64, "a b v"), session("apart", "disk", 40, 0, 39, "o p")]
+        data = {"object": "kvrt.graph", "block_tokens": 32, "sessions": sessions, "more": 7, "unread": 1}
+        self.gate.fakes = {"/v1/kvrt/graph": (200, "application/json", json.dumps(data).encode())}
+        self.wait(lambda: len(self.rows()) == 4, "four sessions")
+        rects = self.script("return [...document.querySelectorAll('#picture > svg > g')].map("
+                            "g => [g.querySelector('.n').textContent, ...[...g.querySelectorAll('rect')].map(r => r.getAttribute('class'))])")
+        self.assertEqual(rects, [["asks", "all memory", "all memory", "own computing", "own computing", "own computing"],
+                                 ["is open", "own memory"], ["rests", "own disk", "gone", "gone"], ["apart", "own disk", "own disk"]])
+        titles = self.script("return [...document.querySelectorAll('#picture g g title')].map(t => t.textContent)")
+        self.assertIn("tokens 0 to 64: 2 blocks in 3 sessions, in memory", titles)
+        self.assertIn("tokens 64 to 150: 3 blocks in 1 session, being computed", titles)
+        self.assertIn(["asks", "computing", "150", "70", "64", "64 tokens with 2 others"], self.rows())
+        self.assertIn("7 older sessions not shown. 1 session still being read.", self.find("#sum").text)
+        self.shot("states")
+        self.audit("all states")
         animation = "return getComputedStyle(document.querySelector('#legend .computing')).animationName"
         self.assertEqual(self.script(animation), "march")
         self.emulate(prefers_reduced_motion="reduce")
