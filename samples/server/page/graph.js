@@ -81,7 +81,6 @@ function drawRow(session, first, row, from, runs, m, blockTokens) {
   const name = make("g");
   name.append(make("title", {}, printable(session.name)));
   name.append(make("text", { x: 12, y: m.narrow ? y - 7 : middle + 4, class: "n" }, shortened(session.name, m.names)));
-  group.append(name);
   if (from) {
     const x = m.left + m.scale * first * blockTokens - 2;
     const top = m.top + m.row * from.row + (from.fork ? kBar / 2 : kBar);
@@ -92,6 +91,7 @@ function drawRow(session, first, row, from, runs, m, blockTokens) {
     const end = m.left + m.scale * session.tokens;
     group.append(make("text", { x: (end + 10).toFixed(1), y: middle + 4, class: "d" }, counted(session.tokens, "token")));
   }
+  group.append(name); // above the way
   return group;
 }
 
