@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include "generation.h"
+#include "page.h"
 #include "reply.h"
 
 namespace {
@@ -96,7 +97,8 @@ App::App(kvrt::Model model, kvrt::Store store, Access access, AppOptions options
       options_(std::move(options)),
       shows_tools_(shows_tools(model_)),
       started_(static_cast<uint64_t>(time(nullptr))),
-      conversations_(model_, std::move(store), options_.model_id, std::move(conversations)) {}
+      conversations_(model_, store, options_.model_id, std::move(conversations)),
+      graph_(model_, std::move(store), conversations_) {}
 
 // What every request has to be. False: it is answered with an error.
 bool App::check(const httplib::Request& request, httplib::Response& response) {
@@ -126,6 +128,8 @@ void App::add_routes(HttpServer* server) {
   };
   respond("/v1/models", [this] { return R"({"object":"list","data":[)" + models() + "]}"; });
   respond("/v1/kvrt/sessions", [this] { return sessions(); });
+  server->Get("/v1/kvrt/graph", [this](const Request& request, Response& response) { graph(request, response); });
+  add_page(server);
   server->Get(R"(/v1/models/(.+))", [this](const Request& request, Response& response) {
     if (request.matches[1] != options_.model_id) throw ApiError(404, "there is no such model", "model_not_found", "model");
     response.set_content(models(), kJson);
@@ -224,6 +228,14 @@ std::string App::sessions() {
     w.pair("saved_unix_ms", static_cast<uint64_t>(e.saved_ms)).pair("expires_unix_ms", static_cast<uint64_t>(e.expires_ms)).end('}');
   }
   return w.end(']').end('}').take();
+}
+
+void App::graph(const httplib::Request& request, httplib::Response& response) {
+  const std::string text = request.has_param("limit") ? request.get_param_value("limit") : "1000";
+  const bool fits = !text.empty() && text.size() <= 4 && text.find_first_not_of("0123456789") == text.npos;
+  if (!fits || std::stoul(text) < 1) refuse("limit", "limit: expected 1 to 9999, found \"" + text.substr(0, 32) + "\"");
+  response.set_header("Cache-Control", "no-store");
+  send_fresh(request, response, graph_.json(t_domain, std::stoul(text), access_.keys.empty()), kJson);
 }
 
 // The counters of the caller's domain. Those of the model are of all domains: they are shown where there is one alone.

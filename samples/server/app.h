@@ -10,6 +10,7 @@
 #include "access.h"
 #include "conversations.h"
 #include "error.h"
+#include "graph.h"
 #include "http.h"
 #include "request.h"
 #include "watch.h"
@@ -38,6 +39,7 @@ class App {
   void stream(std::shared_ptr<Job> job, httplib::Response& response);
   std::string models() const;
   std::string sessions();
+  void graph(const httplib::Request& request, httplib::Response& response);
   std::string metrics();
 
   const kvrt::Model model_;
@@ -46,6 +48,7 @@ class App {
   const bool shows_tools_;
   const uint64_t started_;
   Conversations conversations_;
+  Graph graph_;
   Watcher watcher_;
   std::mutex mu_;
   std::map<std::string, Counters> counters_;  // by domain

@@ -307,3 +307,13 @@ std::vector<SessionEntry> Conversations::list(const std::string& domain) {
   }
   return out;
 }
+
+std::vector<Conversations::Opened> Conversations::open(const std::string& domain) {
+  std::vector<Opened> out;
+  std::lock_guard lock(mu_);
+  for (const auto& [key, c] : open_) {
+    // One that is being saved has its name before, too.
+    if (key.first == domain && key.second == c->name && c->session) out.push_back({key.second, c->used, c->busy, c});
+  }
+  return out;
+}

@@ -56,6 +56,14 @@ class Conversations {
   void save_text(kvrt::Session& session, const Prompt& prompt) noexcept;
 
   std::vector<SessionEntry> list(const std::string& domain);
+  // The open ones, each with its name, when it was last used, and whether a request works on it. Their sessions may be read.
+  struct Opened {
+    std::string name;
+    uint64_t used;
+    bool busy;
+    std::shared_ptr<const Conversation> conversation;
+  };
+  std::vector<Opened> open(const std::string& domain);
 
  private:
   using Key = std::pair<std::string, std::string>;  // domain, name

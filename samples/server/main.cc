@@ -3,12 +3,15 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <stop_token>
+#include <thread>
 
 #include "app.h"
 
@@ -141,12 +144,16 @@ void serve(HttpServer* server, App* app, const Options& o) {
   else if (!server->bind_to_port(o.address, port))
     port = -1;
   if (port < 0) fail(o.address + ":" + std::to_string(o.port) + ": cannot listen there: " + std::strerror(errno));
-  std::cout << "listening at http://" << (o.address.find(':') == std::string::npos ? o.address : "[" + o.address + "]") << ":" << port
-            << "/v1" << std::endl;
+  std::atomic<bool> ended{false};
   std::thread listener([&] {
     const bool ok = server->listen_after_bind();
     if (!ok && !server->closing()) log_line("the listening socket failed"), kill(getpid(), SIGTERM);
+    ended = true;
   });
+  while (!server->is_running() && !ended)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a stop before it listens would be lost
+  std::cout << "listening at http://" << (o.address.find(':') == std::string::npos ? o.address : "[" + o.address + "]") << ":" << port
+            << "/v1" << std::endl;
   int signal = 0;
   sigwait(&signals, &signal);
   log_line("stopping");

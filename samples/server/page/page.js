@@ -1,0 +1,88 @@
+// The page: the API key, the model, and what keeps both halves up to date.
+import { $, printable, show } from "./dom.js";
+import { ApiError, ask, events, hasKey, setKey } from "./api.js";
+import * as chat from "./chat.js";
+import * as graph from "./graph.js";
+
+const kPollMs = 1000, kAnswerMs = 300, kSlowMs = 5000;
+let tag = ""; // of the graph that is shown
+let modelKnown = false;
+let timer = 0;
+let round = 0; // of polls: a new one ends those before
+
+async function readModel() {
+  const { data } = await (await ask("/v1/models")).json();
+  modelKnown = true;
+  chat.setModel(data[0].id);
+  $("model").textContent = `${printable(data[0].id)}, a context of ${data[0].max_model_len.toLocaleString("en")} tokens`;
+}
+
+// One look at the server; the milliseconds until the next.
+async function look(isLast) {
+  try {
+    if (!modelKnown) await readModel();
+    const response = await ask("/v1/kvrt/graph", { headers: tag === "" ? {} : { "If-None-Match": tag } });
+    let unread = 0;
+    if (response.status !== 304) {
+      const data = await response.json();
+      if (!isLast()) return 0; // another look began: what it sees is newer
+      unread = data.unread;
+      graph.draw(data);
+      tag = response.headers.get("ETag") ?? "";
+    }
+    show($("server-note"), "");
+    $("key-forget").hidden = !hasKey();
+    return unread > 0 ? 50 : chat.isAnswering() ? kAnswerMs : kPollMs;
+  } catch (error) {
+    if (error.name === "AbortError") return kPollMs;
+    if (error.status === 401) return 0; // until there is a key
+    show($("server-note"), error instanceof ApiError ? error.message : `This page failed: ${error.message}`);
+    return kSlowMs;
+  }
+}
+
+async function poll() {
+  clearTimeout(timer);
+  const mine = ++round;
+  if (document.visibilityState !== "visible") return;
+  const ms = await look(() => mine === round);
+  if (mine === round && ms > 0) timer = setTimeout(poll, ms);
+}
+
+events.addEventListener("key", () => {
+  tag = "";
+  modelKnown = false;
+  chat.forget();
+  chat.setModel("");
+  graph.forget();
+  $("model").textContent = "";
+  $("key").value = "";
+  $("key-form").hidden = true;
+  $("key-forget").hidden = true;
+  show($("server-note"), "");
+  poll();
+});
+events.addEventListener("refused", () => {
+  if (!$("key-form").hidden) return;
+  $("key-note").textContent = hasKey() ? "The server does not know this key. Yours is kept in this tab alone."
+                                       : "This server answers to API keys. Yours is kept in this tab alone.";
+  $("key-form").hidden = false;
+  $("key").focus();
+});
+$("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const text = $("key").value.trim();
+  if (/^[\x21-\x7e]+$/.test(text)) {
+    $("key-form").hidden = true;
+    setKey(text);
+    poll(); // also with the key that was refused
+    $("question").focus();
+  } else {
+    $("key-note").textContent = "A key has letters, digits and signs, without a space.";
+  }
+});
+$("key-forget").addEventListener("click", () => setKey(""));
+events.addEventListener("answer", poll);
+document.addEventListener("visibilitychange", poll);
+chat.begin();
+poll();

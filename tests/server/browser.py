@@ -1,0 +1,112 @@
+"""The base of the page's tests: headless Chromium and a gate before the server. Screenshots are kept in the folder KVRT_SHOTS."""
+import os
+import pathlib
+
+from axe_core_python.selenium import Axe
+from selenium import webdriver
+from selenium.common.exceptions import TimeoutException, WebDriverException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+from gate import Gate
+from support import Case
+
+SHOTS = pathlib.Path(os.environ["KVRT_SHOTS"])
+SHOTS.mkdir(parents=True, exist_ok=True)
+ENDLESS = {"logit_bias": {"2": -100, "0": -100}}
+
+
+def open_browser():
+    options = webdriver.ChromeOptions()
+    options.binary_location = os.environ["KVRT_CHROMIUM"]
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--window-size=1400,1000"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(options=options, service=webdriver.ChromeService(os.environ["KVRT_CHROMEDRIVER"]))
+
+
+class PageCase(Case):
+    """A browser and a gate before the server, for all tests of a class. Each test has a tab of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.gate = Gate(cls.server)
+        cls.addClassCleanup(cls.gate.close)
+        cls.browser = open_browser()
+        cls.addClassCleanup(cls.browser.quit)
+
+    def setUp(self):
+        super().setUp()
+        self.gate.pause, self.gate.extra, self.gate.fakes = 0, dict(ENDLESS), {}
+        first = self.browser.current_window_handle
+        self.browser.switch_to.new_window("tab")
+        for handle in set(self.browser.window_handles) - {self.browser.current_window_handle}:
+            self.browser.switch_to.window(handle)
+            self.browser.close()
+        self.browser.switch_to.window(next(iter(self.browser.window_handles)))
+        self.assertNotEqual(first, self.browser.current_window_handle)
+        self.emulate()
+        self.browser.get(self.gate.url)
+
+    def tearDown(self):
+        # Chromium tells what the page's policy refused, and what of a script failed.
+        bad = [e["message"] for e in self.browser.get_log("browser") if "Failed to load resource" not in e["message"]]
+        self.assertEqual(bad, [])
+
+    def emulate(self, width=1400, height=1000, **media):
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def find(self, selector):
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector):
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def script(self, text, *arguments):
+        return self.browser.execute_script(text, *arguments)
+
+    def wait(self, true, what, seconds=20):
+        try:
+            WebDriverWait(self.browser, seconds, 0.05, ignored_exceptions=(WebDriverException, IndexError)).until(lambda _: true(), what)
+        except TimeoutException:
+            self.shot("failed-" + self.id().rpartition(".")[2])
+            raise
+
+    def shot(self, name):
+        self.assertTrue(self.browser.save_screenshot(str(SHOTS / (name + ".png"))))
+
+    def audit(self, where):
+        found = Axe().run(self.browser)
+        bad = [(v["id"], [n["html"][:120] + " " + str(n.get("any", [{}])[0].get("message", "")) for n in v["nodes"]]) for v in found["violations"]]
+        self.assertEqual(bad, [], where)
+
+    def type(self, *keys):
+        self.browser.switch_to.active_element.send_keys(*keys)
+
+    def focused(self):
+        return self.browser.switch_to.active_element.get_attribute("id")
+
+    def ready(self):
+        self.wait(lambda: self.find("#send").is_enabled(), "the page does not know the model")
+
+    def longest(self, tokens):
+        self.script("document.getElementById('longest').value = arguments[0]", tokens)
+
+    def say(self, text, tokens=30):
+        self.ready()
+        self.longest(tokens)
+        self.find("#question").send_keys(text, Keys.ENTER)
+
+    def note(self):
+        return self.all("#talk .note")[-1].text
+
+    def answered(self):
+        self.wait(lambda: "came from memory" in self.note(), "there is no answer")
+
+    def texts(self):
+        return [e.get_property("textContent") for e in self.all("#talk li > .text")]
