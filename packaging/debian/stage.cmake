@@ -18,6 +18,10 @@ foreach(component ${CPACK_COMPONENTS_ALL})
 
   file(REMOVE_RECURSE ${root}/share/doc)  # the licence is in the file copyright
   file(COPY ${here}/copyright DESTINATION ${root}/share/doc/${package})
+  if(EXISTS ${CPACK_KVRT_NOTICES})  # ./dev package makes it
+    file(COPY ${CPACK_KVRT_NOTICES} DESTINATION ${root}/share/doc/${package})
+    run(gzip -9n ${root}/share/doc/${package}/THIRD_PARTY_NOTICES)
+  endif()
   set(changelog ${root}/share/doc/${package}/changelog.Debian)
   file(WRITE ${changelog} "kvrt (${revision}) unstable; urgency=medium\n\n  * Upstream's own packages of version ${CPACK_PACKAGE_VERSION}.\n\n"
                           " -- ${CPACK_PACKAGE_CONTACT}  ${date}\n")

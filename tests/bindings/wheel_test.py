@@ -143,6 +143,9 @@ def check_sdist(work, source, library):
     sdist, = (work / "sdist").glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames()}
+        expect([member.name for member in archive if not member.isfile()], [], "links in the source distribution")
+        licence = archive.extractfile(f"{sdist.name.removesuffix('.tar.gz')}/LICENSE").read()
+        expect(licence, (source / "LICENSE").read_bytes(), "LICENSE in the source distribution")
     for name in ("LICENSE", "README.md", "pyproject.toml", "PKG-INFO", "wheel_library.py", "kvrt/_raw.py", "kvrt/py.typed", "examples/agent.py"):
         expect(name in names, True, f"{name} in {sdist.name}")
     expect([name for name in names if name.startswith(("cuda", "tests")) or ".so" in name], [], "what is not in the source distribution")

@@ -252,6 +252,7 @@ print("end")
     def test_interrupt(self):
         code = """
 import os, signal, sys, threading, time, kvrt
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs this in the background ignores it
 with kvrt.Runtime(threads=1) as runtime, runtime.open_model(sys.argv[1], prefill_chunk=1) as model, model.open_session() as session:
     def interrupt(event):
         os.kill(os.getpid(), signal.SIGINT)
