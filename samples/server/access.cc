@@ -1,6 +1,7 @@
 #include "access.h"
 
 #include <arpa/inet.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <fstream>
@@ -88,7 +89,7 @@ const std::string& Access::domain(const httplib::Request& request) const {
   static const std::string kNone;
   if (keys.empty()) return kNone;
   const std::string header = request.get_header_value("Authorization");
-  const std::string given = header.starts_with("Bearer ") ? header.substr(7) : "";
+  const std::string given = strncasecmp(header.c_str(), "Bearer ", 7) == 0 ? header.substr(7) : "";
   const ApiKey* found = nullptr;
   for (const ApiKey& k : keys) {
     if (equal(k.secret, given)) found = &k;

@@ -104,6 +104,10 @@ App::App(kvrt::Model model, kvrt::Store store, Access access, AppOptions options
 bool App::check(const httplib::Request& request, httplib::Response& response) {
   try {
     t_domain.clear();
+    const size_t lengths = request.get_header_value_count("Content-Length");
+    if (lengths > 1 || (lengths == 1 && request.has_header("Transfer-Encoding")))
+      throw ApiError(400, "the request has more than one length: Content-Length or Transfer-Encoding, once", "bad_request");
+    const_cast<httplib::Request&>(request).ranges.clear();  // cpp-httplib would cut any answer by the header Range, as often as it asks
     const bool open = request.path == "/health" || request.path == "/metrics";
     if (HttpServer::crowded() && !open) throw ApiError(503, "as many connections are open as this server serves", "overloaded");
     if (const std::string page = access_.check_site(request); !page.empty()) {

@@ -233,6 +233,10 @@ void Conversations::give_back(const std::shared_ptr<Conversation>& c, const Requ
   if (store_ && !c->name.empty()) {
     const auto saved = c->session.checkpoint(now.second, save_options());
     if (!saved.ok()) options_.log("session " + now.second + " is not saved: " + kvrt::last_error().message);
+    if (saved.ok() && saved->chunks_missing > 0) {
+      options_.log("session " + now.second + ": " + std::to_string(saved->chunks_missing) + " of " + std::to_string(saved->chunks) +
+                   " blocks of KV are not on disk, for want of room there or in memory; a restart computes them again");
+    }
     if (saved.ok() && !before.second.empty() && before != now) (void)store_.remove(before.second, c->domain);
   }
   if (before != now) forget(before);

@@ -175,7 +175,8 @@ HttpServer::HttpServer(const HttpLimits& limits) : limits_(limits) {
   set_keep_alive_timeout(limits_.idle_ms / 1000);  // what the header Keep-Alive says
   set_keep_alive_max_count(1'000'000);
   // Not SO_REUSEPORT, with which two servers would share an address without a word.
-  set_socket_options([](socket_t sock) {
+  set_socket_options([this](socket_t sock) {
+    listener_ = sock;
     const int on = 1;
     setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   });

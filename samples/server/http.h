@@ -27,6 +27,8 @@ class HttpServer : public httplib::Server {
   static void end_connection(bool yes);  // or not, when this answer is sent
   static size_t body_bytes_max();
 
+  // After the server is bound: lets connections that come in a burst wait, where cpp-httplib has room for five.
+  void let_bursts_wait() const { ::listen(listener_, SOMAXCONN); }
   // Ends listening and the idle connections; requests that are being served go on. From any thread, but not in a signal handler.
   void close();
   // Ends all connections.
@@ -39,6 +41,7 @@ class HttpServer : public httplib::Server {
   bool note(std::set<int>* sockets, int sock, bool is_there);  // false: all ends
 
   const HttpLimits limits_;
+  int listener_ = -1;
   std::atomic<bool> closing_{false};
   std::mutex mu_;
   std::set<int> open_, idle_;

@@ -122,8 +122,12 @@ Options read_options(int argc, char** argv) {
     else
       fail("unknown option " + name + ": see --help");
   }
+  if (!o.app.pages.empty() && !std::filesystem::is_directory(o.app.pages)) fail("--pages: " + o.app.pages + " is no folder");
   if (o.model.empty()) fail("which model? kvrt-server MODEL.gguf; see --help");
-  if (const char* key = std::getenv("KVRT_API_KEY"); key && *key) o.access.add_key("environment", key);
+  if (const char* key = std::getenv("KVRT_API_KEY")) {
+    if (!*key) fail("KVRT_API_KEY is set and empty: give a key, or unset it");
+    o.access.add_key("environment", key);
+  }
   if (o.access.keys.empty() && !is_loopback(o.address))
     fail("--address " + o.address + " is reached by others: give API keys, by --keys FILE or KVRT_API_KEY");
   if (o.app.model_id.empty()) o.app.model_id = std::filesystem::path(o.model).stem().string();
@@ -144,6 +148,7 @@ void serve(HttpServer* server, App* app, const Options& o) {
   else if (!server->bind_to_port(o.address, port))
     port = -1;
   if (port < 0) fail(o.address + ":" + std::to_string(o.port) + ": cannot listen there: " + std::strerror(errno));
+  server->let_bursts_wait();
   std::atomic<bool> ended{false};
   std::thread listener([&] {
     const bool ok = server->listen_after_bind();
@@ -183,6 +188,7 @@ int run(const Options& o) {
     auto store_options = kvrt::init<kvrt_store_options>();
     store_options.disk_bytes_max = o.disk_bytes;
     store = kvrt::Store::open(runtime, o.store, store_options).or_throw();
+    if (store.info().or_throw().read_only) log_line("the store " + o.store + " cannot be written: conversations are not saved");
   }
   auto first = kvrt::init<kvrt_session_options>();
   first.store = store.get();

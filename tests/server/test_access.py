@@ -1,6 +1,8 @@
 """Who may ask: addresses, API keys and their domains, Host and Origin. The program's own options."""
 import json
+import socket
 import subprocess
+import time
 import unittest
 
 import openai
@@ -92,6 +94,41 @@ class Sites(Case):
         self.assertEqual(self.server.raw("OPTIONS", "/v1/chat/completions", headers={"Origin": "https://evil.example"})[0], 403)
 
 
+class Requests(Case):
+    def answer(self, text):
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=20) as s:
+            s.sendall(text.encode())
+            data = b""
+            while piece := s.recv(65536):
+                data += piece
+        return data.decode()
+
+    def test_one_length(self):
+        body = json.dumps({"model": self.name, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1})
+        for lengths in (f"Content-Length: {len(body)}\r\nContent-Length: 5", f"Content-Length: {len(body)}\r\nTransfer-Encoding: chunked"):
+            got = self.answer(f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n{lengths}\r\n\r\n{body}")
+            self.assertTrue(got.startswith("HTTP/1.1 400 "), got)
+            self.assertEqual(got.count("HTTP/1.1"), 1, got)  # what follows is no second request
+
+    def test_ranges_are_ignored(self):
+        whole = self.server.raw("GET", "/v1/models")
+        part = self.server.raw("GET", "/v1/models", headers={"Range": "bytes=" + ",".join(["0-"] * 500)})
+        self.assertEqual((part[0], part[2]), (200, whole[2]))
+
+    def test_a_burst_of_connections(self):
+        begun = time.monotonic()
+        sockets = [socket.create_connection(("127.0.0.1", self.server.port), timeout=20) for _ in range(150)]
+        took = time.monotonic() - begun
+        for s in sockets:
+            s.close()
+        self.assertLess(took, 5)  # a second for every six of them, where few may wait
+
+    def test_bearer_in_any_case(self):
+        server = Server(PLAIN, KVRT_API_KEY=ANN)
+        self.addCleanup(server.kill)
+        self.assertEqual(server.raw("GET", "/v1/models", headers={"Authorization": f"bearer {ANN}"})[0], 200)
+
+
 class Program(unittest.TestCase):
     def run_server(self, *options, **environment):
         return subprocess.run([SERVER, *map(str, options)], capture_output=True, text=True, timeout=60, env=environment or None)
@@ -115,11 +152,14 @@ class Program(unittest.TestCase):
         for options, text in (((), "which model"), ((PLAIN, "--prot", "1"), "--prot"), ((PLAIN, "--port", "x"), "--port"), ((PLAIN, "--port"), "--port"),
                               ((PLAIN, "--port", "70000"), "70000"), ((PLAIN, PLAIN), "one model"), (("nowhere.gguf",), "nowhere.gguf"),
                               ((PLAIN, "--keys", "nowhere"), "nowhere"), ((PLAIN, "--device", "tpu"), "tpu"), ((PLAIN, "--kv-bytes", "5X"), "5X"),
-                              ((PLAIN, "--store", "/nowhere/store"), "/nowhere")):
+                              ((PLAIN, "--store", "/nowhere/store"), "/nowhere"), ((PLAIN, "--pages", "nowhere"), "nowhere")):
             with self.subTest(options=options):
                 done = self.run_server(*options)
                 self.assertEqual((done.returncode, done.stdout), (1, ""))
                 self.assertIn(text, done.stderr)
+
+    def test_an_empty_key(self):
+        self.assertIn("KVRT_API_KEY is set and empty", self.run_server(PLAIN, KVRT_API_KEY="").stderr)
 
     def test_a_short_key(self):
         self.assertIn("16 to 256", self.run_server(PLAIN, KVRT_API_KEY="short").stderr)
