@@ -124,7 +124,7 @@ def main():
                 sys.exit(f"client {c.number}: {c.fault or 'it does not end'}")
         code, err = server.stop()
         said = [line for line in err.splitlines() if "blocks of KV are not on disk" not in line]
-    assert (code, said) == (0, ["kvrt-server: stopping"]), err
+        assert (code, said) == (0, ["kvrt-server: stopping"]), err
         assert kills >= 1, "it was never killed: too few seconds"
         turns, cached, prompt = (sum(getattr(c, name) for c in clients) for name in ("turns", "cached", "prompt"))
         assert cached > prompt / 2, f"{cached} of {prompt} prompt tokens were kept"
