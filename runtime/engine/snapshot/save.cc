@@ -63,7 +63,7 @@ Status Engine::copy_out(uint32_t group, std::span<const BlockId> units, std::vec
         runtime_->backend()->download(std::span(*to).subspan(part.in_chunk, part.bytes), unit_data(units[part.unit]) + part.in_unit);
     if (status.is_ok()) continue;
     logf(runtime_->log(), LogLevel::kWarn, "a block of KV is not saved: %s", status.message().c_str());
-    return status;
+    return Status::make(Code::kDevice, Detail::kNone, status.os_code(), status.message());  // also where it was short of memory
   }
   return {};
 }
