@@ -535,7 +535,7 @@ enum {
 };
 
 /** kvrt_runtime_options.prompt_gemm: the precision in which CUDA multiplies a prompt. It applies to steps of more than
- * 64 tokens, and changes nothing in smaller steps and decodes. */
+ * 64 tokens, with weights in F16 or BF16 of more than 16, and changes nothing in smaller steps. */
 enum {
   KVRT_GEMM_DEFAULT = 0, /**< F16. */
   KVRT_GEMM_F16 = 1,     /**< Activations and weights are rounded to F16. */

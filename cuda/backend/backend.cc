@@ -37,7 +37,8 @@ Status CudaBackend::open_gemm(const CublasLt* given) {
       return error(Code::kUnsupported, Detail::kNone, "FP8 prompts: cuBLASLt %s has no product of e4m3 on %s", gemm_->version().c_str(),
                    p.name);
     }
-    logf(log_, LogLevel::kInfo, "steps of more than %u rows multiply in FP8, by cuBLASLt %s", kMatvecRowsMax, gemm_->version().c_str());
+    logf(log_, LogLevel::kInfo, "steps of more than %u rows (%u with plain weights) multiply in FP8, by cuBLASLt %s", kMatvecRowsMax,
+         kFewRows, gemm_->version().c_str());
     return {};
   }
   if (fp8_prompts_) return opened.take_status().annotate("FP8 prompts need cuBLASLt");

@@ -91,6 +91,7 @@ class Case(unittest.TestCase):
 
     template = None  # of the model
     options = ()
+    keys = ""  # the content of the file of API keys
     stored = True
     environment = {}
 
@@ -100,7 +101,11 @@ class Case(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.dir)
         model = with_template(cls.dir, cls.template) if cls.template else PLAIN
         cls.name = model.stem
-        cls.server = Server(model, *cls.options, store=cls.dir / "store" if cls.stored else None, **cls.environment)
+        options = list(cls.options)
+        if cls.keys:
+            (cls.dir / "keys").write_text(cls.keys)
+            options += ["--keys", cls.dir / "keys"]
+        cls.server = Server(model, *options, store=cls.dir / "store" if cls.stored else None, **cls.environment)
         cls.addClassCleanup(cls.server.kill)
         cls.client = cls.server.client()
 

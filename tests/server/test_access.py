@@ -15,16 +15,10 @@ TEXT = "A question that is long enough to have more than one block of tokens, wh
 
 class Keys(Case):
     environment = {"KVRT_API_KEY": "the-key-in-the-environment"}
+    keys = f"# names and keys\nann {ANN}\n\nbob {BOB}\n"
 
     @classmethod
     def setUpClass(cls):
-        import pathlib
-        import tempfile
-        cls.keys = tempfile.NamedTemporaryFile("w", suffix=".keys")
-        cls.addClassCleanup(cls.keys.close)
-        cls.keys.write(f"# names and keys\nann {ANN}\n\nbob {BOB}\n")
-        cls.keys.flush()
-        cls.options = ("--keys", cls.keys.name)
         super().setUpClass()
         cls.ann, cls.bob = cls.server.client(ANN), cls.server.client(BOB)
 

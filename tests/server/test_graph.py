@@ -5,7 +5,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import tempfile
 import threading
 import time
 import unittest
@@ -162,15 +161,7 @@ class Graph(Case):
 
 class Keys(Case):
     environment = {"KVRT_API_KEY": ANN}
-
-    @classmethod
-    def setUpClass(cls):
-        cls.keys = tempfile.NamedTemporaryFile("w", suffix=".keys")
-        cls.addClassCleanup(cls.keys.close)
-        cls.keys.write(f"bob {BOB}\n")
-        cls.keys.flush()
-        cls.options = ("--keys", cls.keys.name)
-        super().setUpClass()
+    keys = f"bob {BOB}\n"
 
     def test_a_key_is_a_domain(self):
         ann, bob = {"Authorization": f"Bearer {ANN}"}, {"Authorization": f"Bearer {BOB}"}

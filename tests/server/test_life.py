@@ -50,6 +50,14 @@ class Life(Case):
         more = self.ask(said + [message(whole), {"role": "user", "content": "More"}])
         self.assertGreater(cached(more), more.usage.prompt_tokens - 40)
 
+    def test_no_room(self):
+        server = Server(PLAIN, "--disk", "100K", store=self.dir / "full")
+        self.addCleanup(server.kill)
+        self.ask(LONG, client=server.client())
+        code, err = server.stop()
+        self.assertEqual(code, 0)
+        self.assertRegex(err, r"session chat-\w+: \d+ of \d+ blocks of KV are not on disk")
+
     def test_kill_in_an_answer(self):
         said = self.talk(LONG + "3") + [{"role": "user", "content": "Go on for long"}]
         whole = self.ask(said, max_tokens=500, **ENDLESS).choices[0].message.content

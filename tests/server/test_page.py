@@ -4,7 +4,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import tempfile
 import unittest
 
 from selenium.webdriver.common.keys import Keys
@@ -222,15 +221,7 @@ class Forest(PageCase):
 
 class Keyed(PageCase):
     environment = {"KVRT_API_KEY": ANN}
-
-    @classmethod
-    def setUpClass(cls):
-        cls.keys = tempfile.NamedTemporaryFile("w", suffix=".keys")
-        cls.addClassCleanup(cls.keys.close)
-        cls.keys.write(f"bob {BOB}\n")
-        cls.keys.flush()
-        cls.options = ("--keys", cls.keys.name)
-        super().setUpClass()
+    keys = f"bob {BOB}\n"
 
     def test_keys(self):
         self.wait(lambda: self.focused() == "key", "the page asks for a key")
