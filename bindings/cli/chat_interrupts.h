@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <string_view>
 #include <thread>
 
@@ -35,9 +37,14 @@ class Interrupts {
     pthread_sigmask(SIG_SETMASK, &old_, nullptr);
   }
   // on: the thread that made this is about to wait for keys; it asks ended() before its first wait. A stop that came earlier is cleared.
+  // off: a Ctrl-C just before is for the answer: the line editor was done with the line, and Ctrl-C a key no more.
   void reading(bool on) {
-    if (on) stop_ = false;
+    if (on) {
+      stop_ = false;
+      interrupted_ = -kJustBefore;
+    }
     reading_ = on;
+    if (!on && Clock::now().time_since_epoch().count() - interrupted_ < kJustBefore) stop_ = true;
   }
   bool ended() const { return ended_; }
   // True from a Ctrl-C on until the next line is read, and from a kill on.
@@ -51,7 +58,10 @@ class Interrupts {
     for (int signal = 0; sigwait(&set_, &signal) == 0 && !quit_;) {
       if (signal != SIGINT) {
         end(signal);
-      } else if (!reading_) {
+        continue;
+      }
+      interrupted_ = Clock::now().time_since_epoch().count();
+      if (!reading_) {
         stop_ = true;
       } else if (!ended_) {
         constexpr std::string_view hint = "\n(/quit or Ctrl-D leaves)\n> ";
@@ -69,8 +79,12 @@ class Interrupts {
     for (; reading_ && !quit_; usleep(10'000)) pthread_kill(main_, SIGUSR1);
   }
 
+  using Clock = std::chrono::steady_clock;
+  static constexpr int64_t kJustBefore = Clock::duration(std::chrono::seconds(1)).count();
+
   const pthread_t main_;
   sigset_t set_{}, old_{};
+  std::atomic<int64_t> interrupted_ = -kJustBefore;  // when Ctrl-C came last, in this read or since
   std::atomic<bool> quit_ = false, stop_ = false, reading_ = false, ended_ = false;
   std::thread thread_;
 };

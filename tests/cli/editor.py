@@ -247,8 +247,11 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
 
     # Ctrl-C right behind the line, before its answer begins.
     chat = Chat(roomy, work + "/early", "--temp", "0", tokens=100000)
-    for _ in range(10):
-        chat.type("hello\r\x03")
+    for i in range(20):
+        chat.type("hello\r\x03" if i % 2 else "hello\r")
+        if i % 2 == 0:  # the line is drawn: Ctrl-C is a key no more, or was one still
+            chat.wait("hello\r\n")
+            os.kill(chat.pid, signal.SIGINT)
         chat.wait("(stopped;")
         chat.prompt()
     expect(chat.end(), 0, "exit")

@@ -159,8 +159,8 @@ namespace Kvrt
     }
 
     /// <summary>
-    /// The precision in which CUDA multiplies a prompt. It applies to steps of more than 64 tokens, and changes nothing in smaller steps and
-    /// decodes.
+    /// The precision in which CUDA multiplies a prompt. It applies to steps of more than 64 tokens, with weights in F16 or BF16 of
+    /// more than 16, and changes nothing in smaller steps.
     /// </summary>
     public enum Gemm
     {

@@ -238,8 +238,8 @@ numbers! {
         NONE = KVRT_DETERMINISM_NONE,
     }
 
-    /// `RuntimeOptions::prompt_gemm`: the precision in which CUDA multiplies a prompt. It applies to steps of more than 64 tokens, and
-    /// changes nothing in smaller steps and decodes.
+    /// `RuntimeOptions::prompt_gemm`: the precision in which CUDA multiplies a prompt. It applies to steps of more than 64 tokens,
+    /// with weights in F16 or BF16 of more than 16, and changes nothing in smaller steps.
     #[derive(Default)]
     Gemm: u32 {
         /// F16.
