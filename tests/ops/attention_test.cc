@@ -59,10 +59,11 @@ TEST(Attention, UnlikeKAndVAreWithinBoundOfFloat64) {
   Random random(11);
   for (const KvFormats formats : unlike_formats(/*f32=*/true)) {
     for (const auto& [k_dim, v_dim] : {std::pair{32u, 32u}, {24u, 20u}}) {
-      Case c(4, 2, k_dim, v_dim, 530, &random);
+      const uint32_t tokens = kSanitized ? 70 : 530;
+      Case c(4, 2, k_dim, v_dim, tokens, &random);
       c.formats = formats;
-      const std::vector<float> out = in_chunks(scalar.get(), c, 32, 530);
-      for (const uint32_t row : {0u, 16u, 511u, 529u}) expect_row_near(c, out, row);
+      const std::vector<float> out = in_chunks(scalar.get(), c, 32, tokens);
+      for (const uint32_t row : {0u, 16u, tokens - 19, tokens - 1}) expect_row_near(c, out, row);
     }
   }
 }
@@ -123,6 +124,7 @@ TEST(Attention, ChunksBlocksAndThreadsDoNotShow) {
       for (const uint32_t block_tokens : {16u, 32u, 64u, 256u}) {
         for (const uint32_t chunk : {1u, 7u, 64u, 1100u}) {
           if (chunk != 7 && block_tokens != 32 && threads == 1) continue;
+          if (kSanitized && (chunk == 1 || block_tokens == 64)) continue;
           const bool scalar_too = (block_tokens == 16 && chunk == 64) || (block_tokens == 256 && chunk == 7);
           if (isa == "scalar" && (threads != 2 || !scalar_too)) continue;  // for time
           EXPECT_SAME_BITS(want, in_chunks(backend.get(), c, block_tokens, chunk))
@@ -145,6 +147,7 @@ TEST(Attention, ChunksAndBlocksDoNotShowInAnyFormat) {
       const auto backend = open_backend(isa, 2);
       if (backend == nullptr) continue;
       for (const auto& [block_tokens, chunk] : {std::pair{16u, 1u}, {64u, 7u}, {256u, 64u}}) {
+        if (kSanitized && chunk != (isa == "scalar" ? 64u : 7u)) continue;
         EXPECT_SAME_BITS(want, in_chunks(backend.get(), c, block_tokens, chunk))
             << isa << " " << c << " block " << block_tokens << " chunk " << chunk;
       }
@@ -164,7 +167,7 @@ TEST(Attention, Sinks) {
     for (const std::string& isa : all_isas()) {
       for (const auto& [threads, chunk] : {std::pair{1u, 1100u}, {2u, 64u}, {2u, 1u}}) {
         const auto backend = open_backend(isa, threads);
-        if (backend == nullptr || (chunk == 1 && (isa == "scalar" || kSanitized))) continue;
+        if (backend == nullptr || (isa == "scalar" ? chunk == 1 || kSanitized : chunk == 1 && kSanitized)) continue;
         EXPECT_SAME_BITS(want, in_chunks(backend.get(), c, 64, chunk)) << isa << " threads " << threads << " chunk " << chunk;
       }
     }
