@@ -84,9 +84,12 @@ def check_contents(wheel, library, source, noticed):
         expect({n for n in names if n.startswith("kvrt/")} - {"kvrt/libkvrt.so.0"}, modules | {"kvrt/py.typed"}, "modules")
         info = f"kvrt-{version}.dist-info"
         expect(f"{info}/licenses/LICENSE" in names, True, "its licence")
-        notices = archive.read(f"{info}/extra_metadata/THIRD_PARTY_NOTICES").decode().lower() if noticed else ""
+        notices = archive.read(f"{info}/licenses/THIRD_PARTY_NOTICES").decode().lower() if noticed else ""
         expect([linked for linked in ("zstd", "sqlite", "pcre2", "sodium", "stdc++") if noticed and linked not in notices], [], "missing in THIRD_PARTY_NOTICES")
         metadata = archive.read(f"{info}/METADATA").decode()
+        files = re.findall("^License-File: (.+)$", metadata, re.M)
+        expect(sorted(files), ["LICENSE", "THIRD_PARTY_NOTICES"] if noticed else ["LICENSE"], "License-File in METADATA")
+        expect({n for n in names if "/licenses/" in n}, {f"{info}/licenses/{name}" for name in files}, "licence files")
         for line in (f"Version: {version}", "License-Expression: MIT", "Requires-Python: >=3.9", f"Requires-Dist: kvrt-cuda=={version}; extra == 'cuda'",
                      "Description-Content-Type: text/markdown", "Classifier: Typing :: Typed"):
             expect(line in metadata.splitlines(), True, f"{line} in METADATA")
