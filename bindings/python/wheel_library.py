@@ -1,9 +1,7 @@
 """Puts a library into a wheel (one file: wheels hold no links). ./dev wheel calls it.
 
 KVRT_WHEEL_LIBRARY   the library's path. Without it the wheel of kvrt has none, and takes the system's libkvrt.so.0 or KVRT_LIBRARY's.
-KVRT_WHEEL_PLATFORM  the platform that the library is for; by default a linux_x86_64 like this one
-
-A file THIRD_PARTY_NOTICES beside pyproject.toml, with the licences of what is linked into the library, is a licence file of the wheel."""
+KVRT_WHEEL_PLATFORM  the platform that the library is for; by default a linux_x86_64 like this one"""
 import os
 import platform
 import re

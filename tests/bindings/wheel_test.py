@@ -65,11 +65,11 @@ def build(project, work, **environment):
     return wheel
 
 
-def environment(work, name, *wheels):
-    """A virtual environment with these wheels alone, without pip. Gives its Python."""
+def environment(work, name, *wanted):
+    """A virtual environment with what `pip install` makes of these, no more, without pip. Gives its Python."""
     run(sys.executable, "-m", "venv", "--without-pip", work / name)
     python = work / name / "bin" / "python"
-    pip("--python", python, "install", "--quiet", "--no-index", "--no-deps", *wheels)
+    pip("--python", python, "install", "--quiet", "--no-index", *wanted)
     return python
 
 
@@ -135,7 +135,8 @@ def check_cuda(wheel, work, source, library):
     """libkvrt looks for libkvrt_cuda.so beside itself, where the other wheel puts it. Here another library has that name, and is refused."""
     cuda = build(source / "bindings/python/cuda", work, KVRT_WHEEL_LIBRARY=str(library), KVRT_WHEEL_PLATFORM=PLATFORM)
     expect(cuda.name, wheel.name.replace("kvrt-", "kvrt_cuda-"), "the name of CUDA's wheel")
-    python = environment(work, "cuda", wheel, cuda)
+    shutil.copy(wheel, cuda.parent)
+    python = environment(work, "cuda", "--find-links", cuda.parent, "kvrt[cuda]")
     code = "import kvrt\ntry:\n  kvrt.Runtime(device=kvrt.Device.CUDA)\nexcept kvrt.Incompatible as error:\n  print(error)"
     said = run(python, "-c", code, env={"PATH": "/nowhere"})
     expect("libkvrt_cuda.so is not libkvrt_cuda" in said, True, f"the library that it finds: {said}")
