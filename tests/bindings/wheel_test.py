@@ -119,7 +119,8 @@ def check_bare(wheel, work, source, build_tree):
     shutil.copy(source / "tests/golden/tiny/llama_gqa_f32.gguf", work / "model.gguf")
     python = environment(work, "bare", wheel)
     site, = (work / "bare" / "lib").glob("python3*/site-packages")
-    (site / "sitecustomize.py").write_text(GUARD.format(forbidden=[str(source), str(build_tree)]))
+    (site / "wheel_guard.py").write_text(GUARD.format(forbidden=[str(source), str(build_tree)]))
+    (site / "wheel_guard.pth").write_text("import wheel_guard\n")  # not sitecustomize: Debian's Python has one, which comes first
     bare = {"PATH": str(work / "nothing"), "HOME": str(work)}
     for reused in ("0", "[1-9][0-9]*"):
         out = run(python, "-W", "error", "program.py", cwd=work, env=bare)
