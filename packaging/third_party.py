@@ -375,5 +375,5 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except Fault as e:
+    except (Fault, OSError) as e:
         sys.exit(f"third_party: {e}")

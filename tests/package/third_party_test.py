@@ -119,8 +119,14 @@ class ThirdParty(unittest.TestCase):
         for text in ("abc", "-1", "1.5", " 1", "12345678901"):
             done = self.run_it("sbom", "--tree", self.tree, SOURCE_DATE_EPOCH=text)
             self.assertEqual((done.returncode, done.stderr), (1, f'third_party: SOURCE_DATE_EPOCH: expected seconds since 1970, 1 to 10 digits, found "{text}"\n'))
+
+    def test_arguments_that_do_not_fit(self):
         self.assertEqual(self.run_it("sbom").returncode, 2)
+        self.assertEqual(self.run_it("sbom", "--tree", self.tree, "--deb", self.tree).returncode, 2)
         self.assertEqual(self.run_it("notices", "--tree", self.tree).returncode, 2)
+        self.file = self.tree / "none" / "file"
+        done = self.run_it("sbom", "--tree", self.tree)
+        self.assertEqual((done.returncode, done.stderr), (1, f"third_party: [Errno 2] No such file or directory: '{self.file}'\n"))
 
     def test_the_sbom_says_which_debian_package_has_which_files(self):
         one, two = self.deb("kvrt", "usr/bin/kvrt", "usr/share/doc/a"), self.deb("libkvrt0", "usr/lib/libkvrt.so.0", "usr/share/doc/a")
