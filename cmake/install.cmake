@@ -20,9 +20,17 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/kvrtConfigVersion.cmake C
 install(FILES ${PROJECT_BINARY_DIR}/kvrtConfig.cmake ${PROJECT_BINARY_DIR}/kvrtConfigVersion.cmake DESTINATION ${KVRT_CMAKE_DIR}
         COMPONENT kvrt_Development)
 
-# The .pc files find their prefix from their own place, so that the tree can be moved.
-file(RELATIVE_PATH KVRT_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-string(REGEX REPLACE "/$" "" KVRT_PC_UP "${KVRT_PC_UP}")
+# The .pc files find their prefix from their own place, so that the tree can be moved; but not one whose folders are absolute.
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+  set(KVRT_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
+else()
+  file(RELATIVE_PATH KVRT_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+  string(REGEX REPLACE "/$" "" KVRT_PC_PREFIX "\${pcfiledir}/${KVRT_PC_PREFIX}")
+endif()
+foreach(folder LIBDIR INCLUDEDIR DATAROOTDIR)
+  set(KVRT_PC_${folder} "\${prefix}")
+  cmake_path(APPEND KVRT_PC_${folder} ${CMAKE_INSTALL_${folder}})  # an absolute one stays as it is
+endforeach()
 configure_file(cmake/kvrt.pc.in ${PROJECT_BINARY_DIR}/kvrt.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/kvrt.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT kvrt_Development)
 if(KVRT_STATIC)

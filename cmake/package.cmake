@@ -2,6 +2,8 @@
 # ./dev package configures as a package wants it, and calls this.
 set(KVRT_MAINTAINER "kvrt authors <kvrt@users.noreply.github.com>" CACHE STRING "Who answers for the Debian packages: Name <address>")
 
+set(KVRT_PACKAGE_VERSION ${PROJECT_VERSION} CACHE STRING "The version of the packages; ./dev package tells those of later commits from a release's")
+
 set(CPACK_PACKAGE_VENDOR "kvrt authors")
 set(CPACK_PACKAGE_CONTACT "${KVRT_MAINTAINER}")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "language models in your process, with persistent conversations")
@@ -14,6 +16,7 @@ if(TARGET kvrt_cuda AND NOT KVRT_GPU_TESTS)  # the tests' one is linked with CUD
   list(APPEND CPACK_COMPONENTS_ALL kvrt_Cuda)
 endif()
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/packaging/debian/stage.cmake)
+set(CPACK_POST_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/packaging/debian/size.cmake)
 set(CPACK_KVRT_STRIP ${CMAKE_STRIP})
 set(CPACK_KVRT_NOTICES ${PROJECT_BINARY_DIR}/THIRD_PARTY_NOTICES)
 
@@ -22,6 +25,7 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_VERSION ${KVRT_PACKAGE_VERSION})
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
@@ -29,7 +33,7 @@ set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY >=)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
-set(version "(= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
+set(version "(= ${KVRT_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
 
 # kvrt_deb(component package section description): one Debian package.
 macro(kvrt_deb component package section description)

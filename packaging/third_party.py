@@ -2,11 +2,12 @@
 """What of others is in a build of kvrt: their licences, and the SBOM.
 
   third_party.py notices --build DIR --out FILE
-  third_party.py sbom --build DIR --tree DIR --out FILE
+  third_party.py sbom --build DIR (--tree DIR | --deb FILE...) --out FILE
 
 --build: a folder that Ninja built on a Debian system. What is compiled in and linked is read from its commands, its depfiles and its binaries, so
 that nothing depends on a list that is kept by hand; the table below adds names and licences, and a package that it lacks is an error.
---tree: the installed files, for the SBOM (SPDX 2.3 JSON). The same input and SOURCE_DATE_EPOCH give the same bytes.
+--tree: the installed files, for the SBOM (SPDX 2.3 JSON). --deb: Debian packages; the SBOM says which has which files, and that they are made of
+kvrt, which holds the rest. The same input and SOURCE_DATE_EPOCH give the same bytes.
 """
 import argparse
 import dataclasses
@@ -19,6 +20,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUTPUTS = ("kvrt", "kvrt_static", "kvrt_cli", "kvrt_cuda")
@@ -41,6 +43,7 @@ KNOWN = {
     "sqlite3": ("SQLite", "blessing"),
     "xxhash": ("xxHash", "BSD-2-Clause"),
 }
+COMMON = "/usr/share/common-licenses/"  # Debian's alone
 DECLARATIONS = {"linux"}  # its headers declare; nothing of it is in the binaries
 KINDS = {"tree": "in kvrt's sources", "static": "linked statically", "headers": "compiled in from headers", "shared": "linked dynamically"}
 
@@ -56,6 +59,7 @@ class Component:
     version: str
     home: str
     text: str  # of the licence
+    supplier: str
     purl: str = ""
     kinds: set = dataclasses.field(default_factory=set)
 
@@ -65,7 +69,7 @@ class Component:
 
 def output(*command):
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout
     except FileNotFoundError:
         raise Fault(f"{command[0]}: expected this program, found none") from None
     except subprocess.CalledProcessError as e:
@@ -74,10 +78,20 @@ def output(*command):
 
 def cache(build):
     try:
-        text = (build / "CMakeCache.txt").read_text()
+        text = (build / "CMakeCache.txt").read_text(encoding="utf-8")
     except FileNotFoundError:
         raise Fault(f"{build}: expected a folder that CMake configured, found no CMakeCache.txt") from None
     return dict(re.findall(r"^([^:#\n]+):[A-Z]+=(.*)$", text, re.M))
+
+
+def source_date():
+    """The time that the SBOM has."""
+    text = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not text:
+        return int(datetime.datetime.now().timestamp())
+    if not re.fullmatch("[0-9]{1,10}", text):
+        raise Fault(f'SOURCE_DATE_EPOCH: expected seconds since 1970, 1 to 10 digits, found "{text}"')
+    return int(text)
 
 
 # ---- what a build is made of ----------------------------------------------------------------------------------------------------
@@ -155,7 +169,7 @@ def owners(files):
         for path in {f, os.path.realpath(f), os.path.normpath(f)}:
             names.setdefault(path, f)
             names.setdefault(path.removeprefix("/usr"), f)
-    found = subprocess.run(["dpkg-query", "-S", *names], capture_output=True, text=True).stdout
+    found = subprocess.run(["dpkg-query", "-S", *names], capture_output=True, encoding="utf-8").stdout
     out = {}
     for line in found.splitlines():
         package, _, path = line.rpartition(": ")
@@ -167,6 +181,13 @@ def owners(files):
     return out
 
 
+def distribution():
+    """The id and the name of the system whose packages these are."""
+    text = pathlib.Path("/etc/os-release").read_text(encoding="utf-8")
+    fields = dict(re.findall(r'^(ID|NAME)="?([^"\n]+)"?$', text, re.M))
+    return fields.get("ID", "debian"), fields.get("NAME", "Debian GNU/Linux")
+
+
 def debian(package):
     line = output("dpkg-query", "-W", "-f", "${source:Package}\t${source:Upstream-Version}\t${Homepage}\t${Version}\t${Architecture}", package)
     source, upstream, home, version, architecture = line.split("\t")
@@ -175,14 +196,15 @@ def debian(package):
         raise Fault(f"{package}: expected a package of {__file__}'s table, found one of source package {source}: its licence goes there")
     plain = package.split(":")[0]
     text = pathlib.Path("/usr/share/doc", plain, "copyright").read_text(encoding="utf-8", errors="replace")
-    purl = f"pkg:deb/debian/{plain}@{version.replace('+', '%2B').replace('~', '%7E').replace(':', '%3A')}?arch={architecture}"
-    return source, Component(*KNOWN[source], re.sub(r"[+.~-](dfsg|ds|repack).*$", "", upstream), home, text, purl)
+    system, name = distribution()
+    purl = f"pkg:deb/{system}/{plain}@{version.replace('+', '%2B').replace('~', '%7E').replace(':', '%3A')}?arch={architecture}"
+    return source, Component(*KNOWN[source], re.sub(r"[+.~-](dfsg|ds|repack).*$", "", upstream), home, text, name, purl)
 
 
 def cuda_root(build):
     """The folder of CUDA's toolkit; None: the build has no CUDA. nvcc itself may be found by a link or a wrapper."""
     for found in build.glob("CMakeFiles/*/CMakeCUDACompiler.cmake"):
-        root = re.search(r'CMAKE_CUDA_COMPILER_TOOLKIT_ROOT "(.+)"', found.read_text())
+        root = re.search(r'CMAKE_CUDA_COMPILER_TOOLKIT_ROOT "(.+)"', found.read_text(encoding="utf-8"))
         if root:
             return pathlib.Path(root.group(1)).resolve()
     return None
@@ -196,17 +218,18 @@ def cuda(root):
     if not text:
         raise Fault(f"{root}: expected CUDA's licence (EULA.txt, or nvidia_cuda_runtime's License.txt), found none")
     version = re.search(r"release [\d.]+, V([\d.]+)", output(str(root / "bin/nvcc"), "--version")).group(1)
-    return Component("CUDA runtime", CUDA_LICENCE, version, "https://developer.nvidia.com/cuda-toolkit", text.read_text(errors="replace"))
+    return Component("CUDA runtime", CUDA_LICENCE, version, "https://developer.nvidia.com/cuda-toolkit", text.read_text(encoding="utf-8", errors="replace"),
+                     "NVIDIA Corporation")
 
 
 def in_tree():
     """What lies in kvrt's own sources: tables made from Unicode's data, the first of which says of which version."""
-    tables = "".join(f.read_text().split("\n")[0] for f in sorted((ROOT / "runtime/text/unicode").glob("*.inc")))
+    tables = "".join(f.read_text(encoding="utf-8").split("\n")[0] for f in sorted((ROOT / "runtime/text/unicode").glob("*.inc")))
     version = re.search(r"Unicode (\d+\.\d+\.\d+)", tables)
     if not version:
         raise Fault("runtime/text/unicode/*.inc: expected the version of Unicode in a first line, found none")
-    text = (ROOT / "packaging/licenses/Unicode-DFS-2016.txt").read_text()
-    return [Component("Unicode Character Database", "Unicode-DFS-2016", version.group(1), "https://www.unicode.org/ucd/", text, kinds={"tree"})]
+    text = (ROOT / "packaging/licenses/Unicode-DFS-2016.txt").read_text(encoding="utf-8")
+    return [Component("Unicode Character Database", "Unicode-DFS-2016", version.group(1), "https://www.unicode.org/ucd/", text, "Unicode, Inc.", kinds={"tree"})]
 
 
 def components(build, files):
@@ -230,13 +253,30 @@ def components(build, files):
 # ---- what is written ------------------------------------------------------------------------------------------------------------
 
 
+def without_common(text, common):
+    """A text that names none of Debian's common licences by its path; those that it named go into common, by name."""
+
+    def named(match):
+        path = pathlib.Path(os.path.realpath(COMMON + match.group(1)))  # GPL is a link to the newest
+        if not path.is_file():
+            raise Fault(f"{match.group(0)}: expected the licence that a copyright file names, found none: it is of Debian's package base-files")
+        common[path.name] = path.read_text(encoding="utf-8", errors="replace")
+        return f"{path.name}, at the end of this file"
+
+    return re.sub(COMMON + r"(\w[\w.+-]*\w)", named, text)
+
+
 def notices(parts):
     rule = "=" * 100
     inside = [c for c in parts if c.kinds - {"shared"}]
     out = ["kvrt is under the MIT licence (LICENSE). It holds work of others, under their own licences:", ""]
     out += [f"* {c.name} {c.version} ({c.licence}): {c.how()}" for c in inside]
+    out += ["", "Texts that more than one of these name, such as the GPL's, stand at the end, once each."]
+    common = {}
     for c in inside:
-        out += ["", rule, f"{c.name} {c.version}", c.home, rule, "", c.text.rstrip()]
+        out += ["", rule, f"{c.name} {c.version}", c.home, rule, "", without_common(c.text, common).rstrip()]
+    for name, text in sorted(common.items()):
+        out += ["", rule, name, rule, "", text.strip("\n")]
     return "\n".join(out) + "\n"
 
 
@@ -244,12 +284,12 @@ def spdx_id(text):
     return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]+", "-", text)
 
 
-def sbom_files(tree):
+def sbom_files(tree, owner):
     out = []
     for path in sorted(p for p in tree.rglob("*") if p.is_file() and not p.is_symlink()):
         data = path.read_bytes()
         name = path.relative_to(tree).as_posix()
-        out.append({"SPDXID": spdx_id(f"File-{name}"), "fileName": f"./{name}", "licenseConcluded": "NOASSERTION", "copyrightText": "NOASSERTION",
+        out.append({"SPDXID": spdx_id(f"File-{owner}-{name}"), "fileName": f"./{name}", "licenseConcluded": "NOASSERTION", "copyrightText": "NOASSERTION",
                     "checksums": [{"algorithm": a.upper(), "checksumValue": hashlib.new(a, data).hexdigest()} for a in ("sha1", "sha256")]})
     if not out:
         raise Fault(f"{tree}: expected installed files, found none")
@@ -257,8 +297,8 @@ def sbom_files(tree):
 
 
 def sbom_package(c):
-    out = {"SPDXID": spdx_id(f"Package-{c.name}"), "name": c.name, "versionInfo": c.version, "downloadLocation": "NOASSERTION", "filesAnalyzed": False,
-           "licenseConcluded": c.licence, "licenseDeclared": c.licence, "copyrightText": "NOASSERTION"}
+    out = {"SPDXID": spdx_id(f"Package-{c.name}"), "name": c.name, "versionInfo": c.version, "supplier": f"Organization: {c.supplier}",
+           "downloadLocation": "NOASSERTION", "filesAnalyzed": False, "licenseConcluded": c.licence, "licenseDeclared": c.licence, "copyrightText": "NOASSERTION"}
     if c.home:
         out["homepage"] = c.home
     if c.purl:
@@ -266,23 +306,48 @@ def sbom_package(c):
     return out
 
 
-def sbom(build, tree, parts, declarations):
-    version = cache(build)["CMAKE_PROJECT_VERSION"]
-    files = sbom_files(tree)
-    sums = "".join(sorted(f["checksums"][0]["checksumValue"] for f in files))
-    kvrt = {"SPDXID": "SPDXRef-Package-kvrt", "name": "kvrt", "versionInfo": version, "downloadLocation": "NOASSERTION", "filesAnalyzed": True,
-            "packageVerificationCode": {"packageVerificationCodeValue": hashlib.sha1(sums.encode()).hexdigest()},
-            "licenseConcluded": "MIT", "licenseDeclared": "MIT", "licenseInfoFromFiles": ["NOASSERTION"], "copyrightText": "Copyright (c) 2026 kvrt authors"}
+def sbom_ours(name, version, identity, files=()):
+    """kvrt, or a package of it that has these files."""
+    out = {"SPDXID": identity, "name": name, "versionInfo": version, "supplier": "Organization: kvrt authors", "downloadLocation": "NOASSERTION",
+           "filesAnalyzed": bool(files), "licenseConcluded": "MIT", "licenseDeclared": "MIT", "copyrightText": "Copyright (c) 2026 kvrt authors"}
+    if files:
+        sums = "".join(sorted(f["checksums"][0]["checksumValue"] for f in files))
+        out["packageVerificationCode"] = {"packageVerificationCodeValue": hashlib.sha1(sums.encode()).hexdigest()}
+        out["licenseInfoFromFiles"] = ["NOASSERTION"]
+    return out
+
+
+def sbom_deb(deb):
+    """(a Debian package, its files)."""
+    name, version = output("dpkg-deb", "--showformat=${Package} ${Version}", "--show", str(deb)).split()
+    with tempfile.TemporaryDirectory() as folder:
+        output("dpkg-deb", "--extract", str(deb), folder)
+        files = sbom_files(pathlib.Path(folder), name)
+    out = sbom_ours(name, version, spdx_id(f"Deb-{name}"), files)
+    out["packageFileName"] = deb.name
+    out["checksums"] = [{"algorithm": "SHA256", "checksumValue": hashlib.sha256(deb.read_bytes()).hexdigest()}]
+    return out, files
+
+
+def sbom(build, tree, debs, parts, declarations):
+    """Of an installed tree, or, where that is None, of Debian packages."""
+    of_cache = cache(build)
+    version = of_cache.get("KVRT_PACKAGE_VERSION") or of_cache["CMAKE_PROJECT_VERSION"]
+    files = sbom_files(tree, "kvrt") if tree else []
+    kvrt = sbom_ours("kvrt", version, "SPDXRef-Package-kvrt", files)
+    made = [(kvrt, files)] if tree else [sbom_deb(deb) for deb in sorted(debs)]
     relation = {"tree": "CONTAINS", "static": "STATIC_LINK", "headers": "CONTAINS", "shared": "DYNAMIC_LINK"}
-    links = [("SPDXRef-DOCUMENT", "DESCRIBES", kvrt["SPDXID"])]
-    links += [(kvrt["SPDXID"], "CONTAINS", f["SPDXID"]) for f in files]
+    links = [("SPDXRef-DOCUMENT", "DESCRIBES", package["SPDXID"]) for package, _ in made]
+    links += [(package["SPDXID"], "CONTAINS", f["SPDXID"]) for package, these in made for f in these]
+    links += [(package["SPDXID"], "GENERATED_FROM", kvrt["SPDXID"]) for package, _ in made if package is not kvrt]
     for c in parts:
         links += [(kvrt["SPDXID"], r, spdx_id(f"Package-{c.name}")) for r in sorted({relation[k] for k in c.kinds})]
     links += [(spdx_id(f"Package-{c.name}"), "BUILD_DEPENDENCY_OF", kvrt["SPDXID"]) for c in declarations]
-    created = datetime.datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH") or datetime.datetime.now().timestamp()), datetime.timezone.utc)
+    created = datetime.datetime.fromtimestamp(source_date(), datetime.timezone.utc)
+    ours = [package for package, _ in made if package is not kvrt] + [kvrt]
     out = {"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": f"kvrt-{version}",
            "creationInfo": {"created": created.strftime("%Y-%m-%dT%H:%M:%SZ"), "creators": ["Tool: kvrt-packaging/third_party.py"]},
-           "packages": [kvrt] + [sbom_package(c) for c in parts + declarations], "files": files,
+           "packages": ours + [sbom_package(c) for c in parts + declarations], "files": [f for _, these in made for f in these],
            "relationships": [{"spdxElementId": a, "relationshipType": r, "relatedSpdxElement": b} for a, r, b in links]}
     extracted = [c for c in parts if c.licence.startswith("LicenseRef-")]
     if extracted:
@@ -297,17 +362,18 @@ def main():
     parser.add_argument("what", choices=("notices", "sbom"))
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--tree", type=pathlib.Path)
+    parser.add_argument("--deb", type=pathlib.Path, nargs="+", default=[])
     parser.add_argument("--out", type=pathlib.Path, required=True)
     o = parser.parse_args()
-    if (o.what == "sbom") != bool(o.tree):
-        parser.error("--tree belongs to sbom")
+    if (o.what == "sbom") != (bool(o.tree) != bool(o.deb)):
+        parser.error("sbom takes --tree or --deb, and notices neither")
     build = o.build.resolve()
     parts, declarations = components(build, built(build)[1])
-    o.out.write_text(notices(parts) if o.what == "notices" else sbom(build, o.tree, parts, declarations), encoding="utf-8")
+    o.out.write_text(notices(parts) if o.what == "notices" else sbom(build, o.tree, o.deb, parts, declarations), encoding="utf-8")
 
 
 if __name__ == "__main__":
     try:
         main()
-    except Fault as e:
+    except (Fault, OSError) as e:
         sys.exit(f"third_party: {e}")

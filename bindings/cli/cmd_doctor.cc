@@ -1,5 +1,6 @@
 // kvrt doctor: checks this machine, and says how to mend each fault. It prints a line per check: ok, warn or fail.
 #include <sched.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -104,18 +105,23 @@ void cuda(Report& out, ModelFlags flags) {
 
 void memory(Report& out) {
   uint64_t total = 0, available = 0;
+  bool known = false;  // without /proc (a chroot, a build's sandbox) the kernel tells the total alone
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
     unsigned long long kib = 0;
     if (std::sscanf(line.c_str(), "MemTotal: %llu", &kib) == 1) total = kib * 1024;
-    if (std::sscanf(line.c_str(), "MemAvailable: %llu", &kib) == 1) available = kib * 1024;
+    if (std::sscanf(line.c_str(), "MemAvailable: %llu", &kib) == 1) available = kib * 1024, known = true;
   }
+  struct sysinfo info = {};
+  if (total == 0 && sysinfo(&info) == 0) total = uint64_t{info.totalram} * info.mem_unit;
   const std::string cap = first_line("/sys/fs/cgroup/memory.max"), used = first_line("/sys/fs/cgroup/memory.current");
   if (!cap.empty() && cap != "max") {
     const uint64_t left = std::strtoull(cap.c_str(), nullptr, 10) -
                           std::min(std::strtoull(cap.c_str(), nullptr, 10), std::strtoull(used.c_str(), nullptr, 10));
-    available = std::min(available, left);
+    available = known ? std::min(available, left) : left;
+    known = true;
   }
+  if (!known) return out.ok("memory", fmt::format("{}; how much is free is unknown: /proc/meminfo does not say it", human_bytes(total)));
   const std::string text = fmt::format("{} free of {}", human_bytes(available), human_bytes(total));
   if (available < (uint64_t{1} << 29)) {
     out.warn("memory", text + ": little for a model and its KV; close other programs, or use a smaller model");

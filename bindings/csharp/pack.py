@@ -57,7 +57,7 @@ CORE = """<?xml version="1.0" encoding="utf-8"?>
 
 
 def version():
-    header = (ROOT / "include" / "kvrt.h").read_text()
+    header = (ROOT / "include" / "kvrt.h").read_text(encoding="utf-8")
     return ".".join(re.search(rf"#define KVRT_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH"))
 
 

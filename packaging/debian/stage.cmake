@@ -1,7 +1,7 @@
 # CPack runs this between installing into its folders, one for each Debian package, and packing them: what Debian's policy asks of a package
 # beyond what `cmake --install` brings. The times of all files are SOURCE_DATE_EPOCH's, where that is set.
 set(here ${CMAKE_CURRENT_LIST_DIR})
-set(revision ${CPACK_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})
+set(revision ${CPACK_DEBIAN_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
 
 function(run)
@@ -23,7 +23,7 @@ foreach(component ${CPACK_COMPONENTS_ALL})
     run(gzip -9n ${root}/share/doc/${package}/THIRD_PARTY_NOTICES)
   endif()
   set(changelog ${root}/share/doc/${package}/changelog.Debian)
-  file(WRITE ${changelog} "kvrt (${revision}) unstable; urgency=medium\n\n  * Upstream's own packages of version ${CPACK_PACKAGE_VERSION}.\n\n"
+  file(WRITE ${changelog} "kvrt (${revision}) unstable; urgency=medium\n\n  * Upstream's own packages of version ${CPACK_DEBIAN_PACKAGE_VERSION}.\n\n"
                           " -- ${CPACK_PACKAGE_CONTACT}  ${date}\n")
   file(GLOB pages ${root}/share/man/man1/*.1)
   run(gzip -9n ${changelog} ${pages})

@@ -1,6 +1,6 @@
 #!/bin/sh
 # python.sh SOURCE WORK PYTHON LIBRARY: makes the wheel, installs it into a new environment, and runs the package's own tests there,
-# away from the source tree, with the libraries of PRELOAD first. With TYPES=1 it checks types instead: mypy, and basedpyright (which brings a Node.js of PyPI's).
+# away from the source tree (KVRT_WHEEL_PROJECT: the wheel is of this folder, not of SOURCE's), with the libraries of PRELOAD first. With TYPES=1 it checks types instead: mypy, and basedpyright (which brings a Node.js of PyPI's).
 set -eu
 source=$1 work=$2 python=$3 library=$4
 rm -rf "$work"
@@ -8,7 +8,7 @@ mkdir -p "$work"
 cp -r "$source/bindings/python/tests" "$work/tests"
 export KVRT_WHEEL_LIBRARY="$library" KVRT_SOURCE_DIR="$source" PYTHONDONTWRITEBYTECODE=1
 unset KVRT_LIBRARY PYTHONPATH || true
-"$python" -m pip wheel --quiet --disable-pip-version-check --no-index --no-build-isolation --no-deps -w "$work" "$source/bindings/python"
+"$python" -m pip wheel --quiet --disable-pip-version-check --no-index --no-build-isolation --no-deps -w "$work" "${KVRT_WHEEL_PROJECT:-$source/bindings/python}"
 "$python" -m venv --without-pip "$work/venv"
 "$python" -m pip --python "$work/venv/bin/python" install --quiet --disable-pip-version-check --no-index --no-deps "$work"/kvrt-*.whl
 cd "$work/tests"

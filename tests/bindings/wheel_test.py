@@ -65,11 +65,11 @@ def build(project, work, **environment):
     return wheel
 
 
-def environment(work, name, *wheels):
-    """A virtual environment with these wheels alone, without pip. Gives its Python."""
+def environment(work, name, *wanted):
+    """A virtual environment with what `pip install` makes of these, no more, without pip. Gives its Python."""
     run(sys.executable, "-m", "venv", "--without-pip", work / name)
     python = work / name / "bin" / "python"
-    pip("--python", python, "install", "--quiet", "--no-index", "--no-deps", *wheels)
+    pip("--python", python, "install", "--quiet", "--no-index", *wanted)
     return python
 
 
@@ -84,9 +84,12 @@ def check_contents(wheel, library, source, noticed):
         expect({n for n in names if n.startswith("kvrt/")} - {"kvrt/libkvrt.so.0"}, modules | {"kvrt/py.typed"}, "modules")
         info = f"kvrt-{version}.dist-info"
         expect(f"{info}/licenses/LICENSE" in names, True, "its licence")
-        notices = archive.read(f"{info}/extra_metadata/THIRD_PARTY_NOTICES").decode().lower() if noticed else ""
+        notices = archive.read(f"{info}/licenses/THIRD_PARTY_NOTICES").decode().lower() if noticed else ""
         expect([linked for linked in ("zstd", "sqlite", "pcre2", "sodium", "stdc++") if noticed and linked not in notices], [], "missing in THIRD_PARTY_NOTICES")
         metadata = archive.read(f"{info}/METADATA").decode()
+        files = re.findall("^License-File: (.+)$", metadata, re.M)
+        expect(sorted(files), ["LICENSE", "THIRD_PARTY_NOTICES"] if noticed else ["LICENSE"], "License-File in METADATA")
+        expect({n for n in names if "/licenses/" in n}, {f"{info}/licenses/{name}" for name in files}, "licence files")
         for line in (f"Version: {version}", "License-Expression: MIT", "Requires-Python: >=3.9", f"Requires-Dist: kvrt-cuda=={version}; extra == 'cuda'",
                      "Description-Content-Type: text/markdown", "Classifier: Typing :: Typed"):
             expect(line in metadata.splitlines(), True, f"{line} in METADATA")
@@ -116,7 +119,8 @@ def check_bare(wheel, work, source, build_tree):
     shutil.copy(source / "tests/golden/tiny/llama_gqa_f32.gguf", work / "model.gguf")
     python = environment(work, "bare", wheel)
     site, = (work / "bare" / "lib").glob("python3*/site-packages")
-    (site / "sitecustomize.py").write_text(GUARD.format(forbidden=[str(source), str(build_tree)]))
+    (site / "wheel_guard.py").write_text(GUARD.format(forbidden=[str(source), str(build_tree)]))
+    (site / "wheel_guard.pth").write_text("import wheel_guard\n")  # not sitecustomize: Debian's Python has one, which comes first
     bare = {"PATH": str(work / "nothing"), "HOME": str(work)}
     for reused in ("0", "[1-9][0-9]*"):
         out = run(python, "-W", "error", "program.py", cwd=work, env=bare)
@@ -132,7 +136,8 @@ def check_cuda(wheel, work, source, library):
     """libkvrt looks for libkvrt_cuda.so beside itself, where the other wheel puts it. Here another library has that name, and is refused."""
     cuda = build(source / "bindings/python/cuda", work, KVRT_WHEEL_LIBRARY=str(library), KVRT_WHEEL_PLATFORM=PLATFORM)
     expect(cuda.name, wheel.name.replace("kvrt-", "kvrt_cuda-"), "the name of CUDA's wheel")
-    python = environment(work, "cuda", wheel, cuda)
+    shutil.copy(wheel, cuda.parent)
+    python = environment(work, "cuda", "--find-links", cuda.parent, "kvrt[cuda]")
     code = "import kvrt\ntry:\n  kvrt.Runtime(device=kvrt.Device.CUDA)\nexcept kvrt.Incompatible as error:\n  print(error)"
     said = run(python, "-c", code, env={"PATH": "/nowhere"})
     expect("libkvrt_cuda.so is not libkvrt_cuda" in said, True, f"the library that it finds: {said}")

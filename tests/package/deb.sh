@@ -14,7 +14,10 @@ if [ -e "$dist/CPackConfig.cmake" ]; then
   cpack -G DEB --config "$dist/CPackConfig.cmake" -B "$work/dist" >"$work/log" 2>&1 || fail "cpack: $(cat "$work/log")"
   dist=$work/dist
 fi
-version=$(sed -n 's/^project(kvrt VERSION \([0-9.]*\).*/\1/p' "$source/CMakeLists.txt")-1
+# A release has CMakeLists.txt's version, and what is made of a later commit one that dpkg sorts behind it.
+release=$(sed -n 's/^project(kvrt VERSION \([0-9.]*\).*/\1/p' "$source/CMakeLists.txt")
+version=$(dpkg-deb --field "$dist"/libkvrt0_*.deb Version) || fail "expected one libkvrt0 in $dist"
+printf '%s\n' "$version" | grep -qE "^${release}(\+git[0-9]{14}\.[0-9a-f]{12}(\.dirty)?)?-1\$" || fail "version $version of kvrt $release"
 field() { dpkg-deb --field "$1" "$2"; }
 has() { [ -e "$work/$1/usr/$2" ] || fail "$1: no /usr/$2"; }
 
@@ -31,6 +34,13 @@ for name in libkvrt0 libkvrt-dev kvrt kvrt-cuda; do
   [ "$(wc -l <"$work/$name/DEBIAN/md5sums")" = "$(find "$work/$name/usr" -type f | wc -l)" ] || fail "$name: md5sums has not every file"
   [ "$(find "$work/$name" -mindepth 1 -maxdepth 1 | wc -l)" = 2 ] || fail "$name: files outside of /usr: $(ls "$work/$name")"
   dpkg-deb --contents "$deb" | awk '$2 != "root/root" || $1 ~ /^.....w|^........w|[sStT]/' | grep -v '^l' && fail "$name: owners or modes"
+  # The size is the one that Debian's own tool counts.
+  mv "$work/$name/DEBIAN" "$work/meta"
+  printf 'Source: kvrt\nMaintainer: a <a@b>\n\nPackage: %s\nArchitecture: any\nDescription: a\n' "$name" >"$work/control"
+  printf 'kvrt (1) unstable; urgency=low\n\n  * a\n\n -- a <a@b>  Thu, 01 Jan 1970 00:00:00 +0000\n' >"$work/changes"
+  size=$(cd "$work" && dpkg-gencontrol -p"$name" -ccontrol -lchanges -f/dev/null -P"$name" -O 2>/dev/null | sed -n 's/^Installed-Size: //p')
+  mv "$work/meta" "$work/$name/DEBIAN"
+  [ "$(field "$deb" Installed-Size)" = "$size" ] || fail "$name: Installed-Size: expected $size as dpkg-gencontrol has it, found $(field "$deb" Installed-Size)"
   has "$name" "share/doc/$name/copyright"
   grep -q '^Format: .*copyright-format/1.0' "$work/$name/usr/share/doc/$name/copyright" || fail "$name: copyright is not in the form of DEP 5"
   dpkg-parsechangelog -l "$work/$name/usr/share/doc/$name/changelog.Debian.gz" -S Version >"$work/version" 2>&1 || {

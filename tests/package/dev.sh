@@ -1,0 +1,68 @@
+#!/bin/sh
+# dev.sh SOURCE: ./dev package and ./dev wheel ask a machine for the packages that they need, and for none of the tests'; the version of the packages
+# says whether they are a release's; a SOURCE_DATE_EPOCH that is no number is an error that says so. Nothing is built: cmake and apt-get are noted.
+set -eu
+source=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+  echo "dev: $*"
+  exit 1
+}
+mkdir -p "$work/bin" "$work/tree/.ci" "$work/tree/packaging"
+for file in dev CMakeLists.txt .ci/apt.txt .ci/requirements.txt packaging/apt.txt; do cp "$source/$file" "$work/tree/$file"; done
+printf '#!/bin/sh\nexit 1\n' >"$work/bin/dpkg-query" # nothing is installed
+# shellcheck disable=SC2016 # for the stubs
+printf '#!/bin/sh\n[ "$1" != install ] || printf "%%s\\n" "$@" >>"%s/asked"\n' "$work" >"$work/bin/apt-get"
+# shellcheck disable=SC2016
+printf '#!/bin/sh\nexec "$@"\n' >"$work/bin/sudo"
+printf '#!/bin/sh\nprintf "%%s\\n" "$@" >>"%s/cmake"\nexit 9\n' "$work" >"$work/bin/cmake"
+printf '#!/bin/sh\nexit 9\n' >"$work/bin/python3"
+chmod +x "$work"/bin/*
+dev() { (cd "$work/tree" && PATH=$work/bin:$PATH ./dev "$@" >"$work/log" 2>&1); }
+unset SOURCE_DATE_EPOCH 2>/dev/null || true
+
+{
+  sed -e '/^# tests/,$d' -e '/^#/d' "$source/.ci/apt.txt"
+  sed '/^#/d' "$source/packaging/apt.txt"
+} | sort -u >"$work/needed"
+for command in "package $work/out" wheel; do
+  rm -f "$work/asked"
+  # shellcheck disable=SC2086 # words
+  dev $command && fail "$command: expected to end at the stubs, found exit 0"
+  grep -v -e '^-' -e '^install$' "$work/asked" | sort -u >"$work/named" || fail "$command asks for no packages: $(cat "$work/log")"
+  cmp -s "$work/needed" "$work/named" || fail "$command asks for other packages than it needs: $(diff "$work/needed" "$work/named")"
+done
+
+# version EXPECTED: an extended regular expression.
+version() {
+  rm -f "$work/cmake"
+  dev package deb "$work/out" && fail "expected to end at the stubs, found exit 0"
+  found=$(sed -n 's/^-DKVRT_PACKAGE_VERSION=//p' "$work/cmake") || fail "cmake is not called: $(cat "$work/log")"
+  printf '%s\n' "$found" | grep -qxE "$1" || fail "version: expected $1, found $found: $(cat "$work/log")"
+}
+git_() { TZ=Pacific/Kiritimati GIT_COMMITTER_DATE='1750000000 +1400' git -C "$work/tree" -c user.name=a -c user.email=a@b -c commit.gpgsign=false "$@"; }
+release=$(sed -n 's/^project(kvrt VERSION \([0-9.]*\).*/\1/p' "$source/CMakeLists.txt")
+exact=$(printf %s "$release" | sed 's/\./\\./g')
+version "$exact" # sources without git
+git_ init -q
+git_ add .
+git_ commit -qm a
+later="$exact\\+git20250615150640\\.$(git_ rev-parse HEAD | cut -c1-12)"
+version "$later"
+dpkg --compare-versions "$release-1" lt "$found-1" || fail "$found-1 does not sort behind the release"
+dpkg --compare-versions "$found-1" lt "$release.1-1" || fail "$found-1 does not sort before the next release"
+git_ tag "v$release"
+version "$exact"
+echo '# changed' >>"$work/tree/CMakeLists.txt"
+version "$later\\.dirty"
+
+for date in abc -1 1.5 12345678901; do
+  for command in "package $work/out" wheel; do
+    # shellcheck disable=SC2086 # words
+    SOURCE_DATE_EPOCH=$date dev $command && fail "SOURCE_DATE_EPOCH=$date $command: exit 0"
+    grep -qx "dev: SOURCE_DATE_EPOCH: expected seconds since 1970, 1 to 10 digits, found \"$date\"" "$work/log" || fail "SOURCE_DATE_EPOCH=$date $command: $(cat "$work/log")"
+    [ "$(wc -l <"$work/log")" = 1 ] || fail "SOURCE_DATE_EPOCH=$date $command: $(cat "$work/log")"
+  done
+done
+echo "dev: ok"
