@@ -150,7 +150,7 @@ void Generation::check_ended() const {
     case Watcher::kStopping:
       throw ApiError(503, "the server is stopping; the conversation is saved: ask again when it is back", "server_stopping");
     default:
-      throw ApiError(503, "the client has gone", "client_gone");
+      throw ApiError(503, "the client ended its side of the connection: keep it open until the answer is there", "client_gone");
   }
 }
 

@@ -206,6 +206,15 @@ size_t find_bad_utf8(std::string_view text) {
   return text.npos;
 }
 
+std::string valid_utf8(std::string_view bytes) {
+  std::string out;
+  for (size_t bad; (bad = find_bad_utf8(bytes)) != bytes.npos; bytes.remove_prefix(bad + 1)) {
+    out += bytes.substr(0, bad);
+    out += "\uFFFD";
+  }
+  return out += bytes;
+}
+
 void JsonWriter::comma() {
   if (!out_.empty() && out_.back() != '{' && out_.back() != '[' && out_.back() != ':') out_ += ',';
 }

@@ -20,21 +20,9 @@ void write_usage(JsonWriter* w, const Usage& u) {
   w->key("completion_tokens_details").begin('{').pair("reasoning_tokens", u.reasoning).end('}').end('}');
 }
 
-// A token's text. Where it holds a part of a character alone, only `bytes` tell it.
-std::string token_text(const std::string& bytes) {
-  if (find_bad_utf8(bytes) == bytes.npos) return bytes;
-  std::string out;
-  for (size_t i = 0; i < bytes.size();) {
-    const size_t bad = std::min(find_bad_utf8(std::string_view(bytes).substr(i)), bytes.size() - i);
-    out.append(bytes, i, bad);
-    i += bad;
-    if (i < bytes.size()) out += "\uFFFD", ++i;
-  }
-  return out;
-}
-
+// A token that holds a part of a character alone is told by its `bytes`.
 void write_chance(JsonWriter* w, const TokenChance& c) {
-  w->pair("token", token_text(c.bytes)).key("logprob").number(c.logprob).key("bytes").begin('[');
+  w->pair("token", valid_utf8(c.bytes)).key("logprob").number(c.logprob).key("bytes").begin('[');
   for (const char byte : c.bytes) w->number(static_cast<uint64_t>(static_cast<unsigned char>(byte)));
   w->end(']');
 }
@@ -90,15 +78,15 @@ void Reply::write_chances(JsonWriter* w, const std::vector<TokenChance>& chances
     return;
   }
   w->key("tokens").begin('[');
-  for (const TokenChance& c : chances) w->string(token_text(c.bytes));
+  for (const TokenChance& c : chances) w->string(valid_utf8(c.bytes));
   w->end(']').key("token_logprobs").begin('[');
   for (const TokenChance& c : chances) w->number(c.logprob);
   w->end(']').key("text_offset").begin('[');
-  for (const TokenChance& c : chances) w->number(offset), offset += characters(token_text(c.bytes));
+  for (const TokenChance& c : chances) w->number(offset), offset += characters(valid_utf8(c.bytes));
   w->end(']').key("top_logprobs").begin('[');
   for (const TokenChance& c : chances) {
     w->begin('{');
-    for (const TokenChance& other : c.others) w->key(token_text(other.bytes)).number(other.logprob);
+    for (const TokenChance& other : c.others) w->key(valid_utf8(other.bytes)).number(other.logprob);
     w->end('}');
   }
   w->end(']').end('}');
