@@ -179,8 +179,13 @@ void App::answer(const std::string& body, bool chat, httplib::Response& response
                    "model_not_found", "model");
   if (!job->request.tools.empty() && !shows_tools_)
     refuse("tools", "tools: this model's chat template does not show tools to the model", "unsupported_value");
-  job->generation =
-      std::make_unique<Generation>(model_, conversations_, watcher_, job->request, t_domain, HttpServer::socket(), options_.time_limit);
+  try {
+    job->generation =
+        std::make_unique<Generation>(model_, conversations_, watcher_, job->request, t_domain, HttpServer::socket(), options_.time_limit);
+  } catch (const kvrt::Error& e) {
+    const std::string_view schema = !job->request.grammar.empty() ? "response_format" : !job->request.tools.empty() ? "tools" : "";
+    throw ApiError::of(e, chat ? "messages" : "prompt", schema);
+  }
   if (job->request.stream) return stream(std::move(job), response);
   while (const auto piece = job->generation->next()) job->reply.add(*piece);
   job->generation->save();

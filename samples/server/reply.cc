@@ -1,5 +1,6 @@
 #include "reply.h"
 
+#include <cmath>
 #include <ctime>
 #include <random>
 
@@ -80,11 +81,15 @@ void Reply::write_chances(JsonWriter* w, const std::vector<TokenChance>& chances
   w->key("tokens").begin('[');
   for (const TokenChance& c : chances) w->string(valid_utf8(c.bytes));
   w->end(']').key("token_logprobs").begin('[');
-  for (const TokenChance& c : chances) w->number(c.logprob);
+  for (const TokenChance& c : chances) std::isnan(c.logprob) ? w->null() : w->number(c.logprob);
   w->end(']').key("text_offset").begin('[');
   for (const TokenChance& c : chances) w->number(offset), offset += characters(valid_utf8(c.bytes));
   w->end(']').key("top_logprobs").begin('[');
   for (const TokenChance& c : chances) {
+    if (std::isnan(c.logprob)) {
+      w->null();
+      continue;
+    }
     w->begin('{');
     for (const TokenChance& other : c.others) w->key(valid_utf8(other.bytes)).number(other.logprob);
     w->end('}');
@@ -112,7 +117,8 @@ std::string Reply::chunk(const Piece& piece) {
     c.characters += characters(piece.text);
     return event_of(piece.choice, w.take(), piece.reason);
   }
-  if (!c.begun) out = event_of(piece.choice, R"("delta":{"role":"assistant","content":""},"logprobs":null)", nullptr);
+  const char* none = request_.must_call() ? "null" : R"("")";
+  if (!c.begun) out = event_of(piece.choice, R"("delta":{"role":"assistant","content":)" + std::string(none) + R"(},"logprobs":null)", nullptr);
   c.begun = true;
   w.key("delta").begin('{');
   if (piece.kind == Piece::kContent) w.pair("content", piece.text);
@@ -155,7 +161,7 @@ std::string Reply::whole(const Usage& usage) const {
     w.begin('{').pair("index", i);
     if (chat()) {
       w.key("message").begin('{').pair("role", "assistant");
-      c.content.empty() && !c.calls.empty() ? w.key("content").null() : w.pair("content", c.content);
+      c.content.empty() && (!c.calls.empty() || request_.must_call()) ? w.key("content").null() : w.pair("content", c.content);
       w.key("refusal").null();
       if (!c.reasoning.empty()) w.pair("reasoning_content", c.reasoning);
       if (!c.calls.empty()) {
