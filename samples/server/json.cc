@@ -6,7 +6,7 @@
 
 namespace {
 
-constexpr int kDepthMax = 128;
+constexpr int kDepthMax = 60;  // kvrt reads JSON to 64, and a message has what it quotes deeper
 
 class Reader {
  public:
@@ -33,7 +33,7 @@ class Reader {
   }
 
   Json read_value(int depth) {
-    if (depth > kDepthMax) fail("nested too deeply");
+    if (depth > kDepthMax) fail("nested deeper than 60");
     skip_space();
     Json value;
     const size_t begin = at_;

@@ -1,4 +1,5 @@
 // An OpenAI-compatible server in one small program. README.md says how it is used.
+#include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -166,6 +167,10 @@ Options read_options(int argc, char** argv) {
     if (!*key) fail("KVRT_API_KEY is set and empty: give a key, or unset it");
     o.access.add_key("environment", key);
   }
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(o.address.c_str(), nullptr, nullptr, &found))
+    fail("--address: " + o.address + " is no address of this machine: " + gai_strerror(error));
+  freeaddrinfo(found);
   if (o.access.keys.empty() && !is_loopback(o.address))
     fail("--address " + o.address + " is reached by others: give API keys, by --keys FILE or KVRT_API_KEY");
   if (o.app.model_id.empty()) o.app.model_id = model_name("the model's file", std::filesystem::path(o.model).stem().string());

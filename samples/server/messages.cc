@@ -4,6 +4,8 @@
 
 namespace {
 
+constexpr size_t kMessagesMax = 2048;  // as OpenAI's
+
 // A text, or parts that are all text.
 std::string read_content(const Json& value, const std::string& where) {
   if (value.is(Json::kString)) return value.text;
@@ -79,6 +81,8 @@ void write_calls(const std::vector<ToolCall>& calls, bool ids, JsonWriter* w) {
 std::vector<Message> read_messages(const Json& list) {
   if (!list.is(Json::kArray)) expected("messages", "a list of messages", &list);
   if (list.items.empty()) refuse("messages", "messages: expected one message or more, found none");
+  if (list.items.size() > kMessagesMax)
+    refuse("messages", "messages: expected at most " + std::to_string(kMessagesMax) + ", found " + std::to_string(list.items.size()));
   std::vector<Message> out;
   for (size_t i = 0; i < list.items.size(); ++i) {
     out.push_back(read_message(list.items[i], item("messages", i)));

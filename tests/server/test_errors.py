@@ -100,6 +100,14 @@ class Errors(Case):
             self.client.completions.create(model=self.name, prompt="long " * 2000)
         self.assertEqual((caught.exception.code, caught.exception.param), ("context_length_exceeded", "prompt"))
 
+    def test_many_messages(self):
+        # One rendering says that they do not fit: the time does not grow with their square.
+        begun = time.time()
+        error = self.refused(openai.BadRequestError, "context_length_exceeded", text=[{"role": "user", "content": "a b"}] * 1200)
+        self.assertEqual(error.param, "messages")
+        self.assertIn("context is 1024", error.message)
+        self.assertLess(time.time() - begun, 30)
+
     def test_the_context_fills(self):
         answer = self.ask("word " * 150, max_tokens=openai.omit, logit_bias={"2": -100, "0": -100})
         self.assertEqual((answer.choices[0].finish_reason, answer.usage.total_tokens), ("length", 1024))
@@ -136,6 +144,23 @@ class Errors(Case):
             self.ask()
             self.assertTrue(silent.fileno() >= 0)
         self.ask()
+
+
+class Large(Case):
+    """Bodies of the sizes that the server takes."""
+
+    def test_a_megabyte_of_messages(self):
+        for count, code in ((2048, "context_length_exceeded"), (30_000, "invalid_value")):
+            begun = time.time()
+            text = "long " * (2 << 20 >> 13) if count == 2048 else "a"
+            status, answer = self.server.post({"model": self.name, "messages": [{"role": "user", "content": text}] * count})
+            self.assertEqual((status, answer["error"]["code"], answer["error"]["param"]), (400, code, "messages"), answer)
+            self.assertLess(time.time() - begun, 30)
+
+    def test_a_megabyte_of_json(self):
+        for body in ("[" * (1 << 20), '{"a":' * (1 << 18), '{"a":[' + "1," * (1 << 19) + "1]}", '{"seed":' + "9" * (1 << 20) + "}"):
+            status, answer = self.server.post(body)
+            self.assertEqual((status, answer["error"]["code"]), (400, "unknown_parameter" if "1,1" in body else "invalid_json"))
 
 
 class Ended(Case):
