@@ -6,7 +6,9 @@ const char* ApiError::type_of(int status) { return status == 429 ? "requests" : 
 
 std::string ApiError::json() const {
   JsonWriter w;
-  const auto text_or_null = [&](const char* name, const std::string& text) { text.empty() ? w.key(name).null() : w.pair(name, valid_utf8(text)); };
+  const auto text_or_null = [&](const char* name, const std::string& text) {
+    text.empty() ? w.key(name).null() : w.pair(name, valid_utf8(text));
+  };
   // It may quote any bytes of a client's.
   w.begin('{').key("error").begin('{').pair("message", valid_utf8(message)).pair("type", type);
   text_or_null("param", param);

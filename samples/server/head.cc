@@ -31,7 +31,9 @@ std::string_view trim(std::string_view text) {
 }
 
 bool is_token(std::string_view text) {
-  const auto fits = [](unsigned char c) { return std::isalnum(c) || std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos; };
+  const auto fits = [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
+  };
   return !text.empty() && std::all_of(text.begin(), text.end(), fits);
 }
 
@@ -75,8 +77,10 @@ Fields read_fields(std::string_view text) {
     const std::string_view name = line.substr(0, colon);
     if (line.starts_with(' ') || line.starts_with('\t')) bad("a header over several lines is not taken: " + quoted(line));
     if (line.size() > kFieldBytesMax)
-      throw ApiError(431, "the header " + quoted(name) + " has " + std::to_string(line.size()) + " bytes, this server takes " +
-                              std::to_string(kFieldBytesMax), "header_too_large");
+      throw ApiError(431,
+                     "the header " + quoted(name) + " has " + std::to_string(line.size()) + " bytes, this server takes " +
+                         std::to_string(kFieldBytesMax),
+                     "header_too_large");
     if (colon == line.npos || !is_token(name)) bad("a header: expected NAME: VALUE, found " + quoted(line));
     const std::string_view value = trim(line.substr(colon + 1));
     const auto control = [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7F; };
@@ -129,8 +133,9 @@ Head read_head(std::string_view text) {
   std::string_view target = first < last ? line.substr(first + 1, last - first - 1) : std::string_view();
   const auto visible = [](unsigned char c) { return c > 0x20 && c < 0x7F; };
   if (target.size() > kTargetBytesMax)
-    throw ApiError(414, "the request target has " + std::to_string(target.size()) + " bytes, this server takes " + std::to_string(kTargetBytesMax),
-                   "target_too_long");
+    throw ApiError(
+        414, "the request target has " + std::to_string(target.size()) + " bytes, this server takes " + std::to_string(kTargetBytesMax),
+        "target_too_long");
   if (!is_token(method) || target.empty() || !std::all_of(target.begin(), target.end(), visible) || !version.starts_with("HTTP/"))
     bad("the request line: expected METHOD TARGET HTTP/1.1, found " + quoted(line));
   if (version.size() != 8 || !version.starts_with("HTTP/1.") || !std::isdigit(static_cast<unsigned char>(version[7])))
@@ -164,6 +169,7 @@ uint64_t read_chunk_size(std::string_view line) {
   const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), size, 16);
   const std::string_view rest = trim({end, static_cast<size_t>(line.data() + line.size() - end)});
   if (error == std::errc::result_out_of_range) return UINT64_MAX;
-  if (error != std::errc() || (!rest.empty() && !rest.starts_with(';'))) bad("a chunk of the body: expected its size in hex digits, found " + quoted(line));
+  if (error != std::errc() || (!rest.empty() && !rest.starts_with(';')))
+    bad("a chunk of the body: expected its size in hex digits, found " + quoted(line));
   return size;
 }

@@ -9,10 +9,10 @@
 constexpr size_t kTargetBytesMax = 8000, kFieldBytesMax = 8000, kHeadBytesMax = 64 << 10;
 
 struct Head {
-  std::string text;            // anew, for cpp-httplib: one Host, and no more of what the members below say
-  bool old = false;            // HTTP/1.0: no chunks, and its connection ends
-  bool last = false;           // its connection ends
-  bool chunked = false;        // the body's framing; neither: there is no body
+  std::string text;      // anew, for cpp-httplib: one Host, and no more of what the members below say
+  bool old = false;      // HTTP/1.0: no chunks, and its connection ends
+  bool last = false;     // its connection ends
+  bool chunked = false;  // the body's framing; neither: there is no body
   std::optional<uint64_t> length;
   bool waits = false;          // for 100 Continue, before it sends the body
   std::string type, encoding;  // of the body

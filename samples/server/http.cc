@@ -62,9 +62,11 @@ class Connection final : public httplib::Stream {
     const auto refuse_type = [](const char* field, const char* what, const std::string& found) {
       throw ApiError(415, std::string(field) + ": " + what + ", found \"" + found + "\"", "unsupported_media_type");
     };
-    if (!head_.encoding.empty() && head_.encoding != "identity") refuse_type("Content-Encoding", "the body has to come as it is", head_.encoding);
+    if (!head_.encoding.empty() && head_.encoding != "identity")
+      refuse_type("Content-Encoding", "the body has to come as it is", head_.encoding);
     if (head_.type.starts_with("multipart/")) refuse_type("Content-Type", "expected application/json", head_.type);
-    if (!head_.chunked && !head_.length) throw ApiError(411, "a body needs Content-Length, or Transfer-Encoding: chunked", "length_required");
+    if (!head_.chunked && !head_.length)
+      throw ApiError(411, "a body needs Content-Length, or Transfer-Encoding: chunked", "length_required");
     if (head_.length.value_or(0) > limits_.body_bytes) too_large(std::to_string(*head_.length));
     if (head_.waits && !has_input()) (void)httplib::Stream::write("HTTP/1.1 100 Continue\r\n\r\n");
     std::string body;

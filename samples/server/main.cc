@@ -91,7 +91,8 @@ std::string origin_of(const std::string& name, const std::string& origin) {
 // A model's name goes into JSON and into paths.
 std::string model_name(const std::string& name, const std::string& model) {
   const bool control = std::any_of(model.begin(), model.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; });
-  if (model.size() > 256 || control || find_bad_utf8(model) != model.npos) fail(name + ": expected up to 256 bytes of UTF-8 without control characters");
+  if (model.size() > 256 || control || find_bad_utf8(model) != model.npos)
+    fail(name + ": expected up to 256 bytes of UTF-8 without control characters");
   return model;
 }
 

@@ -52,7 +52,8 @@ Message read_message(const Json& value, const std::string& where) {
   if (content) m.content = read_content(*content, where + ".content");
   if (!content && !assistant) expected(where + ".content", "a text or a list of parts", nullptr);
   if (const Json* calls = find_field(value, where, "tool_calls", Json::kArray)) {
-    if (!assistant) refuse(where + ".tool_calls", where + ".tool_calls: expected of the role assistant alone, found " + std::string(role.raw));
+    if (!assistant)
+      refuse(where + ".tool_calls", where + ".tool_calls: expected of the role assistant alone, found " + std::string(role.raw));
     for (size_t i = 0; i < calls->items.size(); ++i) m.calls.push_back(read_call(calls->items[i], item(where + ".tool_calls", i)));
   }
   if (value.find("function_call"))

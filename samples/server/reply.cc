@@ -118,7 +118,8 @@ std::string Reply::chunk(const Piece& piece) {
     return event_of(piece.choice, w.take(), piece.reason);
   }
   const char* none = request_.must_call() ? "null" : R"("")";
-  if (!c.begun) out = event_of(piece.choice, R"("delta":{"role":"assistant","content":)" + std::string(none) + R"(},"logprobs":null)", nullptr);
+  if (!c.begun)
+    out = event_of(piece.choice, R"("delta":{"role":"assistant","content":)" + std::string(none) + R"(},"logprobs":null)", nullptr);
   c.begun = true;
   w.key("delta").begin('{');
   if (piece.kind == Piece::kContent) w.pair("content", piece.text);

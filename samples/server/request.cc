@@ -105,7 +105,8 @@ void add_variables(std::string_view members, Request* r) {
 void read_prompt(const Json& v, Request* r) {
   const auto tokens_of = [](const Json& list, const std::string& name) {
     Prompt p;
-    for (size_t i = 0; i < list.items.size(); ++i) p.tokens.push_back(static_cast<int32_t>(integer(list.items[i], item(name, i), 0, INT32_MAX)));
+    for (size_t i = 0; i < list.items.size(); ++i)
+      p.tokens.push_back(static_cast<int32_t>(integer(list.items[i], item(name, i), 0, INT32_MAX)));
     return p;
   };
   constexpr const char* kWhat = "a string, a list of strings, of token ids, or of lists of these";
@@ -115,7 +116,8 @@ void read_prompt(const Json& v, Request* r) {
   if (v.items[0].is(Json::kNumber)) return r->prompts.push_back(tokens_of(v, "prompt"));
   for (size_t i = 0; i < v.items.size(); ++i) {
     const Json& one = v.items[i];
-    if (!one.is(Json::kString) && (!one.is(Json::kArray) || one.items.empty())) expected(item("prompt", i), "a string, or a list of token ids", &one);
+    if (!one.is(Json::kString) && (!one.is(Json::kArray) || one.items.empty()))
+      expected(item("prompt", i), "a string, or a list of token ids", &one);
     r->prompts.push_back(one.is(Json::kString) ? Prompt{one.text, {}} : tokens_of(one, item("prompt", i)));
   }
 }

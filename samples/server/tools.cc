@@ -44,7 +44,8 @@ void check_parameters(const Json& schema, const std::string& where) {
 
 const Json& function_of(const Json& value, const std::string& where) {
   const Json& type = field(value, where, "type", Json::kString);
-  if (type.text != "function") refuse(where + ".type", where + ".type: expected \"function\", found " + std::string(type.raw), "unsupported_value");
+  if (type.text != "function")
+    refuse(where + ".type", where + ".type: expected \"function\", found " + std::string(type.raw), "unsupported_value");
   return field(value, where, "function", Json::kObject);
 }
 
