@@ -102,6 +102,24 @@ uint64_t time_of(const std::string& path) {
   return stat(path.c_str(), &file) == 0 && file.st_mtime > 0 ? static_cast<uint64_t>(file.st_mtime) : 0;
 }
 
+// What one option says of another, and what was left out.
+void complete(Options* o) {
+  if (!o->app.pages.empty() && !std::filesystem::is_directory(o->app.pages)) fail("--pages: " + o->app.pages + " is no folder");
+  if (o->model.empty()) fail("which model? kvrt-server MODEL.gguf; see --help");
+  if (const char* key = std::getenv("KVRT_API_KEY")) {
+    if (!*key) fail("KVRT_API_KEY is set and empty: give a key, or unset it");
+    o->access.add_key("environment", key);
+  }
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(o->address.c_str(), nullptr, nullptr, &found))
+    fail("--address: " + o->address + " is no address of this machine: " + gai_strerror(error));
+  freeaddrinfo(found);
+  if (o->access.keys.empty() && !is_loopback(o->address))
+    fail("--address " + o->address + " is reached by others: give API keys, by --keys FILE or KVRT_API_KEY");
+  if (o->app.model_id.empty()) o->app.model_id = model_name("the model's file", std::filesystem::path(o->model).stem().string());
+  o->app.created = time_of(o->model);
+}
+
 Options read_options(int argc, char** argv) {
   Options o;
   for (int i = 1; i < argc; ++i) {
@@ -162,20 +180,7 @@ Options read_options(int argc, char** argv) {
     else
       fail("unknown option " + name + ": see --help");
   }
-  if (!o.app.pages.empty() && !std::filesystem::is_directory(o.app.pages)) fail("--pages: " + o.app.pages + " is no folder");
-  if (o.model.empty()) fail("which model? kvrt-server MODEL.gguf; see --help");
-  if (const char* key = std::getenv("KVRT_API_KEY")) {
-    if (!*key) fail("KVRT_API_KEY is set and empty: give a key, or unset it");
-    o.access.add_key("environment", key);
-  }
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(o.address.c_str(), nullptr, nullptr, &found))
-    fail("--address: " + o.address + " is no address of this machine: " + gai_strerror(error));
-  freeaddrinfo(found);
-  if (o.access.keys.empty() && !is_loopback(o.address))
-    fail("--address " + o.address + " is reached by others: give API keys, by --keys FILE or KVRT_API_KEY");
-  if (o.app.model_id.empty()) o.app.model_id = model_name("the model's file", std::filesystem::path(o.model).stem().string());
-  o.app.created = time_of(o.model);
+  complete(&o);
   return o;
 }
 
