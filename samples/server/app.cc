@@ -1,6 +1,6 @@
 #include "app.h"
 
-#include <ctime>
+#include <algorithm>
 
 #include "generation.h"
 #include "page.h"
@@ -32,22 +32,15 @@ bool shows_tools(const kvrt::Model& model) {
   return render(with) && with != without;
 }
 
-// The body of a request. One that is too large or too slow is refused by the connection's limits; one that grows as it is unpacked, here.
-std::string read_body(const httplib::Request& request, const httplib::ContentReader& read) {
-  const size_t most = HttpServer::body_bytes_max();
-  const bool chunked = request.has_header("Transfer-Encoding");
-  const std::string length = request.get_header_value("Content-Length");
-  HttpServer::end_connection(true);  // unless all of it is read
-  if (!chunked && length.empty()) throw ApiError(411, "a body needs the header Content-Length", "length_required");
-  const bool digits = length.find_first_not_of("0123456789") == length.npos;
-  if (!digits) throw ApiError(400, "Content-Length is no number", "bad_request");
-  if (length.size() > 18 || (!chunked && std::stoull(length) > most))
-    throw ApiError(413, "the body has " + length + " bytes, this server takes " + std::to_string(most), "request_too_large");
-  std::string body;
-  if (!read([&](const char* data, size_t size) { return body.append(data, size).size() <= most; }))
-    throw ApiError(413, "the body is larger than " + std::to_string(most) + " bytes, or did not come whole", "request_too_large");
-  HttpServer::end_connection(false);
-  return body;
+// The methods of a path; "": there is no such path, or a file of --pages alone.
+std::string_view methods_of(const std::string& path) {
+  if (path == "/v1/chat/completions" || path == "/v1/completions") return "POST, OPTIONS";
+  const auto is_it = [&](const auto& known) { return path == known; };
+  constexpr std::string_view kRead[] = {"/v1/models", "/v1/kvrt/sessions", "/v1/kvrt/graph", "/metrics", "/health"};
+  const auto files = page_files();
+  const bool page = std::any_of(files.begin(), files.end(), [&](const PageFile& file) { return path == file.path; });
+  if (page || path.starts_with("/v1/models/") || std::any_of(std::begin(kRead), std::end(kRead), is_it)) return "GET, HEAD, OPTIONS";
+  return "";
 }
 
 // The error that is being handled.
@@ -96,7 +89,6 @@ App::App(kvrt::Model model, kvrt::Store store, Access access, AppOptions options
       access_(std::move(access)),
       options_(std::move(options)),
       shows_tools_(shows_tools(model_)),
-      started_(static_cast<uint64_t>(time(nullptr))),
       conversations_(model_, store, options_.model_id, std::move(conversations)),
       graph_(model_, std::move(store), conversations_) {}
 
@@ -104,10 +96,7 @@ App::App(kvrt::Model model, kvrt::Store store, Access access, AppOptions options
 bool App::check(const httplib::Request& request, httplib::Response& response) {
   try {
     t_domain.clear();
-    const size_t lengths = request.get_header_value_count("Content-Length");
-    if (lengths > 1 || (lengths == 1 && request.has_header("Transfer-Encoding")))
-      throw ApiError(400, "the request has more than one length: Content-Length or Transfer-Encoding, once", "bad_request");
-    const_cast<httplib::Request&>(request).ranges.clear();  // cpp-httplib would cut any answer by the header Range, as often as it asks
+    (void)HttpServer::head();
     const bool open = request.path == "/health" || request.path == "/metrics";
     if (HttpServer::crowded() && !open) throw ApiError(503, "as many connections are open as this server serves", "overloaded");
     if (const std::string page = access_.check_site(request); !page.empty()) {
@@ -116,9 +105,15 @@ bool App::check(const httplib::Request& request, httplib::Response& response) {
     }
     if (request.method == "OPTIONS") return true;  // a browser's question comes without a key
     if (request.path.starts_with("/v1/") || request.path == "/metrics") t_domain = access_.domain(request);
+    const std::string_view allowed = methods_of(request.path);
+    const bool reads = request.method == "GET" || request.method == "HEAD";
+    if (allowed.empty() && !reads) throw ApiError(404, "there is no " + request.method + " " + request.target, "unknown_url");
+    if (!allowed.empty() && allowed.find(request.method) == allowed.npos) {
+      response.set_header("Allow", std::string(allowed));
+      throw ApiError(405, request.path + ": expected " + std::string(allowed) + ", found " + request.method, "method_not_allowed");
+    }
     return true;
   } catch (const ApiError& e) {
-    HttpServer::end_connection(true);  // its body was not read
     send_error(e, response);
     return false;
   }
@@ -151,8 +146,8 @@ void App::add_routes(HttpServer* server) {
   });
   if (!options_.pages.empty()) server->set_mount_point("/", options_.pages);
   const auto post = [&](const char* path, bool chat) {
-    server->Post(path, [this, chat](const Request& request, Response& response, const httplib::ContentReader& read) {
-      answer(read_body(request, read), chat, response);
+    server->Post(path, [this, chat](const Request&, Response& response, const httplib::ContentReader&) {
+      answer(HttpServer::read_body(), chat, response);
     });
   };
   post("/v1/chat/completions", true);
@@ -165,7 +160,7 @@ void App::add_routes(HttpServer* server) {
   server->set_error_handler([](const Request& request, Response& response) {
     if (!response.body.empty()) return;
     if (response.status == 404)
-      return send_error(ApiError(404, "there is no " + request.method + " " + request.path, "unknown_url"), response);
+      return send_error(ApiError(404, "there is no " + request.method + " " + request.target, "unknown_url"), response);
     send_error(ApiError(response.status, "the request could not be read", "bad_request"), response);
   });
   server->set_logger([this](const Request&, const Response& response) {
@@ -184,8 +179,13 @@ void App::answer(const std::string& body, bool chat, httplib::Response& response
                    "model_not_found", "model");
   if (!job->request.tools.empty() && !shows_tools_)
     refuse("tools", "tools: this model's chat template does not show tools to the model", "unsupported_value");
-  job->generation =
-      std::make_unique<Generation>(model_, conversations_, watcher_, job->request, t_domain, HttpServer::socket(), options_.time_limit);
+  try {
+    job->generation =
+        std::make_unique<Generation>(model_, conversations_, watcher_, job->request, t_domain, HttpServer::socket(), options_.time_limit);
+  } catch (const kvrt::Error& e) {
+    const std::string_view schema = !job->request.grammar.empty() ? "response_format" : !job->request.tools.empty() ? "tools" : "";
+    throw ApiError::of(e, chat ? "messages" : "prompt", schema);
+  }
   if (job->request.stream) return stream(std::move(job), response);
   while (const auto piece = job->generation->next()) job->reply.add(*piece);
   job->generation->save();
@@ -196,7 +196,7 @@ void App::stream(std::shared_ptr<Job> job, httplib::Response& response) {
   // The first piece before the first byte: until then a failure has a status of its own.
   auto first = std::make_shared<std::optional<Piece>>(job->generation->next());
   response.set_header("Cache-Control", "no-cache");
-  response.set_chunked_content_provider("text/event-stream", [job, first](size_t, httplib::DataSink& sink) {
+  const auto give = [job, first](size_t, httplib::DataSink& sink) {
     const auto send = [&](const std::string& text) { return sink.write(text.data(), text.size()); };
     std::string end;
     try {
@@ -213,13 +213,16 @@ void App::stream(std::shared_ptr<Job> job, httplib::Response& response) {
     if (!send(end)) return false;
     sink.done();
     return true;
-  });
+  };
+  // HTTP/1.0 has no chunks: there the connection's end is that of the stream.
+  constexpr const char* kType = "text/event-stream";
+  HttpServer::head().old ? response.set_content_provider(kType, give) : response.set_chunked_content_provider(kType, give);
 }
 
 std::string App::models() const {
   const auto info = model_.info();
   JsonWriter w;
-  w.begin('{').pair("id", options_.model_id).pair("object", "model").pair("created", started_).pair("owned_by", "kvrt");
+  w.begin('{').pair("id", options_.model_id).pair("object", "model").pair("created", options_.created).pair("owned_by", "kvrt");
   w.pair("max_model_len", uint64_t{info->context_length});
   return w.end('}').take();
 }

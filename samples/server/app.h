@@ -17,6 +17,7 @@
 
 struct AppOptions {
   std::string model_id;
+  uint64_t created = 0;  // the model's, seconds since 1970
   size_t answers = 128;  // that are generated at once
   std::chrono::seconds time_limit{600};
   std::string pages;  // a folder of static files; "": none
@@ -46,7 +47,6 @@ class App {
   const Access access_;
   const AppOptions options_;
   const bool shows_tools_;
-  const uint64_t started_;
   Conversations conversations_;
   Graph graph_;
   Watcher watcher_;

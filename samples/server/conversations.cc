@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "error.h"
+
 namespace {
 
 constexpr size_t kNamesMax = 256;  // of a request's beginnings: so many messages may be new
 constexpr uint32_t kAutosaveTokens = 512;
+constexpr size_t kNewMessagesMax = 32;  // that are said without a look at their length
 
 // 128 bits of what was said so far. They need not be secure: they only find.
 class Trail {
@@ -204,7 +207,24 @@ void Conversations::say(Conversation* c, const Request& request) {
         m.role == "assistant" && c->session.message(i, &place, answer).ok() && place.generated && same_answer(m, read_json(answer));
     list += (i ? "," : "") + (generated ? answer : m.json());
   }
-  (void)c->session.set_messages(list + "]").or_throw();
+  list += "]";
+  if (request.messages.size() > c->session.info().or_throw().messages + kNewMessagesMax) check_fits(request, list);
+  (void)c->session.set_messages(list).or_throw();
+}
+
+// A session renders each new message with all before it. So many that do not fit are refused by one rendering.
+void Conversations::check_fits(const Request& request, const std::string& messages) const {
+  auto options = kvrt::init<kvrt_template_options>();
+  if (!request.tools.empty()) kvrt::assign(options.tools, options.tools_size, request.tools);
+  kvrt::assign(options.variables, options.variables_size, request.variables);
+  std::string text;
+  model_.apply_template(messages, options, text).or_throw();
+  std::vector<int32_t> tokens;
+  model_.tokenize(text, KVRT_TEXT_SPECIAL, tokens).or_throw();
+  const uint64_t most = model_.info().or_throw().context_length;
+  if (tokens.size() <= most) return;
+  throw ApiError(400, "the messages have " + std::to_string(tokens.size()) + " tokens, the model's context is " + std::to_string(most),
+                 "context_length_exceeded", "messages");
 }
 
 kvrt_save_options Conversations::save_options() const {

@@ -6,22 +6,26 @@ const char* ApiError::type_of(int status) { return status == 429 ? "requests" : 
 
 std::string ApiError::json() const {
   JsonWriter w;
-  const auto text_or_null = [&](const char* name, const std::string& text) { text.empty() ? w.key(name).null() : w.pair(name, text); };
-  w.begin('{').key("error").begin('{').pair("message", message).pair("type", type);
+  const auto text_or_null = [&](const char* name, const std::string& text) {
+    text.empty() ? w.key(name).null() : w.pair(name, valid_utf8(text));
+  };
+  // It may quote any bytes of a client's.
+  w.begin('{').key("error").begin('{').pair("message", valid_utf8(message)).pair("type", type);
   text_or_null("param", param);
   text_or_null("code", code);
   return w.end('}').end('}').take();
 }
 
-ApiError ApiError::of(const kvrt::Error& error) {
-  const auto make = [&](int status, const char* code, const char* param = "") { return ApiError(status, error.what(), code, param); };
+ApiError ApiError::of(const kvrt::Error& error, std::string_view prompt, std::string_view schema) {
+  const auto make = [&](int status, const char* code, std::string_view param = {}) { return ApiError(status, error.what(), code, param); };
   switch (error.status()) {
     case KVRT_INVALID:
-      return error.detail() == KVRT_DETAIL_GRAMMAR_ERROR ? make(400, "invalid_json_schema", "response_format") : make(400, "invalid_value");
+      return error.detail() == KVRT_DETAIL_GRAMMAR_ERROR ? make(400, "invalid_json_schema", schema) : make(400, "invalid_value");
     case KVRT_UNSUPPORTED:
-      return make(400, "unsupported_value");
+      return make(400, "unsupported_value", schema);
     case KVRT_LIMIT:
-      return error.detail() == KVRT_DETAIL_NONE ? make(400, "context_length_exceeded", "messages") : make(400, "limit_exceeded");
+      if (error.detail() == KVRT_DETAIL_GRAMMAR_LIMIT) return make(400, "limit_exceeded", schema);
+      return make(400, error.detail() == KVRT_DETAIL_NONE ? "context_length_exceeded" : "limit_exceeded", prompt);
     case KVRT_NO_MEMORY:
     case KVRT_BUSY:
     case KVRT_CANCELLED:

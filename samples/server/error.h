@@ -17,8 +17,8 @@ struct ApiError : std::exception {
   std::string json() const;  // {"error":{"message","type","param","code"}}
 
   static const char* type_of(int status);
-  // A failed call of kvrt.
-  static ApiError of(const kvrt::Error& error);
+  // A failed call of kvrt; the fields that have the prompt and the schemas.
+  static ApiError of(const kvrt::Error& error, std::string_view prompt = {}, std::string_view schema = {});
 };
 
 // A mistake in the request: 400.

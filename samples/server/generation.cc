@@ -1,6 +1,42 @@
 #include "generation.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "error.h"
+
+namespace {
+
+class LogProbs {
+ public:
+  explicit LogProbs(kvrt::Span<const float> logits) : logits_(logits) {
+    const float most = *std::max_element(logits.begin(), logits.end());
+    double sum = 0;
+    for (const float logit : logits) sum += std::exp(static_cast<double>(logit - most));
+    log_sum_ = most + std::log(sum);
+  }
+  double of(int32_t token) const { return logits_[static_cast<size_t>(token)] - log_sum_; }
+  std::vector<kvrt_token_value> best(size_t count) const {
+    std::vector<int32_t> tokens(logits_.size());
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i);
+    count = std::min(count, tokens.size());
+    const auto value = [&](int32_t token) {
+      const float x = logits_[static_cast<size_t>(token)];
+      return std::isnan(x) ? -INFINITY : x;
+    };
+    const auto before = [&](int32_t a, int32_t b) { return value(a) != value(b) ? value(a) > value(b) : a < b; };
+    std::partial_sort(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(count), tokens.end(), before);
+    std::vector<kvrt_token_value> out;
+    for (size_t i = 0; i < count; ++i) out.push_back({tokens[i], static_cast<float>(of(tokens[i]))});
+    return out;
+  }
+
+ private:
+  kvrt::Span<const float> logits_;
+  double log_sum_ = 0;
+};
+
+}  // namespace
 
 Generation::Generation(const kvrt::Model& model, Conversations& conversations, Watcher& watcher, const Request& request,
                        const std::string& domain, int socket, std::chrono::seconds limit)
@@ -17,6 +53,7 @@ Generation::Generation(const kvrt::Model& model, Conversations& conversations, W
       kvrt::Session* first =
           conversation_ ? &conversation_->session : &sessions_.emplace_back(conversations.open_text(request.prompts[p], domain));
       sessions.push_back(first);
+      if (request.echo && request.logprobs) scores_.push_back(score(first, request.prompts[p]));
       for (uint32_t i = 1; i < request.n; ++i) sessions.push_back(&sessions_.emplace_back(first->fork().or_throw()));
     }
     for (uint32_t i = 0; i < sessions.size(); ++i) begin(i, sessions[i], i % request.n == 0);
@@ -43,7 +80,34 @@ void Generation::begin(uint32_t index, kvrt::Session* session, bool first) {
   const Prompt& prompt = request_.prompts[index / request_.n];
   std::string text = prompt.text;
   if (!prompt.tokens.empty()) (void)model_.detokenize(prompt.tokens, KVRT_TEXT_SPECIAL, text);
+  if (!scores_.empty()) choices_.back().chances = scores_[index / request_.n];
   add(index, Piece::kContent, text);
+}
+
+// Computes the prompt: its tokens, each with its chance. A BOS that kvrt put before a text is no part of it.
+std::vector<TokenChance> Generation::score(kvrt::Session* session, const Prompt& prompt) const {
+  std::vector<int32_t> tokens;
+  session->tokens(tokens).or_throw();
+  auto options = kvrt::init<kvrt_generate_options>();
+  options.prefill = 1;
+  options.logits = KVRT_LOGITS_ALL;
+  options.cancel = watch_.cancel().get();
+  session->begin(options).or_throw();
+  std::vector<TokenChance> out = {chance(tokens[0], NAN, {})};
+  kvrt::Status end;
+  for (const kvrt::Event& e : session->events(end)) {
+    if (e.type == KVRT_EVENT_DONE && e.reason == KVRT_REASON_CANCELLED) check_ended();
+    if (e.type != KVRT_EVENT_LOGITS || e.position + 1 >= tokens.size()) continue;
+    const LogProbs probs(e.logits_span());
+    const int32_t token = tokens[e.position + 1];
+    out.push_back(chance(token, probs.of(token), probs.best(request_.options.top_logprobs)));
+  }
+  end.or_throw();
+  const auto info = model_.info().or_throw();
+  if (prompt.tokens.empty() && info.add_bos && tokens[0] == info.bos_token) out.erase(out.begin());
+  // Nor is the space that some vocabularies put there.
+  if (!out.empty() && out[0].bytes.starts_with(' ') && !prompt.text.empty() && prompt.text[0] != ' ') out[0].bytes.erase(0, 1);
+  return out;
 }
 
 Generation::~Generation() {
@@ -87,11 +151,12 @@ void Generation::take(uint32_t index, const kvrt::Event& event) {
   switch (event.type) {
     case KVRT_EVENT_TOKEN:
       ++c.unclaimed;
-      if (request_.logprobs) c.chances.push_back(chance(event));
+      if (request_.logprobs) c.chances.push_back(chance(event.token, event.logprob, event.top_span()));
       if (whole) add(index, Piece::kContent, event.text_view());
       break;
     case KVRT_EVENT_CONTENT:
-      add(index, Piece::kContent, event.text_view());
+      // Where calls alone may come, other text is a call that was cut: nothing that a client could show or run.
+      if (!request_.must_call()) add(index, Piece::kContent, event.text_view());
       break;
     case KVRT_EVENT_REASONING:
       add(index, Piece::kReasoning, event.text_view());
@@ -132,7 +197,7 @@ void Generation::finish(uint32_t index, const kvrt::Event& event) {
   usage_.completion += report.generated;
   if (c.first) {
     usage_.prompt += report.prompt_tokens;
-    usage_.cached += report.reused_memory + report.reused_disk;
+    if (scores_.empty()) usage_.cached += report.reused_memory + report.reused_disk;
   }
   if (event.reason == KVRT_REASON_CANCELLED) check_ended();
   Piece piece;
@@ -150,7 +215,7 @@ void Generation::check_ended() const {
     case Watcher::kStopping:
       throw ApiError(503, "the server is stopping; the conversation is saved: ask again when it is back", "server_stopping");
     default:
-      throw ApiError(503, "the client has gone", "client_gone");
+      throw ApiError(503, "the client ended its side of the connection: keep it open until the answer is there", "client_gone");
   }
 }
 
@@ -163,8 +228,8 @@ std::string Generation::bytes_of(int32_t token) const {
   return two.substr(std::min(one.size(), two.size()));
 }
 
-TokenChance Generation::chance(const kvrt::Event& event) const {
-  TokenChance out{bytes_of(event.token), event.logprob, {}};
-  for (const kvrt_token_value& other : event.top_span()) out.others.push_back({bytes_of(other.token), other.value, {}});
+TokenChance Generation::chance(int32_t token, double logprob, kvrt::Span<const kvrt_token_value> others) const {
+  TokenChance out{bytes_of(token), logprob, {}};
+  for (const kvrt_token_value& other : others) out.others.push_back({bytes_of(other.token), other.value, {}});
   return out;
 }

@@ -14,7 +14,7 @@
 
 struct TokenChance {
   std::string bytes;
-  double logprob = 0;
+  double logprob = 0;               // NaN: nothing comes before it
   std::vector<TokenChance> others;  // the most probable ones
 };
 
@@ -60,10 +60,11 @@ class Generation {
   };
 
   void begin(uint32_t index, kvrt::Session* session, bool first);
+  std::vector<TokenChance> score(kvrt::Session* session, const Prompt& prompt) const;
   void take(uint32_t index, const kvrt::Event& event);
   void add(uint32_t index, Piece::Kind kind, std::string_view text);
   void finish(uint32_t index, const kvrt::Event& event);
-  TokenChance chance(const kvrt::Event& event) const;
+  TokenChance chance(int32_t token, double logprob, kvrt::Span<const kvrt_token_value> others) const;
   std::string bytes_of(int32_t token) const;
   void check_ended() const;
 
@@ -74,6 +75,7 @@ class Generation {
   std::shared_ptr<Conversation> conversation_;  // of a chat
   std::deque<kvrt::Session> sessions_;          // of all but the chat's first choice
   std::vector<Choice> choices_;
+  std::vector<std::vector<TokenChance>> scores_;  // of the prompts, where echo and logprobs are asked for
   std::deque<Piece> ready_;
   bool saved_ = false;
   uint32_t turn_ = 0;  // the choice to look at next

@@ -7,12 +7,14 @@
 
 #include <chrono>
 #include <deque>
+#include <optional>
 #include <system_error>
 #include <thread>
 
+#include "error.h"
+
 namespace {
 
-constexpr size_t kHeaderBytesMax = 64 << 10;
 constexpr int kCrowdReadMs = 500;
 
 using Clock = std::chrono::steady_clock;
@@ -27,21 +29,50 @@ bool ready(int sock, short what, int ms) {
   return poll(&p, 1, ms) > 0;
 }
 
-// A connection's socket. Of each request it reads so many bytes in so much time, and no more.
+// A connection's socket, and the request that comes in. Of each it takes so many bytes in so much time, and no more. cpp-httplib gets the head
+// alone, once it is whole and right; in place of another one it gets a short one, and the routes ask head() for the error.
 class Connection final : public httplib::Stream {
  public:
   Connection(int sock, const HttpLimits& limits, bool is_crowded) : crowded(is_crowded), sock_(sock), limits_(limits) {}
 
   const bool crowded;
-  bool last = false;  // ends after this answer
 
-  const HttpLimits& limits() const { return limits_; }
   bool has_input() const { return begin_ < end_; }
   void begin_request() {
-    budget_ = kHeaderBytesMax;
-    in_header_ = true;
-    newlines_ = 0;
-    deadline_ = Clock::now() + std::chrono::milliseconds(crowded ? kCrowdReadMs : limits_.read_ms);
+    wait_ms_ = crowded ? kCrowdReadMs : limits_.read_ms;
+    deadline_ = Clock::now() + std::chrono::milliseconds(wait_ms_);
+    error_.reset();
+    try {
+      head_ = read_head(read_head_text());
+    } catch (const ApiError& e) {
+      error_ = e;
+      head_ = {};
+      head_.text = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    }
+    given_ = 0;
+    unread_ = error_ || head_.chunked || head_.length.value_or(0) > 0;
+  }
+  const Head& head() const {
+    if (error_) throw *error_;
+    return head_;
+  }
+  bool last() const { return crowded || head_.last || error_; }  // as is known before the answer
+  bool ends() const { return last() || unread_; }                // after it
+  std::string read_body() {
+    const auto refuse_type = [](const char* field, const char* what, const std::string& found) {
+      throw ApiError(415, std::string(field) + ": " + what + ", found \"" + found + "\"", "unsupported_media_type");
+    };
+    if (!head_.encoding.empty() && head_.encoding != "identity")
+      refuse_type("Content-Encoding", "the body has to come as it is", head_.encoding);
+    if (head_.type.starts_with("multipart/")) refuse_type("Content-Type", "expected application/json", head_.type);
+    if (!head_.chunked && !head_.length)
+      throw ApiError(411, "a body needs Content-Length, or Transfer-Encoding: chunked", "length_required");
+    if (head_.length.value_or(0) > limits_.body_bytes) too_large(std::to_string(*head_.length));
+    if (head_.waits && !has_input()) (void)httplib::Stream::write("HTTP/1.1 100 Continue\r\n\r\n");
+    std::string body;
+    head_.chunked ? read_chunks(&body) : read_bytes(*head_.length, &body);
+    unread_ = false;
+    return body;
   }
   // The client gets to read the answer although not all of its request was read.
   void drain() {
@@ -52,21 +83,12 @@ class Connection final : public httplib::Stream {
     }
   }
 
-  bool is_readable() const override { return has_input() || ready(sock_, POLLIN, ms_until(deadline_)); }
+  int descriptor() const { return sock_; }
+  bool is_readable() const override { return given_ < head_.text.size(); }
   bool is_writable() const override { return ready(sock_, POLLOUT, limits_.write_ms); }
   ssize_t read(char* out, size_t size) override {
-    if (budget_ == 0) last = true;  // its header or body is too large
-    if (budget_ == 0 || size == 0) return -1;
-    if (!has_input()) {
-      if (!ready(sock_, POLLIN, ms_until(deadline_))) return last = true, -1;
-      const ssize_t got = recv(sock_, buffer_, sizeof buffer_, 0);
-      if (got <= 0) return got;
-      begin_ = 0, end_ = static_cast<size_t>(got);
-    }
-    const size_t n = std::min({size, end_ - begin_, budget_});
-    std::copy_n(buffer_ + begin_, n, out);
-    begin_ += n, budget_ -= n;
-    if (in_header_) look_for_body(out, n);
+    const size_t n = head_.text.copy(out, size, given_);
+    given_ += n;
     return static_cast<ssize_t>(n);
   }
   ssize_t write(const char* data, size_t size) override {
@@ -75,25 +97,78 @@ class Connection final : public httplib::Stream {
   }
   void get_remote_ip_and_port(std::string&, int&) const override {}
   void get_local_ip_and_port(std::string&, int&) const override {}
-  socket_t socket() const override { return sock_; }
+  socket_t socket() const override { return -1; }  // cpp-httplib refuses those above FD_SETSIZE, for its select
 
  private:
-  // cpp-httplib reads lines byte by byte. After an empty one comes the body, with its framing if it is in chunks.
-  void look_for_body(const char* data, size_t size) {
-    for (size_t i = 0; i < size; ++i) {
-      if (data[i] != '\r') newlines_ = data[i] == '\n' ? newlines_ + 1 : 0;
-      if (newlines_ < 2) continue;
-      in_header_ = false;
-      budget_ = limits_.body_bytes + limits_.body_bytes / 8 + 1024;
-      return;
+  [[noreturn]] void too_large(const std::string& bytes) const {
+    throw ApiError(413, "the body has " + bytes + " bytes, this server takes " + std::to_string(limits_.body_bytes), "request_too_large");
+  }
+  void fill() {
+    if (!ready(sock_, POLLIN, ms_until(deadline_)))
+      throw ApiError(408, "the request did not come whole within " + std::to_string(wait_ms_) + " ms", "request_timeout");
+    const ssize_t got = recv(sock_, buffer_, sizeof buffer_, 0);
+    if (got <= 0) throw ApiError(400, "the connection ended within the request", "bad_request");
+    begin_ = 0, end_ = static_cast<size_t>(got);
+  }
+  // Adds a line with its end to `out`. False: `out` would have more than `most` bytes.
+  bool read_line(size_t most, std::string* out) {
+    for (char c = 0; c != '\n';) {
+      if (!has_input()) fill();
+      if (out->size() == most) return false;
+      out->push_back(c = buffer_[begin_++]);
+    }
+    return true;
+  }
+  // Without the empty line at its end.
+  std::string read_head_text() {
+    std::string text;
+    for (size_t line = 0;; line = text.size()) {
+      if (!read_line(kHeadBytesMax, &text)) {
+        if (line > 0) throw ApiError(431, "the header has more than " + std::to_string(kHeadBytesMax) + " bytes", "header_too_large");
+        throw ApiError(414, "the request line has more than " + std::to_string(kHeadBytesMax) + " bytes", "target_too_long");
+      }
+      const std::string_view added = std::string_view(text).substr(line);
+      if (added != "\r\n" && added != "\n") continue;
+      text.resize(line);
+      if (line > 0) return text;  // empty lines before a request are nothing
+    }
+  }
+  void read_bytes(uint64_t size, std::string* out) {
+    while (size > 0) {
+      if (!has_input()) fill();
+      const size_t n = static_cast<size_t>(std::min<uint64_t>(size, end_ - begin_));
+      out->append(buffer_ + begin_, n);
+      begin_ += n, size -= n;
+    }
+  }
+  void read_chunks(std::string* out) {
+    std::string line;
+    const auto bad = [](const char* what) { throw ApiError(400, what, "bad_request"); };
+    for (;;) {
+      line.clear();
+      if (!read_line(kFieldBytesMax, &line)) bad("the line of a chunk's size is too long");
+      const uint64_t size = read_chunk_size(std::string_view(line).substr(0, line.find_last_not_of("\r\n") + 1));
+      if (size == 0) break;
+      if (size > limits_.body_bytes - out->size()) too_large("more than " + std::to_string(limits_.body_bytes));
+      read_bytes(size, out);
+      line.clear();
+      if (!read_line(2, &line) || (line != "\r\n" && line != "\n")) bad("a chunk of the body has more bytes than its size says");
+    }
+    // Trailers say nothing here.
+    std::string trailers;
+    for (size_t at = 0;; at = trailers.size()) {
+      if (!read_line(kHeadBytesMax, &trailers)) throw ApiError(431, "the trailer is too long", "header_too_large");
+      if (trailers.find_first_not_of("\r\n", at) == trailers.npos) return;
     }
   }
 
   const int sock_;
   const HttpLimits& limits_;
-  size_t budget_ = 0;
-  bool in_header_ = true;
-  int newlines_ = 0;
+  Head head_;
+  std::optional<ApiError> error_;
+  size_t given_ = 0;     // of the head to cpp-httplib
+  bool unread_ = false;  // there is more of the request
+  int wait_ms_ = 0;
   Clock::time_point deadline_;
   char buffer_[16384];
   size_t begin_ = 0, end_ = 0;
@@ -174,6 +249,11 @@ HttpServer::HttpServer(const HttpLimits& limits) : limits_(limits) {
   set_payload_max_length(limits_.body_bytes);
   set_keep_alive_timeout(limits_.idle_ms / 1000);  // what the header Keep-Alive says
   set_keep_alive_max_count(1'000'000);
+  set_post_routing_handler([](const httplib::Request&, httplib::Response& response) {
+    if (!t_connection->ends() || response.has_header("Connection")) return;
+    response.headers.erase("Keep-Alive");
+    response.set_header("Connection", "close");
+  });
   // Not SO_REUSEPORT, with which two servers would share an address without a word.
   set_socket_options([this](socket_t sock) {
     listener_ = sock;
@@ -182,10 +262,10 @@ HttpServer::HttpServer(const HttpLimits& limits) : limits_(limits) {
   });
 }
 
-int HttpServer::socket() { return t_connection->socket(); }
+const Head& HttpServer::head() { return t_connection->head(); }
+std::string HttpServer::read_body() { return t_connection->read_body(); }
+int HttpServer::socket() { return t_connection->descriptor(); }
 bool HttpServer::crowded() { return t_connection->crowded; }
-void HttpServer::end_connection(bool yes) { t_connection->last = yes || t_connection->crowded; }
-size_t HttpServer::body_bytes_max() { return t_connection->limits().body_bytes; }
 
 void HttpServer::close() {
   {
@@ -224,9 +304,8 @@ bool HttpServer::process_and_close_socket(socket_t sock) {
     while (connection.has_input() || wait_for_request(sock, t_crowded ? kCrowdReadMs : limits_.idle_ms)) {
       connection.begin_request();
       bool closed = false;
-      connection.last = t_crowded;
-      const bool ok = process_request(connection, connection.last, closed, nullptr);
-      if (!ok || closed || connection.last || closing_) break;
+      const bool ok = process_request(connection, connection.last(), closed, nullptr);
+      if (!ok || closed || connection.ends() || closing_) break;
     }
     connection.drain();
     note(&open_, sock, false);

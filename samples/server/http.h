@@ -9,6 +9,8 @@
 #include <set>
 #include <string>
 
+#include "head.h"
+
 struct HttpLimits {
   size_t body_bytes = 16 << 20;  // of a request
   size_t connections = 512;      // served by a thread each; above, only /health and /metrics are
@@ -22,10 +24,10 @@ class HttpServer : public httplib::Server {
   explicit HttpServer(const HttpLimits& limits);
 
   // Of the request that the calling thread serves:
+  static const Head& head();       // throws ApiError where it is not right
+  static std::string read_body();  // throws ApiError
   static int socket();
-  static bool crowded();                 // there are too many connections: only what is short is served
-  static void end_connection(bool yes);  // or not, when this answer is sent
-  static size_t body_bytes_max();
+  static bool crowded();  // there are too many connections: only what is short is served
 
   // After the server is bound: lets connections that come in a burst wait, where cpp-httplib has room for five.
   void let_bursts_wait() const { ::listen(listener_, SOMAXCONN); }

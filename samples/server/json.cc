@@ -6,7 +6,7 @@
 
 namespace {
 
-constexpr int kDepthMax = 128;
+constexpr int kDepthMax = 60;  // kvrt reads JSON to 64, and a message has what it quotes deeper
 
 class Reader {
  public:
@@ -33,7 +33,7 @@ class Reader {
   }
 
   Json read_value(int depth) {
-    if (depth > kDepthMax) fail("nested too deeply");
+    if (depth > kDepthMax) fail("nested deeper than 60");
     skip_space();
     Json value;
     const size_t begin = at_;
@@ -204,6 +204,15 @@ size_t find_bad_utf8(std::string_view text) {
     i += length;
   }
   return text.npos;
+}
+
+std::string valid_utf8(std::string_view bytes) {
+  std::string out;
+  for (size_t bad; (bad = find_bad_utf8(bytes)) != bytes.npos; bytes.remove_prefix(bad + 1)) {
+    out += bytes.substr(0, bad);
+    out += "\uFFFD";
+  }
+  return out += bytes;
 }
 
 void JsonWriter::comma() {

@@ -36,6 +36,8 @@ bool same(const Json& a, const Json& b);
 
 // The first bytes of `text` that are no UTF-8; npos: all are.
 size_t find_bad_utf8(std::string_view text);
+// With U+FFFD in place of each of these.
+std::string valid_utf8(std::string_view bytes);
 
 // Writes values one after another; it sets the commas.
 class JsonWriter {

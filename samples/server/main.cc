@@ -1,8 +1,11 @@
 // An OpenAI-compatible server in one small program. README.md says how it is used.
+#include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -19,7 +22,8 @@ namespace {
 
 constexpr const char* kUsage = R"(kvrt-server MODEL.gguf [OPTIONS]: the OpenAI API for one model, at http://127.0.0.1:8080/v1
 
-  --store DIR          keep conversations there: they survive the server (else in memory alone)
+  --store DIR          keep conversations there: they survive the server (else in memory alone). Several servers may
+                       share one
   --address ADDRESS    listen there (127.0.0.1); one that others reach needs an API key
   --port N             (8080; 0: a free one, which is printed)
   --name NAME          the model's name (that of its file)
@@ -37,6 +41,7 @@ constexpr const char* kUsage = R"(kvrt-server MODEL.gguf [OPTIONS]: the OpenAI A
   --connections N      a thread each; more are refused with 503 (512)
   --body SIZE          of a request at most (16M)
   --time-limit S       for a request (600)
+  --read-time S        for a request to come whole (30); then it is refused with 408
 SIZE: bytes, or with K, M, G. Ctrl-C or SIGTERM ends it: answers are cut, conversations are saved.
 )";
 
@@ -65,6 +70,56 @@ uint64_t size_of(const std::string& name, const std::string& text) {
   return value << shift;
 }
 
+// Of letters, digits and -._ , without a port; in lower case.
+std::string host_of(const std::string& name, std::string host) {
+  for (char& c : host) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '.' || c == '_'; };
+  if (host.size() > 253 || !std::all_of(host.begin(), host.end(), fits))
+    fail(name + ": expected a name of letters, digits and -._ , without a port, found \"" + host + "\"");
+  return host;
+}
+
+// As browsers send it: no path, no slash at its end.
+std::string origin_of(const std::string& name, const std::string& origin) {
+  const size_t scheme = origin.find("://");
+  const bool web = origin.starts_with("http://") || origin.starts_with("https://");
+  if (!web || scheme + 3 == origin.size() || origin.find_first_of("/ \t", scheme + 3) != origin.npos)
+    fail(name + ": expected http://HOST:PORT or https://HOST, found \"" + origin + "\"");
+  return origin;
+}
+
+// A model's name goes into JSON and into paths.
+std::string model_name(const std::string& name, const std::string& model) {
+  const bool control = std::any_of(model.begin(), model.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; });
+  if (model.size() > 256 || control || find_bad_utf8(model) != model.npos)
+    fail(name + ": expected up to 256 bytes of UTF-8 without control characters");
+  return model;
+}
+
+// The time of the model's file: /v1/models says the same after a restart.
+uint64_t time_of(const std::string& path) {
+  struct stat file {};
+  return stat(path.c_str(), &file) == 0 && file.st_mtime > 0 ? static_cast<uint64_t>(file.st_mtime) : 0;
+}
+
+// What one option says of another, and what was left out.
+void complete(Options* o) {
+  if (!o->app.pages.empty() && !std::filesystem::is_directory(o->app.pages)) fail("--pages: " + o->app.pages + " is no folder");
+  if (o->model.empty()) fail("which model? kvrt-server MODEL.gguf; see --help");
+  if (const char* key = std::getenv("KVRT_API_KEY")) {
+    if (!*key) fail("KVRT_API_KEY is set and empty: give a key, or unset it");
+    o->access.add_key("environment", key);
+  }
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(o->address.c_str(), nullptr, nullptr, &found))
+    fail("--address: " + o->address + " is no address of this machine: " + gai_strerror(error));
+  freeaddrinfo(found);
+  if (o->access.keys.empty() && !is_loopback(o->address))
+    fail("--address " + o->address + " is reached by others: give API keys, by --keys FILE or KVRT_API_KEY");
+  if (o->app.model_id.empty()) o->app.model_id = model_name("the model's file", std::filesystem::path(o->model).stem().string());
+  o->app.created = time_of(o->model);
+}
+
 Options read_options(int argc, char** argv) {
   Options o;
   for (int i = 1; i < argc; ++i) {
@@ -80,6 +135,7 @@ Options read_options(int argc, char** argv) {
     }
     if (i + 1 == argc) fail(name + " needs a value, or is not known: see --help");
     const std::string value = argv[++i];
+    if (value.empty()) fail(name + ": its value is empty");
     const auto number = [&](uint64_t least, uint64_t most) {
       const uint64_t n = size_of(name, value);
       if (n < least || n > most) fail(name + ": expected " + std::to_string(least) + " to " + std::to_string(most) + ", found " + value);
@@ -92,13 +148,13 @@ Options read_options(int argc, char** argv) {
     else if (name == "--port")
       o.port = number(0, 65535);
     else if (name == "--name")
-      o.app.model_id = value;
+      o.app.model_id = model_name(name, value);
     else if (name == "--keys")
       o.access.read_keys(value);
     else if (name == "--host")
-      o.access.hosts.push_back(value);
+      o.access.hosts.push_back(host_of(name, value));
     else if (name == "--origin")
-      o.access.origins.push_back(value);
+      o.access.origins.push_back(origin_of(name, value));
     else if (name == "--pages")
       o.app.pages = value;
     else if (name == "--kv-bytes")
@@ -119,18 +175,12 @@ Options read_options(int argc, char** argv) {
       o.http.body_bytes = number(1024, uint64_t{64} << 20);
     else if (name == "--time-limit")
       o.app.time_limit = std::chrono::seconds(number(1, 86400));
+    else if (name == "--read-time")
+      o.http.read_ms = 1000 * static_cast<int>(number(1, 3600));
     else
       fail("unknown option " + name + ": see --help");
   }
-  if (!o.app.pages.empty() && !std::filesystem::is_directory(o.app.pages)) fail("--pages: " + o.app.pages + " is no folder");
-  if (o.model.empty()) fail("which model? kvrt-server MODEL.gguf; see --help");
-  if (const char* key = std::getenv("KVRT_API_KEY")) {
-    if (!*key) fail("KVRT_API_KEY is set and empty: give a key, or unset it");
-    o.access.add_key("environment", key);
-  }
-  if (o.access.keys.empty() && !is_loopback(o.address))
-    fail("--address " + o.address + " is reached by others: give API keys, by --keys FILE or KVRT_API_KEY");
-  if (o.app.model_id.empty()) o.app.model_id = std::filesystem::path(o.model).stem().string();
+  complete(&o);
   return o;
 }
 

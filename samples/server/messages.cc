@@ -4,72 +4,66 @@
 
 namespace {
 
+constexpr size_t kMessagesMax = 2048;  // as OpenAI's
+
 // A text, or parts that are all text.
 std::string read_content(const Json& value, const std::string& where) {
   if (value.is(Json::kString)) return value.text;
-  if (!value.is(Json::kArray)) refuse(where, where + ": expected a text or a list of parts");
+  if (!value.is(Json::kArray)) expected(where, "a text or a list of parts", &value);
   std::string out;
   for (size_t i = 0; i < value.items.size(); ++i) {
-    const std::string part = where + "[" + std::to_string(i) + "]";
-    const Json* type = value.items[i].find("type");
-    if (!type || !type->is(Json::kString)) refuse(part, part + ": expected an object with a type");
-    if (type->text != "text" && type->text != "refusal")
-      refuse(part, part + ": " + type->text + " is not supported: the model reads text alone", "unsupported_value");
-    const Json* text = value.items[i].find(type->text);
-    if (!text || !text->is(Json::kString)) refuse(part, part + ": expected a string " + type->text);
-    out += text->text;
+    const std::string part = item(where, i);
+    const std::string& type = field(value.items[i], part, "type", Json::kString).text;
+    if (type != "text" && type != "refusal")
+      refuse(part + ".type", part + ".type: expected text, as the model reads text alone, found \"" + type + "\"", "unsupported_value");
+    out += field(value.items[i], part, type.c_str(), Json::kString).text;
   }
   return out;
 }
 
-std::string text_of(const Json& object, std::string_view name, const std::string& where) {
-  const Json* value = object.find(name);
-  if (!value) return {};
-  if (!value->is(Json::kString)) refuse(where, where + "." + std::string(name) + ": expected a string");
-  return value->text;
+std::string text_of(const Json& object, const char* name, const std::string& where) {
+  const Json* value = find_field(object, where, name, Json::kString);
+  return value ? value->text : "";
 }
 
 ToolCall read_call(const Json& value, const std::string& where) {
-  const Json* function = value.find("function");
-  if (!function || !function->is(Json::kObject)) refuse(where, where + ": expected {\"id\", \"type\": \"function\", \"function\": {...}}");
-  ToolCall call{text_of(value, "id", where), text_of(*function, "name", where), text_of(*function, "arguments", where)};
-  if (call.name.empty()) refuse(where, where + ".function.name is missing");
+  const Json& function = field(value, where, "function", Json::kObject);
+  const std::string at = where + ".function";
+  ToolCall call{text_of(value, "id", where), field(function, at, "name", Json::kString).text, text_of(function, "arguments", at)};
+  if (call.name.empty()) refuse(at + ".name", at + ".name is empty");
   if (call.arguments.empty()) call.arguments = "{}";
   try {
-    if (!read_json(call.arguments).is(Json::kObject)) refuse(where, where + ".function.arguments: expected a JSON object in a string");
+    const Json arguments = read_json(call.arguments);
+    if (!arguments.is(Json::kObject)) expected(at + ".arguments", "a JSON object in a string", &arguments);
   } catch (const JsonError& e) {
-    refuse(where, where + ".function.arguments: " + e.what());
+    refuse(at + ".arguments", at + ".arguments: " + e.what());
   }
   return call;
 }
 
 Message read_message(const Json& value, const std::string& where) {
-  if (!value.is(Json::kObject)) refuse(where, where + ": expected an object");
+  const Json& role = field(value, where, "role", Json::kString);
   Message m;
-  m.role = text_of(value, "role", where);
-  if (m.role == "developer") m.role = "system";
-  if (m.role != "system" && m.role != "user" && m.role != "assistant" && m.role != "tool")
-    refuse(where, where + ".role: expected system, developer, user, assistant or tool, found \"" + m.role + "\"");
+  m.role = role.text == "developer" ? "system" : role.text;
   const bool assistant = m.role == "assistant";
+  if (m.role != "system" && m.role != "user" && m.role != "tool" && !assistant)
+    expected(where + ".role", "system, developer, user, assistant or tool", &role);
   const Json* content = value.find("content");
   if (content) m.content = read_content(*content, where + ".content");
-  if (const Json* calls = value.find("tool_calls")) {
-    if (!assistant) refuse(where, where + ": tool_calls of role " + m.role);
-    if (!calls->is(Json::kArray)) refuse(where, where + ".tool_calls: expected a list");
-    for (size_t i = 0; i < calls->items.size(); ++i)
-      m.calls.push_back(read_call(calls->items[i], where + ".tool_calls[" + std::to_string(i) + "]"));
+  if (!content && !assistant) expected(where + ".content", "a text or a list of parts", nullptr);
+  if (const Json* calls = find_field(value, where, "tool_calls", Json::kArray)) {
+    if (!assistant)
+      refuse(where + ".tool_calls", where + ".tool_calls: expected of the role assistant alone, found " + std::string(role.raw));
+    for (size_t i = 0; i < calls->items.size(); ++i) m.calls.push_back(read_call(calls->items[i], item(where + ".tool_calls", i)));
   }
-  if (value.find("function_call")) refuse(where, where + ".function_call is not supported: use tool_calls", "unsupported_value");
-  if (!content && !assistant) refuse(where, where + ".content is missing");
+  if (value.find("function_call"))
+    refuse(where + ".function_call", where + ".function_call is not supported: use tool_calls", "unsupported_value");
   if (assistant) {
     m.reasoning = text_of(value, "reasoning_content", where);
     if (m.content.empty()) m.content = text_of(value, "refusal", where);
   }
   m.name = text_of(value, "name", where);
-  if (m.role == "tool") {
-    m.call_id = text_of(value, "tool_call_id", where);
-    if (m.call_id.empty()) refuse(where, where + ".tool_call_id is missing");
-  }
+  if (m.role == "tool") m.call_id = field(value, where, "tool_call_id", Json::kString).text;
   return m;
 }
 
@@ -86,10 +80,13 @@ void write_calls(const std::vector<ToolCall>& calls, bool ids, JsonWriter* w) {
 }  // namespace
 
 std::vector<Message> read_messages(const Json& list) {
-  if (!list.is(Json::kArray) || list.items.empty()) refuse("messages", "messages: expected a list of one message or more");
+  if (!list.is(Json::kArray)) expected("messages", "a list of messages", &list);
+  if (list.items.empty()) refuse("messages", "messages: expected one message or more, found none");
+  if (list.items.size() > kMessagesMax)
+    refuse("messages", "messages: expected at most " + std::to_string(kMessagesMax) + ", found " + std::to_string(list.items.size()));
   std::vector<Message> out;
   for (size_t i = 0; i < list.items.size(); ++i) {
-    out.push_back(read_message(list.items[i], "messages[" + std::to_string(i) + "]"));
+    out.push_back(read_message(list.items[i], item("messages", i)));
     Message& m = out.back();
     if (m.role != "tool" || !m.name.empty()) continue;
     // Templates may want the tool's name, which OpenAI's form says at the call alone.

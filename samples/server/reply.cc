@@ -1,5 +1,6 @@
 #include "reply.h"
 
+#include <cmath>
 #include <ctime>
 #include <random>
 
@@ -20,21 +21,9 @@ void write_usage(JsonWriter* w, const Usage& u) {
   w->key("completion_tokens_details").begin('{').pair("reasoning_tokens", u.reasoning).end('}').end('}');
 }
 
-// A token's text. Where it holds a part of a character alone, only `bytes` tell it.
-std::string token_text(const std::string& bytes) {
-  if (find_bad_utf8(bytes) == bytes.npos) return bytes;
-  std::string out;
-  for (size_t i = 0; i < bytes.size();) {
-    const size_t bad = std::min(find_bad_utf8(std::string_view(bytes).substr(i)), bytes.size() - i);
-    out.append(bytes, i, bad);
-    i += bad;
-    if (i < bytes.size()) out += "\uFFFD", ++i;
-  }
-  return out;
-}
-
+// A token that holds a part of a character alone is told by its `bytes`.
 void write_chance(JsonWriter* w, const TokenChance& c) {
-  w->pair("token", token_text(c.bytes)).key("logprob").number(c.logprob).key("bytes").begin('[');
+  w->pair("token", valid_utf8(c.bytes)).key("logprob").number(c.logprob).key("bytes").begin('[');
   for (const char byte : c.bytes) w->number(static_cast<uint64_t>(static_cast<unsigned char>(byte)));
   w->end(']');
 }
@@ -90,15 +79,19 @@ void Reply::write_chances(JsonWriter* w, const std::vector<TokenChance>& chances
     return;
   }
   w->key("tokens").begin('[');
-  for (const TokenChance& c : chances) w->string(token_text(c.bytes));
+  for (const TokenChance& c : chances) w->string(valid_utf8(c.bytes));
   w->end(']').key("token_logprobs").begin('[');
-  for (const TokenChance& c : chances) w->number(c.logprob);
+  for (const TokenChance& c : chances) std::isnan(c.logprob) ? w->null() : w->number(c.logprob);
   w->end(']').key("text_offset").begin('[');
-  for (const TokenChance& c : chances) w->number(offset), offset += characters(token_text(c.bytes));
+  for (const TokenChance& c : chances) w->number(offset), offset += characters(valid_utf8(c.bytes));
   w->end(']').key("top_logprobs").begin('[');
   for (const TokenChance& c : chances) {
+    if (std::isnan(c.logprob)) {
+      w->null();
+      continue;
+    }
     w->begin('{');
-    for (const TokenChance& other : c.others) w->key(token_text(other.bytes)).number(other.logprob);
+    for (const TokenChance& other : c.others) w->key(valid_utf8(other.bytes)).number(other.logprob);
     w->end('}');
   }
   w->end(']').end('}');
@@ -124,7 +117,9 @@ std::string Reply::chunk(const Piece& piece) {
     c.characters += characters(piece.text);
     return event_of(piece.choice, w.take(), piece.reason);
   }
-  if (!c.begun) out = event_of(piece.choice, R"("delta":{"role":"assistant","content":""},"logprobs":null)", nullptr);
+  const char* none = request_.must_call() ? "null" : R"("")";
+  if (!c.begun)
+    out = event_of(piece.choice, R"("delta":{"role":"assistant","content":)" + std::string(none) + R"(},"logprobs":null)", nullptr);
   c.begun = true;
   w.key("delta").begin('{');
   if (piece.kind == Piece::kContent) w.pair("content", piece.text);
@@ -167,7 +162,7 @@ std::string Reply::whole(const Usage& usage) const {
     w.begin('{').pair("index", i);
     if (chat()) {
       w.key("message").begin('{').pair("role", "assistant");
-      c.content.empty() && !c.calls.empty() ? w.key("content").null() : w.pair("content", c.content);
+      c.content.empty() && (!c.calls.empty() || request_.must_call()) ? w.key("content").null() : w.pair("content", c.content);
       w.key("refusal").null();
       if (!c.reasoning.empty()) w.pair("reasoning_content", c.reasoning);
       if (!c.calls.empty()) {

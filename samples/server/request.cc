@@ -1,7 +1,6 @@
 #include "request.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <span>
 
@@ -9,40 +8,29 @@
 
 namespace {
 
-// Of a value of the field `name`.
-[[noreturn]] void expected(std::string_view name, std::string_view what) {
-  refuse(name, std::string(name) + ": expected " + std::string(what));
-}
-
-double number(const Json& v, const char* name, double least, double most) {
+double number(const Json& v, const std::string& name, double least, double most) {
   if (!v.is(Json::kNumber) || v.number < least || v.number > most) {
     JsonWriter bounds;
     bounds.begin('[').number(least).number(most).end(']');
-    expected(name, "a number in " + bounds.take());
+    expected(name, "a number in " + bounds.take(), &v);
   }
   return v.number;
 }
 
-uint32_t integer(const Json& v, const char* name, uint32_t least, uint32_t most) {
+uint32_t integer(const Json& v, const std::string& name, uint32_t least, uint32_t most) {
   if (!v.is(Json::kNumber) || v.number < least || v.number > most || v.number != std::floor(v.number))
-    expected(name, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    expected(name, "a whole number from " + std::to_string(least) + " to " + std::to_string(most), &v);
   return static_cast<uint32_t>(v.number);
 }
 
-bool flag(const Json& v, const char* name) {
-  if (!v.is(Json::kBool)) expected(name, "true or false");
+bool flag(const Json& v, const std::string& name) {
+  if (!v.is(Json::kBool)) expected(name, "true or false", &v);
   return v.truth;
 }
 
-const std::string& text(const Json& v, const char* name) {
-  if (!v.is(Json::kString)) expected(name, "a string");
+const std::string& text(const Json& v, const std::string& name) {
+  if (!v.is(Json::kString)) expected(name, "a string", &v);
   return v.text;
-}
-
-const Json& member(const Json& v, const char* name, const char* field, Json::Kind kind) {
-  const Json* found = v.find(field);
-  if (!found || !found->is(kind)) expected(std::string(name) + "." + field, kind == Json::kString ? "a string" : "an object");
-  return *found;
 }
 
 constexpr uint32_t kTokensMax = 1u << 30;
@@ -54,86 +42,57 @@ void read_max_tokens(const Json& v, Request* r, const char* name) {
 }
 
 void read_stop(const Json& v, Request* r) {
-  const auto add = [&](const Json& one) {
-    const std::string& s = text(one, "stop");
-    if (s.empty() || s.size() > 256 || s.find('\0') != s.npos) expected("stop", "strings of 1 to 256 bytes without NUL");
+  const auto add = [&](const Json& one, const std::string& name) {
+    const std::string& s = text(one, name);
+    if (s.empty() || s.size() > 256 || s.find('\0') != s.npos) expected(name, "a string of 1 to 256 bytes without NUL", &one);
     r->stop += s + '\0';
   };
-  if (v.is(Json::kString)) return add(v);
-  if (!v.is(Json::kArray) || v.items.size() > 16) expected("stop", "a string, or a list of at most 16");
-  for (const Json& one : v.items) add(one);
+  if (v.is(Json::kString)) return add(v, "stop");
+  if (!v.is(Json::kArray)) expected("stop", "a string, or a list of strings", &v);
+  if (v.items.size() > 16) refuse("stop", "stop: expected at most 16 strings, found " + std::to_string(v.items.size()));
+  for (size_t i = 0; i < v.items.size(); ++i) add(v.items[i], item("stop", i));
 }
 
 void read_bias(const Json& v, Request* r) {
-  if (!v.is(Json::kObject)) expected("logit_bias", "an object of token ids and numbers");
+  if (!v.is(Json::kObject)) expected("logit_bias", "an object of token ids and numbers", &v);
   for (size_t i = 0; i < v.items.size(); ++i) {
     const std::string& id = v.names[i];
     if (id.empty() || id.size() > 9 || id.find_first_not_of("0123456789") != id.npos)
-      expected("logit_bias", "token ids, found \"" + id + "\"");
-    const double value = number(v.items[i], "logit_bias", -100, 100);
+      refuse("logit_bias", "logit_bias: expected token ids, found \"" + id.substr(0, 64) + "\"");
+    const double value = number(v.items[i], "logit_bias." + id, -100, 100);
     // -100 bans a token, as OpenAI says.
     r->bias.push_back({std::stoi(id), value == -100 ? -INFINITY : static_cast<float>(value)});
   }
 }
 
 void read_stream_options(const Json& v, Request* r) {
-  if (!v.is(Json::kObject)) expected("stream_options", "an object");
+  if (!v.is(Json::kObject)) expected("stream_options", "an object", &v);
   for (size_t i = 0; i < v.names.size(); ++i) {
     if (v.names[i] == "include_usage") {
       r->include_usage = flag(v.items[i], "stream_options.include_usage");
     } else if (v.names[i] != "include_obfuscation") {
-      refuse("stream_options", "stream_options." + v.names[i] + " is not known", "unknown_parameter");
+      refuse("stream_options." + v.names[i], "stream_options." + v.names[i] + " is not known", "unknown_parameter");
     }
   }
 }
 
 void read_seed(const Json& v, Request* r) {
-  if (!v.is(Json::kNumber) || v.number != std::floor(v.number) || std::abs(v.number) > 9.3e18) expected("seed", "a whole number");
+  if (!v.is(Json::kNumber) || v.number != std::floor(v.number) || std::abs(v.number) > 9.3e18) expected("seed", "a whole number", &v);
   r->options.seed = static_cast<uint64_t>(static_cast<int64_t>(std::clamp(v.number, -9.2e18, 9.2e18)));
   r->seeded = true;
 }
 
-void read_tools(const Json& v, Request* r) {
-  if (!v.is(Json::kArray)) expected("tools", "a list");
-  for (const Json& tool : v.items) {
-    const std::string& type = member(tool, "tools[]", "type", Json::kString).text;
-    if (type != "function") refuse("tools", "tools: type \"" + type + "\" is not supported: function is", "unsupported_value");
-    const std::string& name = member(member(tool, "tools[]", "function", Json::kObject), "tools[].function", "name", Json::kString).text;
-    const bool known = std::find(r->tool_names.begin(), r->tool_names.end(), name) != r->tool_names.end();
-    if (name.empty() || name.size() > 64 || known) expected("tools", "names of 1 to 64 characters that differ, found \"" + name + "\"");
-    r->tool_names.push_back(name);
-  }
-  if (!v.items.empty()) r->tools = v.raw;
-}
-
-void read_tool_choice(const Json& v, Request* r) {
-  r->options.tool_choice = KVRT_TOOL_CHOICE_NAMED;
-  if (v.is(Json::kString)) {
-    constexpr std::array<std::string_view, 3> kNames = {"none", "auto", "required"};
-    const auto found = std::find(kNames.begin(), kNames.end(), v.text);
-    if (found == kNames.end()) expected("tool_choice", "none, auto, required or a function");
-    // auto is kvrt's default: of a tool whose schema cannot be bound, the arguments' types are.
-    constexpr std::array<uint32_t, 3> kChoices = {KVRT_TOOL_CHOICE_NONE, KVRT_TOOL_CHOICE_DEFAULT, KVRT_TOOL_CHOICE_REQUIRED};
-    r->options.tool_choice = kChoices[static_cast<size_t>(found - kNames.begin())];
-    return;
-  }
-  if (!v.is(Json::kObject)) expected("tool_choice", "none, auto, required or a function");
-  const std::string& type = member(v, "tool_choice", "type", Json::kString).text;
-  if (type != "function") refuse("tool_choice", "tool_choice: type \"" + type + "\" is not supported: function is", "unsupported_value");
-  r->tool_name = member(member(v, "tool_choice", "function", Json::kObject), "tool_choice.function", "name", Json::kString).text;
-}
-
 void read_format(const Json& v, Request* r) {
-  const std::string& type = member(v, "response_format", "type", Json::kString).text;
-  if (type == "text") return;
+  const Json& type = field(v, "response_format", "type", Json::kString);
+  if (type.text == "text") return;
   r->options.grammar_kind = KVRT_GRAMMAR_JSON_SCHEMA;
-  if (type == "json_object") {
+  if (type.text == "json_object") {
     r->grammar = R"({"type":"object"})";
-  } else if (type == "json_schema") {
-    const Json& named = member(v, "response_format", "json_schema", Json::kObject);
-    r->grammar = member(named, "response_format.json_schema", "schema", Json::kObject).raw;
+  } else if (type.text == "json_schema") {
+    const Json& named = field(v, "response_format", "json_schema", Json::kObject);
+    r->grammar = field(named, "response_format.json_schema", "schema", Json::kObject).raw;
   } else {
-    refuse("response_format", "response_format: type \"" + type + "\" is not known: text, json_object, json_schema", "unsupported_value");
+    expected("response_format.type", "text, json_object or json_schema", &type);
   }
 }
 
@@ -144,18 +103,22 @@ void add_variables(std::string_view members, Request* r) {
 }
 
 void read_prompt(const Json& v, Request* r) {
-  const auto tokens_of = [](const Json& list) {
+  const auto tokens_of = [](const Json& list, const std::string& name) {
     Prompt p;
-    for (const Json& id : list.items) p.tokens.push_back(static_cast<int32_t>(integer(id, "prompt", 0, INT32_MAX)));
+    for (size_t i = 0; i < list.items.size(); ++i)
+      p.tokens.push_back(static_cast<int32_t>(integer(list.items[i], item(name, i), 0, INT32_MAX)));
     return p;
   };
   constexpr const char* kWhat = "a string, a list of strings, of token ids, or of lists of these";
   if (v.is(Json::kString)) return r->prompts.push_back({v.text, {}});
-  if (!v.is(Json::kArray) || v.items.empty()) expected("prompt", kWhat);
-  if (v.items[0].is(Json::kNumber)) return r->prompts.push_back(tokens_of(v));
-  for (const Json& one : v.items) {
-    if (!one.is(Json::kString) && (!one.is(Json::kArray) || one.items.empty())) expected("prompt", kWhat);
-    r->prompts.push_back(one.is(Json::kString) ? Prompt{one.text, {}} : tokens_of(one));
+  if (!v.is(Json::kArray)) expected("prompt", kWhat, &v);
+  if (v.items.empty()) refuse("prompt", "prompt: the list is empty");
+  if (v.items[0].is(Json::kNumber)) return r->prompts.push_back(tokens_of(v, "prompt"));
+  for (size_t i = 0; i < v.items.size(); ++i) {
+    const Json& one = v.items[i];
+    if (!one.is(Json::kString) && (!one.is(Json::kArray) || one.items.empty()))
+      expected(item("prompt", i), "a string, or a list of token ids", &one);
+    r->prompts.push_back(one.is(Json::kString) ? Prompt{one.text, {}} : tokens_of(one, item("prompt", i)));
   }
 }
 
@@ -206,7 +169,7 @@ const Field kChatFields[] = {
     {"reasoning_effort", [](const Json& v, Request* r) { add_variables("\"reasoning_effort\":" + std::string(v.raw), r); }},
     {"chat_template_kwargs",
      [](const Json& v, Request* r) {
-       if (!v.is(Json::kObject)) expected("chat_template_kwargs", "an object");
+       if (!v.is(Json::kObject)) expected("chat_template_kwargs", "an object", &v);
        add_variables(v.raw.substr(1, v.raw.size() - 2), r);
      }},
     {"thinking_budget", [](const Json& v, Request* r) { r->options.reasoning_tokens_max = integer(v, "thinking_budget", 1, kTokensMax); }},
@@ -270,10 +233,9 @@ Request read_chat_request(std::string_view body) {
   Request r = read_fields(body, kChatFields);
   if (r.messages.empty()) refuse("messages", "messages is missing", "missing_required_parameter");
   if (r.options.top_logprobs > 0 && !r.logprobs) refuse("top_logprobs", "top_logprobs: logprobs must be true");
-  const bool calls = r.options.tool_choice == KVRT_TOOL_CHOICE_REQUIRED || r.options.tool_choice == KVRT_TOOL_CHOICE_NAMED;
-  if (calls && r.tools.empty()) refuse("tool_choice", "tool_choice: there are no tools");
+  if (r.must_call() && r.tools.empty()) refuse("tool_choice", "tool_choice: there are no tools");
   if (!r.tool_name.empty() && std::find(r.tool_names.begin(), r.tool_names.end(), r.tool_name) == r.tool_names.end())
-    refuse("tool_choice", "tool_choice: there is no tool \"" + r.tool_name + "\"");
+    refuse("tool_choice.function.name", "tool_choice.function.name: there is no tool \"" + r.tool_name + "\"");
   const bool free_of_calls = r.tools.empty() || r.options.tool_choice == KVRT_TOOL_CHOICE_NONE;
   if (!r.grammar.empty() && !free_of_calls)
     refuse("response_format", "response_format beside tools that may be called is not supported: set tool_choice to none",

@@ -48,6 +48,8 @@ struct Request {
   std::vector<kvrt_token_value> bias;
   bool max_tokens_given = false, seeded = false;
 
+  // Its answers are calls alone.
+  bool must_call() const { return options.tool_choice == KVRT_TOOL_CHOICE_REQUIRED || options.tool_choice == KVRT_TOOL_CHOICE_NAMED; }
   // Options that refer to this request's texts; for choice `index`.
   kvrt_generate_options generate_options(uint32_t index) const;
 };
@@ -55,5 +57,16 @@ struct Request {
 Request read_chat_request(std::string_view body);
 Request read_text_request(std::string_view body);
 
+// A field has another value than expected: 400. Null: it is missing.
+[[noreturn]] void expected(std::string_view field, std::string_view what, const Json* found);
+// The field of an object; `where`: the object's own. Null where it is missing.
+const Json* find_field(const Json& object, const std::string& where, const char* name, Json::Kind kind);
+const Json& field(const Json& object, const std::string& where, const char* name, Json::Kind kind);
+std::string item(std::string_view list, size_t index);  // "list[index]"
+
 // The list `messages` of a request.
 std::vector<Message> read_messages(const Json& list);
+
+// The fields `tools` and `tool_choice`.
+void read_tools(const Json& list, Request* r);
+void read_tool_choice(const Json& value, Request* r);

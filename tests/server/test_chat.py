@@ -1,10 +1,13 @@
 """/v1/chat/completions with OpenAI's client: answers, streams, sampling, stop strings, log probabilities, formats, several choices."""
 import json
+import shutil
+import subprocess
+import sys
 import unittest
 
 import openai
 
-from support import Case, message
+from support import Case, PLAIN, Server, message
 
 
 class Chat(Case):
@@ -210,6 +213,50 @@ class Text(Case):
         logprobs = self.complete("The harbour", logprobs=2).choices[0].logprobs
         self.assertEqual([len(logprobs.tokens), len(logprobs.token_logprobs), len(logprobs.top_logprobs), len(logprobs.text_offset)], [8] * 4)
         self.assertEqual(logprobs.text_offset[0], 0)
+
+    def test_echo_with_logprobs(self):
+        prompt = "The harbour, at night"
+        for options in ({}, {"n": 2, "temperature": 1, "seed": 7}):
+            answer = self.complete(prompt, echo=True, logprobs=2, **options)
+            for choice in answer.choices:
+                found = choice.logprobs
+                self.assertEqual("".join(found.tokens)[:len(prompt)], prompt)
+                self.assertEqual(len(found.tokens), answer.usage.prompt_tokens + answer.usage.completion_tokens // len(answer.choices))
+                self.assertEqual((found.token_logprobs[0], found.top_logprobs[0], found.text_offset[0]), (None, None, 0))
+                self.assertTrue(all(value <= 0 for value in found.token_logprobs[1:]))
+        self.assertEqual(answer.usage.prompt_tokens_details.cached_tokens, 0)
+        # A token has the same chance, in a prompt or generated.
+        ids = [20, 30, 40]
+        first = self.complete(ids, max_tokens=1, echo=True, logprobs=20).choices[0].logprobs
+        plain = self.complete(ids, max_tokens=1, logprobs=20).choices[0].logprobs
+        self.assertAlmostEqual(first.token_logprobs[-1], plain.token_logprobs[0], places=4)
+        for cut in (1, 2):
+            before = self.complete(ids[:cut], max_tokens=1, logprobs=20).choices[0].logprobs.top_logprobs[0]
+            self.assertEqual(first.top_logprobs[cut].keys(), before.keys())
+            for token, value in before.items():
+                if token != "\ufffd":  # bytes that look the same
+                    self.assertAlmostEqual(first.top_logprobs[cut][token], value, places=3)
+        streamed = [c.choices[0].logprobs for c in self.complete(prompt, echo=True, logprobs=2, stream=True) if c.choices[0].logprobs]
+        whole = self.complete(prompt, echo=True, logprobs=2).choices[0].logprobs
+        self.assertEqual([t for part in streamed for t in part.token_logprobs], whole.token_logprobs)
+
+    def test_echo_without_the_bos(self):
+        model = self.dir / "bos.gguf"
+        shutil.copy(PLAIN, model)
+        command = [sys.executable, "-m", "gguf.scripts.gguf_set_metadata", "--force", str(model), "tokenizer.ggml.add_bos_token", "true"]
+        subprocess.run(command, check=True, capture_output=True)
+        server = Server(model)
+        self.addCleanup(server.kill)
+        answer = server.client().completions.create(model="bos", prompt="The harbour", max_tokens=2, temperature=0, echo=True, logprobs=0)
+        found = answer.choices[0].logprobs
+        self.assertEqual("".join(found.tokens)[:11], "The harbour")
+        self.assertEqual(len(found.tokens) + 1, answer.usage.prompt_tokens + 2)
+        self.assertTrue(all(value <= 0 for value in found.token_logprobs))
+
+    def test_an_empty_prompt(self):
+        for options in ({}, {"echo": True, "logprobs": 1}):
+            with self.assertRaises(openai.BadRequestError):
+                self.complete("", **options)
 
     def test_cached(self):
         prompt = "A prompt that is long enough to have more than one block of tokens, of which thirty-two make one. " * 2

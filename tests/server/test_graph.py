@@ -194,7 +194,7 @@ class Files(Case):
                 self.assertEqual((headers["X-Content-Type-Options"], headers["Referrer-Policy"]), ("nosniff", "no-referrer"))
                 self.assertEqual(self.server.raw("GET", path, headers={"If-None-Match": headers["ETag"]})[0], 304)
                 self.assertEqual(self.server.raw("HEAD", path)[0], 200)
-                self.assertEqual(self.server.raw("POST", path, "x")[0], 404)
+                self.assertEqual(self.server.raw("POST", path, "x")[0], 405)
         self.assertEqual(self.server.raw("GET", "/index.html")[0], 404)
 
     def test_nothing_comes_from_elsewhere(self):

@@ -87,15 +87,50 @@ class Tools(Case):
         second = self.call(text=asked + [again, {"role": "tool", "tool_call_id": call.id, "content": "7"}], tool_choice="none", max_tokens=10)
         self.assertGreater(second.usage.prompt_tokens_details.cached_tokens, first.usage.prompt_tokens)
 
+    def test_cut(self):
+        # A call that max_tokens cuts is nothing that a client could run or show.
+        for choice in ("required", {"type": "function", "function": {"name": "add"}}):
+            for tokens in (1, 3, 8, 15):
+                answer = self.call(tool_choice=choice, max_tokens=tokens).choices[0]
+                self.assertEqual((answer.finish_reason, answer.message.content, answer.message.tool_calls), ("length", None, None))
+                deltas = [c for chunk in self.call(tool_choice=choice, max_tokens=tokens, stream=True) for c in chunk.choices]
+                self.assertEqual([(c.delta.content, c.delta.tool_calls) for c in deltas], [(None, None)] * len(deltas))
+                self.assertEqual([c.finish_reason for c in deltas if c.finish_reason], ["length"])
+        stopped = self.call(stop=["name"]).choices[0]
+        self.assertEqual((stopped.finish_reason, stopped.message.content), ("stop", None))
+        # The next turn goes on from it.
+        asked = [{"role": "user", "content": "Add."}]
+        self.call(text=asked, max_tokens=8)
+        self.assertTrue(self.call(text=asked).choices[0].message.tool_calls)
+
     def test_refused(self):
-        bad = {"type": "function", "function": {"name": "x", "parameters": {"type": "object", "properties": {"a": {"$dynamicRef": "#b"}}}}}
+        def function(**more):
+            return {"tools": [NOW, {"type": "function", "function": {"name": "x", **more}}], "tool_choice": "auto"}
+
+        bad = {"type": "object", "properties": {"a": {"$dynamicRef": "#b"}}}
+        named = {"tool_choice": {"type": "function", "function": {"name": "other"}}}
         for options, param in (
-                ({"tools": [{"type": "web_search"}]}, "tools"), ({"tools": [ADD, ADD]}, "tools"), ({"tools": []}, "tool_choice"),
-                ({"tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice"), ({"tool_choice": "any"}, "tool_choice"),
-                ({"tool_choice": "auto", "response_format": {"type": "json_object"}}, "response_format"), ({"tools": [bad]}, None)):
-            with self.subTest(options=options), self.assertRaises(openai.BadRequestError) as caught:
-                self.call(**options)
-            self.assertEqual(caught.exception.param, param)
+                ({"tools": [{"type": "web_search"}]}, "tools[0].type"), ({"tools": [ADD, ADD]}, "tools[1].function.name"), ({"tools": []}, "tool_choice"),
+                ({"tools": {}}, "tools"), ({"tools": ["x"]}, "tools[0]"), ({"tools": [{"type": "function"}]}, "tools[0].function"),
+                (named, "tool_choice.function.name"), ({"tool_choice": "any"}, "tool_choice"), ({"tool_choice": {"type": "x"}}, "tool_choice.type"),
+                ({"tool_choice": "auto", "response_format": {"type": "json_object"}}, "response_format"),
+                (function(parameters=bad) | {"tool_choice": "required"}, "tools"), (function(description=5), "tools[1].function.description"),
+                (function(strict="yes"), "tools[1].function.strict"),
+                *((function(name=name), "tools[1].function.name") for name in ("", "a b", "a.b", "\u00e9", "a\n", "x" * 65, 5, None)),
+                *((function(parameters=p), "tools[1].function.parameters" + where) for p, where in (
+                    ("{}", ""), ([], ""), (True, ""), ({"type": "string"}, ".type"), ({"type": ["object"]}, ".type"), ({"type": "object", "properties": []}, ".properties"),
+                    ({"type": "object", "properties": {"a": "string"}}, ".properties.a"), ({"type": "object", "required": "a"}, ".required"),
+                    ({"type": "object", "required": [5]}, ".required[0]")))):
+            with self.subTest(options=options):
+                with self.assertRaises(openai.BadRequestError) as caught:
+                    self.call(**options)
+                self.assertEqual(caught.exception.param, param, caught.exception.message)
+
+    def test_tools_that_are_right(self):
+        for more in ({}, {"parameters": None}, {"parameters": {}}, {"parameters": {"type": "object"}}, {"name": "A-b_9" + "x" * 59, "strict": True},
+                     {"description": None, "parameters": {"type": "object", "properties": {"a": True, "b": {"$dynamicRef": "#b"}}, "required": []}}):
+            with self.subTest(more=more):
+                self.call(tools=[{"type": "function", "function": {"name": "x", **more}}], tool_choice="auto", max_tokens=3)
 
 
 class Reasoning(Case):
