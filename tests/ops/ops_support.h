@@ -15,15 +15,9 @@
 #include "runtime/compute/backend.h"
 #include "runtime/compute/cpu/kernels.h"
 #include "runtime/compute/quant/quants.h"
+#include "tests/support/sanitized.h"
 
 namespace kvrt::test {
-
-// AddressSanitizer makes the kernels ten times slower: the longest tests take fewer cuts with it.
-#ifdef __SANITIZE_ADDRESS__
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 // Null where the machine lacks the instruction set.
 inline std::unique_ptr<Backend> open_backend(const std::string& isa, uint32_t threads = 1) {

@@ -2,6 +2,7 @@
 #include <random>
 
 #include "tests/support/repair_rig.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/sql.h"
 
 namespace kvrt {
@@ -93,7 +94,7 @@ TEST_F(Repair, SoundStoreStaysAsItIs) {
 TEST_F(Repair, EveryPageZeroed) {
   const auto good = test::read_file(catalog());
   ASSERT_GT(good.size(), 20 * kPage);
-  for (size_t page = 0; page * kPage < good.size(); page++) {
+  for (size_t page = 0; page * kPage < good.size(); page += kSanitized ? 3 : 1) {
     SCOPED_TRACE("page " + std::to_string(page + 1));
     reset();
     auto bytes = good;
