@@ -100,7 +100,7 @@ class Generation(_Stream):
                 raise StopIteration
 
     def read(self) -> str:
-        """The whole text that is still to come, up to the end."""
+        """The whole text that is still to come, up to the end; report.reason says whether it was cancelled."""
         return "".join(event.text for event in self if event.type in _TEXT)
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class AsyncGeneration(_Stream):
             await self._waiter.wait()
 
     async def read(self) -> str:
-        """The whole text that is still to come, up to the end."""
+        """The whole text that is still to come, up to the end; report.reason says whether it was cancelled."""
         return "".join([event.text async for event in self if event.type in _TEXT])
 
     async def aclose(self) -> None:

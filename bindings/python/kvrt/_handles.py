@@ -18,6 +18,7 @@ from typing import Any, Callable, Deque, Dict, Generator, Optional, Tuple, Type,
 from . import _abi, _raw
 from ._enums import Detail, LogLevel, Status
 from ._errors import Error, Invalid, TooSmall, Unsupported, call, check_callback, in_callback, inside
+from ._signals import Signals, called_by_c
 from ._types import Event, make_event
 
 lib = _abi.lib
@@ -57,8 +58,8 @@ def _log(user: int, level: int, text: int, size: int) -> None:
     _call_user(user, LEVELS.get(level, logging.DEBUG), ctypes.string_at(text, size).decode("utf-8", "replace"))
 
 
-log_function = _raw.kvrt_log_fn(_log)
-wake_function = _raw.kvrt_wake_fn(_call_user)
+log_function = _raw.kvrt_log_fn(called_by_c(_log, log=True))
+wake_function = _raw.kvrt_wake_fn(called_by_c(_call_user))
 free_function = _raw.kvrt_free_fn(drop)
 
 
@@ -70,9 +71,10 @@ class Callback:
 
     def __init__(self, function: Optional[Callable[[Event], object]] = None) -> None:
         self._error: Optional[BaseException] = None
+        self.signals = Signals()
 
         def call(_user: int, event: int) -> int:
-            if self._error is not None or _exiting:
+            if self._error is not None or self.signals.error is not None or _exiting:
                 return 1
             try:
                 if function is not None:
@@ -82,7 +84,7 @@ class Callback:
                 self._error = error
                 return 1
 
-        self.thunk = _raw.kvrt_event_fn(call)
+        self.thunk = _raw.kvrt_event_fn(called_by_c(call))
 
     def finish(self) -> None:
         """To be called after the call, whatever its outcome."""
@@ -157,7 +159,8 @@ class Handle:
         guard = Callback(callback)
         failure: Optional[Error] = None
         try:
-            self._call(function, *args, guard.thunk, None, *out)
+            with guard.signals:
+                self._call(function, *args, guard.thunk, None, *out)
         except Error as error:
             failure = error
         guard.finish()

@@ -15,6 +15,7 @@ from ._errors import Busy, Cancelled, Error, failure_of, in_callback
 from ._generation import AsyncGeneration, Generation
 from ._handles import Handle, buffer_of, drop, free_function, keep, lib, wake_function
 from ._options import GenerateOptions
+from ._signals import Signals
 from ._types import AppendInfo, Autosave, Event, Message, Report, SaveReport, SessionInfo, from_struct, make_event
 from ._worker import Bell, Core
 
@@ -81,6 +82,7 @@ class Session(Handle):
         # What next fills: one call at a time has the turn, and reads both before it ends.
         self._event, self._error = _raw.kvrt_event.make(), _raw.kvrt_error.make()
         self._event_at, self._error_at = ctypes.byref(self._event), ctypes.byref(self._error)
+        self._signals = Signals()
         super().__init__(raw, functools.partial(_close, core))
 
     # ---- one call at a time ----------------------------------------------------------------------------------------------------------
@@ -121,7 +123,8 @@ class Session(Handle):
 
     def _next(self, timeout_ms: int) -> Event:
         """The caller has the turn."""
-        status = lib.kvrt_session_next(self._raw, self._event_at, timeout_ms, self._error_at)
+        with self._signals:
+            status = lib.kvrt_session_next(self._raw, self._event_at, timeout_ms, self._error_at)
         if status:
             raise failure_of(status, self._error)
         return make_event(self._event)

@@ -271,6 +271,43 @@ with kvrt.Runtime(threads=1) as runtime, runtime.open_model(sys.argv[1], prefill
         run = python(code, MODEL)
         self.assertEqual(run.stdout.split("\n")[:3], ["interrupted IDLE"] * 3, run.stderr)
 
+    def test_interrupt_from_outside(self):
+        """A signal that comes while C runs: its handler's exception comes out of the call, and goes to no hook."""
+        code = """
+import contextlib, os, signal, sys, threading, time, kvrt
+class Late(Exception):
+    pass
+def late(*_):
+    raise Late
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGUSR1, late)
+sys.unraisablehook = hook = lambda lost: print("lost", lost.exc_type)
+with kvrt.Runtime(threads=1) as runtime, runtime.open_model(sys.argv[1], prefill_chunk=1) as model, model.open_session() as session:
+    def loop():
+        for event in session.generate(ignore_eos=True, max_tokens=900):
+            pass
+    calls = (lambda: session.generate(ignore_eos=True, max_tokens=900, callback=lambda event: None), lambda: session.prefill(), loop)
+    for i in range(24):
+        sent = threading.Event()
+        def interrupt():
+            time.sleep(0.004 + 0.0003 * i)
+            os.kill(os.getpid(), signal.SIGUSR1 if i % 2 else signal.SIGINT)
+            sent.set()
+        thread = threading.Thread(target=interrupt)
+        try:
+            thread.start()
+            while not sent.is_set():
+                session.truncate(0)
+                session.append([5 + i] * 900 if i % 3 == 1 else [5])
+                calls[i % 3]()
+            print("not interrupted")
+        except (KeyboardInterrupt, Late):
+            print("interrupted", session.info().state.name, sys.unraisablehook is hook)
+        thread.join()
+"""
+        run = python(code, MODEL)
+        self.assertEqual(run.stdout.split("\n")[:-1], ["interrupted IDLE True"] * 24, run.stderr)
+
 
 class Log(unittest.TestCase):
     def test_lines_go_to_logging(self):
