@@ -21,17 +21,23 @@ namespace Kvrt
         [DllImport("libdl.so.2")]
         private static extern IntPtr dlopen(byte* name, int flags);
 
+        [DllImport("libdl.so.2")]
+        private static extern byte* dlerror();
+
         private static Version Load()
         {
+            string path = Environment.GetEnvironmentVariable("KVRT_LIBRARY");
             try
             {
-                Name(Environment.GetEnvironmentVariable("KVRT_LIBRARY"));
+                Name(path);
                 return Check();
             }
             catch (DllNotFoundException e)
             {
-                throw new DllNotFoundException(
-                    "kvrt: cannot load libkvrt.so.0: " + e.Message + ". Install libkvrt, or set KVRT_LIBRARY to the path of libkvrt.so.0", e);
+                string remedy = string.IsNullOrEmpty(path)
+                    ? "Install libkvrt, or set KVRT_LIBRARY to the path of libkvrt.so.0"
+                    : "KVRT_LIBRARY is \"" + path + "\": set KVRT_LIBRARY to the path of libkvrt.so.0, or unset it";
+                throw new DllNotFoundException("kvrt: cannot load libkvrt.so.0: " + e.Message + ". " + remedy, e);
             }
         }
 
@@ -43,7 +49,10 @@ namespace Kvrt
             using (Arena arena = new Arena())
             {
                 UIntPtr size;
-                if (dlopen(arena.Text(path + "\0", out size), Now) == IntPtr.Zero) throw new DllNotFoundException("KVRT_LIBRARY is " + path);
+                dlerror();  // to have it: to look for it after dlopen would take that one's reason away
+                if (dlopen(arena.Text(path + "\0", out size), Now) != IntPtr.Zero) return;
+                byte* reason = dlerror();
+                throw new DllNotFoundException(reason == null ? "dlopen gives no reason" : Utf8.Terminated(reason, 4096));
             }
         }
 
