@@ -14,7 +14,7 @@ namespace Kvrt
         /// Its version, which may be newer than this assembly. It loads the library, as everything here does at its first use: the one beside the
         /// application or in its package; else the file that the environment variable KVRT_LIBRARY names; else the system's.
         /// </summary>
-        /// <exception cref="DllNotFoundException">There is no such library.</exception>
+        /// <exception cref="DllNotFoundException">There is no such library, or it cannot be loaded: the message has the reason.</exception>
         /// <exception cref="KvrtException">INCOMPATIBLE: it lays out a struct in another way than this assembly.</exception>
         public static Version Version => Loaded.Value;
 
