@@ -13,8 +13,8 @@ import (
 // Cancel ends generations from outside: all that were begun with it (GenerateOptions.Cancel), of any sessions and models. It fires once, for good.
 // Where there is a context, it does that by itself; a Cancel is for what many generations share.
 type Cancel struct {
-	handle
-	bell *bell
+	handle handle
+	bell   *bell
 }
 
 // bell tells Go that a cancel was fired.
@@ -41,13 +41,21 @@ func OpenCancel() (*Cancel, error) {
 	return newCancel(unsafe.Pointer(out), &bell{fired: make(chan struct{})}), nil
 }
 
+// at gives the handle; of a nil cancel, or one that was not opened, one that refuses every call.
+func (c *Cancel) at() *handle {
+	if c == nil || c.handle.raw == nil {
+		return &handle{kind: "cancel"}
+	}
+	return &c.handle
+}
+
 // Retain gives another owner of the same cancel, which has a Close of its own.
 func (c *Cancel) Retain() (*Cancel, error) {
-	raw, err := c.enter()
+	raw, err := c.at().enter()
 	if err != nil {
 		return nil, err
 	}
-	defer c.leave()
+	defer c.at().leave()
 	C.kvrt_cancel_retain((*C.kvrt_cancel)(raw))
 	return newCancel(raw, c.bell), nil
 }
@@ -55,29 +63,30 @@ func (c *Cancel) Retain() (*Cancel, error) {
 // Fire ends each generation that was begun with it, and each that is begun with it later. Any goroutine, also in callbacks; it waits for no step.
 // A closed cancel cannot be fired.
 func (c *Cancel) Fire() {
-	raw, err := c.enter()
+	raw, err := c.at().enter()
 	if err != nil {
 		return
 	}
-	defer c.leave()
+	defer c.at().leave()
 	C.kvrt_cancel_fire((*C.kvrt_cancel)(raw))
 	c.bell.once.Do(func() { close(c.bell.fired) })
 }
 
 // Fired tells whether it was fired; false where it is closed.
 func (c *Cancel) Fired() bool {
-	raw, err := c.enter()
+	raw, err := c.at().enter()
 	if err != nil {
 		return false
 	}
-	defer c.leave()
+	defer c.at().leave()
 	return C.kvrt_cancel_fired((*C.kvrt_cancel)(raw)) != 0
 }
 
 // Close takes this owner away. Generations that have it keep it. It never fails.
 func (c *Cancel) Close() error {
-	runtime.SetFinalizer(c, nil)
-	c.close(nil)
+	if c.at().close(nil) {
+		runtime.SetFinalizer(c, nil)
+	}
 	return nil
 }
 

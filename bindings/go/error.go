@@ -51,15 +51,20 @@ func call(f func(e *C.kvrt_error) C.kvrt_status) error {
 
 func invalid(message string) error { return &Error{Status: StatusInvalid, Message: "kvrt: " + message} }
 
-// ended gives the error of a call whose context has ended; nil: it goes on.
+// ended gives the error of a call whose context has ended, or is nil; nil: it goes on.
 func ended(ctx context.Context) error {
+	if ctx == nil {
+		return invalid("the context is nil: context.Background() is one that does not end")
+	}
 	if cause := ctx.Err(); cause != nil {
-		return &Error{Status: StatusCancelled, Message: "kvrt: " + cause.Error(), cause: cause}
+		return &Error{Status: StatusCancelled, Message: endedBy(cause), cause: cause}
 	}
 	return nil
 }
 
-// because adds the context's error to that of a call which it ended.
+func endedBy(cause error) string { return cause.Error() + ": kvrt ended the call" }
+
+// because puts the context's error in the place of that of a call which it ended, which tells of a cancel alone.
 func because(ctx context.Context, err error) error {
 	var e *Error
 	if ctx.Err() == nil || !errors.As(err, &e) || e.Status != StatusCancelled || e.cause != nil {
@@ -67,5 +72,6 @@ func because(ctx context.Context, err error) error {
 	}
 	caused := *e
 	caused.cause = ctx.Err()
+	caused.Message = endedBy(caused.cause)
 	return &caused
 }

@@ -18,7 +18,7 @@ func (s *Session) Prefill(ctx context.Context, logits Logits, fn func(Event) err
 	stop := watch(ctx, nil, func() { s.Cancel() })
 	defer stop()
 	// A cancel that comes before the prefill has begun is none: events are the second look.
-	err := during(fn, func() bool { return s.isClosed() || ctx.Err() != nil }, func(user C.uintptr_t) error {
+	err := during(fn, func() bool { return s.at().isClosed() || ctx.Err() != nil }, func(user C.uintptr_t) error {
 		return s.one(func(raw *C.kvrt_session, e *C.kvrt_error) C.kvrt_status {
 			return C.go_session_prefill(raw, C.uint32_t(logits), user, &out, e)
 		})
@@ -43,7 +43,7 @@ func (s *Session) Generate(ctx context.Context, options *GenerateOptions, fn fun
 	}
 	out := C.kvrt_report{struct_size: C.sizeof_kvrt_report}
 	// A generation in a session that is being closed ends with its next event, also where it began after the cancel of Close.
-	err = during(fn, s.isClosed, func(user C.uintptr_t) error {
+	err = during(fn, s.at().isClosed, func(user C.uintptr_t) error {
 		return options.with(own, func(o *C.kvrt_generate_options, t *texts, bias *C.kvrt_token_value, stop *C.int32_t) error {
 			return s.one(func(raw *C.kvrt_session, e *C.kvrt_error) C.kvrt_status {
 				return C.go_session_generate(raw, o, t.at(), bias, stop, user, &out, e)
@@ -63,9 +63,10 @@ func link(ctx context.Context, options *GenerateOptions) (own *Cancel, also *bel
 
 func newLink(options *GenerateOptions) (own *Cancel, also *bell, err error) {
 	if options != nil && options.Cancel != nil {
-		if options.Cancel.isClosed() {
-			return nil, nil, invalid("the cancel is closed")
+		if _, err := options.Cancel.at().enter(); err != nil {
+			return nil, nil, err
 		}
+		options.Cancel.at().leave()
 		also = options.Cancel.bell
 	}
 	own, err = OpenCancel()
@@ -97,15 +98,18 @@ func (s *Session) begin(options *GenerateOptions, cancel *Cancel) (number uint64
 //
 // A failure of the generation comes once, in place of DONE. BUSY, and INVALID with detail STATE (Accept is due), change nothing.
 func (s *Session) Next(timeoutMs int32) (Event, error) {
+	if s == nil {
+		return Event{}, s.beside(nil) // which refuses it
+	}
 	if !s.turn.TryLock() {
 		return Event{}, busy()
 	}
 	defer s.turn.Unlock()
-	raw, err := s.enter()
+	raw, err := s.at().enter()
 	if err != nil {
 		return Event{}, err
 	}
-	defer s.leave() // the event's pointers hold until then
+	defer s.at().leave() // the event's pointers hold until then
 	event := C.kvrt_event{struct_size: C.sizeof_kvrt_event}
 	err = call(func(e *C.kvrt_error) C.kvrt_status {
 		return C.kvrt_session_next((*C.kvrt_session)(raw), &event, C.int32_t(timeoutMs), e)
@@ -149,11 +153,11 @@ func (o *GenerateOptions) with(cancel *Cancel, f func(*C.kvrt_generate_options, 
 		}
 	}
 	if cancel != nil {
-		raw, err := cancel.enter()
+		raw, err := cancel.at().enter()
 		if err != nil {
 			return err
 		}
-		defer cancel.leave()
+		defer cancel.at().leave()
 		c.cancel = (*C.kvrt_cancel)(raw)
 	}
 	return f(&c, &t, bias, stop)

@@ -6,6 +6,7 @@ import "C"
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"sync"
 	"unsafe"
@@ -24,6 +25,9 @@ type handle struct {
 func (h *handle) enter() (unsafe.Pointer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.raw == nil {
+		return nil, invalid("the " + h.kind + " is nil, or was not opened")
+	}
 	if h.closed {
 		return nil, invalid("the " + h.kind + " is closed")
 	}
@@ -41,12 +45,13 @@ func (h *handle) leave() {
 	}
 }
 
-// close frees the handle, or leaves that to the last call inside; interrupt (nil: none) is called before that with such calls inside.
-func (h *handle) close(interrupt func(unsafe.Pointer)) {
+// close frees the handle, or leaves that to the last call inside; interrupt (nil: none) is called before that with such calls inside. It
+// tells whether the handle was open.
+func (h *handle) close(interrupt func(unsafe.Pointer)) bool {
 	h.mu.Lock()
-	if h.closed {
+	if h.closed || h.raw == nil {
 		h.mu.Unlock()
-		return
+		return false
 	}
 	h.closed = true
 	h.inside++ // this call: interrupt needs the handle
@@ -56,6 +61,7 @@ func (h *handle) close(interrupt func(unsafe.Pointer)) {
 		interrupt(h.raw)
 	}
 	h.leave()
+	return true
 }
 
 func (h *handle) isClosed() bool {
@@ -108,9 +114,9 @@ func (t *texts) add(s string) C.size_t {
 	return size(s)
 }
 
-// json adds a value as JSON; nil is none.
+// json adds a value as JSON; nil is none, also as a slice, a map or a pointer that is nil.
 func (t *texts) json(v any) C.size_t {
-	if v == nil {
+	if none(v) {
 		return 0
 	}
 	s, err := toJSON(v)
@@ -137,6 +143,25 @@ func (t *texts) at() *C.char {
 		return emptyText
 	}
 	return (*C.char)(unsafe.Pointer(&t.bytes[0]))
+}
+
+// none tells of a nil, with or without a type.
+func none(v any) bool {
+	switch value := reflect.ValueOf(v); value.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Slice, reflect.Map, reflect.Pointer:
+		return value.IsNil()
+	}
+	return false
+}
+
+// toList is toJSON of a list; nil is an empty one.
+func toList(v any) (string, error) {
+	if none(v) {
+		return "[]", nil
+	}
+	return toJSON(v)
 }
 
 func toJSON(v any) (string, error) {

@@ -304,21 +304,25 @@ func TestNoGoroutineOutlivesItsCall(t *testing.T) {
 	collect() // what earlier tests dropped
 	collect()
 	before := runtime.NumGoroutine()
+	gone := func() { // one whose work is done is counted until it has returned
+		t.Helper()
+		soon(t, "no goroutine stays", func() bool { return runtime.NumGoroutine() <= before })
+	}
 	for i := 0; i < 5; i++ {
 		_, err := s.Generate(ctx, &GenerateOptions{MaxTokens: 3, IgnoreEOS: true, Cancel: shared}, nil)
 		must(t, err)
-		check(t, runtime.NumGoroutine() <= before)
+		gone()
 		must(t, s.Append(prompt))
 		_, err = s.Prefill(ctx, LogitsNone, nil)
 		must(t, err)
-		check(t, runtime.NumGoroutine() <= before)
+		gone()
 		stream, err := s.Stream(ctx, &GenerateOptions{MaxTokens: 3, IgnoreEOS: true, Cancel: shared})
 		for err == nil {
-			check(t, runtime.NumGoroutine() <= before)
+			gone()
 			_, err = stream.Next()
 		}
 		equal(t, err, io.EOF)
-		check(t, runtime.NumGoroutine() <= before)
+		gone()
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Model has the weights, tokenizer and chat template of a GGUF file, and a pool of KV blocks for its sessions. Any number of goroutines may use it at
 // once. Its sessions keep it alive.
-type Model struct{ handle }
+type Model struct{ handle handle }
 
 func newModel(raw unsafe.Pointer) *Model {
 	m := &Model{handle{raw: raw, kind: "model", release: func(p unsafe.Pointer) { C.kvrt_model_release((*C.kvrt_model)(p)) }}}
@@ -19,28 +19,37 @@ func newModel(raw unsafe.Pointer) *Model {
 	return m
 }
 
+// at gives the handle; of a nil model, or one that was not opened, one that refuses every call.
+func (m *Model) at() *handle {
+	if m == nil || m.handle.raw == nil {
+		return &handle{kind: "model"}
+	}
+	return &m.handle
+}
+
 // Retain gives another owner of the same model, which has a Close of its own.
 func (m *Model) Retain() (*Model, error) {
-	raw, err := m.enter()
+	raw, err := m.at().enter()
 	if err != nil {
 		return nil, err
 	}
-	defer m.leave()
+	defer m.at().leave()
 	C.kvrt_model_retain((*C.kvrt_model)(raw))
 	return newModel(raw), nil
 }
 
 // Close takes this owner away. It never fails. The weights go with the model's last session.
 func (m *Model) Close() error {
-	runtime.SetFinalizer(m, nil)
-	m.close(nil)
+	if m.at().close(nil) {
+		runtime.SetFinalizer(m, nil)
+	}
 	return nil
 }
 
 // Info describes the model, and its pool as it is now.
 func (m *Model) Info() (ModelProps, error) {
 	out := C.kvrt_model_props{struct_size: C.sizeof_kvrt_model_props}
-	err := m.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+	err := m.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 		return C.kvrt_model_info((*C.kvrt_model)(raw), &out, e)
 	})
 	if err != nil {
@@ -52,7 +61,7 @@ func (m *Model) Info() (ModelProps, error) {
 // Tokenize turns text into tokens: TextSpecial: text that spells a special token becomes it; TextBOS: begin with the model's BOS token.
 func (m *Model) Tokenize(s string, flags TextFlags) ([]int32, error) {
 	return buffer[int32](func(p unsafe.Pointer, capacity C.size_t, needed *C.size_t) error {
-		return m.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+		return m.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 			return C.kvrt_model_tokenize((*C.kvrt_model)(raw), text(s), size(s), C.uint32_t(flags), (*C.int32_t)(p), capacity, needed, e)
 		})
 	})
@@ -61,7 +70,7 @@ func (m *Model) Tokenize(s string, flags TextFlags) ([]int32, error) {
 // Detokenize turns tokens into their bytes, which may end within a character. TextSpecial: special tokens are spelled out.
 func (m *Model) Detokenize(tokens []int32, flags TextFlags) (string, error) {
 	out, err := buffer[byte](func(p unsafe.Pointer, capacity C.size_t, needed *C.size_t) error {
-		return m.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+		return m.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 			return C.kvrt_model_detokenize((*C.kvrt_model)(raw), ids(tokens), C.size_t(len(tokens)), C.uint32_t(flags), (*C.char)(p), capacity, needed, e)
 		})
 	})
@@ -71,11 +80,11 @@ func (m *Model) Detokenize(tokens []int32, flags TextFlags) (string, error) {
 // ApplyTemplate renders messages, any value that is a list of messages in JSON ([]Message, say), with the model's chat template, or that of the
 // options. It blocks about 100 ms at most.
 func (m *Model) ApplyTemplate(messages any, options *TemplateOptions) (string, error) {
-	raw, err := m.enter()
+	raw, err := m.at().enter()
 	if err != nil {
 		return "", err
 	}
-	defer m.leave()
+	defer m.at().leave()
 	return applyTemplate((*C.kvrt_model)(raw), messages, options)
 }
 
@@ -88,7 +97,7 @@ func ApplyTemplate(messages any, options *TemplateOptions) (string, error) {
 }
 
 func applyTemplate(model *C.kvrt_model, messages any, options *TemplateOptions) (string, error) {
-	source, err := toJSON(messages)
+	source, err := toList(messages)
 	if err != nil {
 		return "", err
 	}
@@ -110,7 +119,7 @@ func applyTemplate(model *C.kvrt_model, messages any, options *TemplateOptions) 
 // one step. runnable is the number of sessions that could go on now. Take the events with Session.Next and timeout 0.
 func (m *Model) Step(ms uint32) (runnable uint32, err error) {
 	var out C.uint32_t
-	err = m.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+	err = m.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 		return C.kvrt_model_step((*C.kvrt_model)(raw), C.uint32_t(ms), &out, e)
 	})
 	return uint32(out), err
@@ -119,7 +128,7 @@ func (m *Model) Step(ms uint32) (runnable uint32, err error) {
 // Metrics gives the model's counters now.
 func (m *Model) Metrics() (Metrics, error) {
 	out := C.kvrt_metrics{struct_size: C.sizeof_kvrt_metrics}
-	err := m.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+	err := m.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 		return C.kvrt_model_metrics((*C.kvrt_model)(raw), &out, e)
 	})
 	if err != nil {
@@ -131,7 +140,7 @@ func (m *Model) Metrics() (Metrics, error) {
 // MetricsText gives the counters in Prometheus' text format; label is the value of the label `model`, "": the model's name.
 func (m *Model) MetricsText(label string) (string, error) {
 	out, err := buffer[byte](func(p unsafe.Pointer, capacity C.size_t, needed *C.size_t) error {
-		return m.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+		return m.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 			return C.kvrt_model_metrics_text((*C.kvrt_model)(raw), textOrNull(label), size(label), (*C.char)(p), capacity, needed, e)
 		})
 	})
@@ -145,7 +154,7 @@ func (m *Model) MetricsText(label string) (string, error) {
 func (m *Model) OpenSession(options *SessionOptions) (*Session, error) {
 	var out *C.kvrt_session
 	err := m.open(options, func(o *C.kvrt_session_options, t *texts, wake C.uintptr_t) error {
-		return m.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+		return m.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 			return C.go_session_open((*C.kvrt_model)(raw), o, t.at(), wake, &out, e)
 		})
 	})
@@ -159,16 +168,16 @@ func (m *Model) OpenSession(options *SessionOptions) (*Session, error) {
 // that it was saved in, Store is not looked at, and nil Tools, Documents and Variables stay as they were saved. progress (nil: none) gets PROGRESS in chunks; it, or the
 // end of the context, ends the call. NOT_FOUND: there is no such session. It blocks until its chunks are read.
 func (m *Model) Resume(ctx context.Context, store *Store, name string, options *SessionOptions, progress func(Event) error) (*Session, Report, error) {
-	from, err := store.enter()
+	from, err := store.at().enter()
 	if err != nil {
 		return nil, Report{}, err
 	}
-	defer store.leave()
+	defer store.at().leave()
 	var out *C.kvrt_session
 	report := C.kvrt_report{struct_size: C.sizeof_kvrt_report}
 	err = duringContext(ctx, progress, func(user C.uintptr_t) error {
 		return m.open(options, func(o *C.kvrt_session_options, t *texts, wake C.uintptr_t) error {
-			return m.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+			return m.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 				return C.go_session_resume((*C.kvrt_model)(raw), (*C.kvrt_store)(from), text(name), size(name), o, t.at(), wake, user, &report, &out, e)
 			})
 		})
@@ -191,11 +200,11 @@ func (m *Model) open(options *SessionOptions, f func(o *C.kvrt_session_options, 
 		return f(&o, &t, 0)
 	}
 	if options.Store != nil {
-		raw, err := options.Store.enter()
+		raw, err := options.Store.at().enter()
 		if err != nil {
 			return err
 		}
-		defer options.Store.leave()
+		defer options.Store.at().leave()
 		o.store = (*C.kvrt_store)(raw)
 	}
 	wake, drop := keep(options.Wake, options.Wake != nil)

@@ -143,7 +143,11 @@ func TestReadme(t *testing.T) {
 	check(t, strings.Count(string(code), "\n") <= 25, "more than 25 lines")
 	dir := t.TempDir()
 	must(t, os.WriteFile(dir+"/main.go", code, 0o600))
-	must(t, os.WriteFile(dir+"/go.mod", []byte("module first\n\ngo 1.19\n\nrequire kvrt.dev/kvrt v0.0.0\n\nreplace kvrt.dev/kvrt => "+filepath.Join(source, "bindings", "go")+"\n"), 0o600))
+	must(t, os.WriteFile(dir+"/go.mod", []byte("module first\n\ngo 1.19\n"), 0o600))
+	edit := regexp.MustCompile(`(?m)^go (mod edit .*)$`).FindSubmatch(text)[1] // as the README has it
+	require := exec.Command("go", strings.Fields(strings.Replace(string(edit), "/path/to/clone", source, 1))...)
+	require.Dir = dir
+	must(t, require.Run())
 	model, err := os.ReadFile(modelPath)
 	must(t, err)
 	must(t, os.WriteFile(dir+"/model.gguf", model, 0o600))

@@ -11,7 +11,7 @@ import (
 )
 
 // Runtime is a device with its threads, and the log. Any number of goroutines may use it at once. Models, stores and sessions keep it alive.
-type Runtime struct{ handle }
+type Runtime struct{ handle handle }
 
 func newRuntime(raw unsafe.Pointer) *Runtime {
 	r := &Runtime{handle{raw: raw, kind: "runtime", release: func(p unsafe.Pointer) { C.kvrt_runtime_release((*C.kvrt_runtime)(p)) }}}
@@ -45,28 +45,37 @@ func OpenRuntime(options *RuntimeOptions) (*Runtime, error) {
 	return newRuntime(unsafe.Pointer(out)), nil
 }
 
+// at gives the handle; of a nil runtime, or one that was not opened, one that refuses every call.
+func (r *Runtime) at() *handle {
+	if r == nil || r.handle.raw == nil {
+		return &handle{kind: "runtime"}
+	}
+	return &r.handle
+}
+
 // Retain gives another owner of the same runtime, which has a Close of its own.
 func (r *Runtime) Retain() (*Runtime, error) {
-	raw, err := r.enter()
+	raw, err := r.at().enter()
 	if err != nil {
 		return nil, err
 	}
-	defer r.leave()
+	defer r.at().leave()
 	C.kvrt_runtime_retain((*C.kvrt_runtime)(raw))
 	return newRuntime(raw), nil
 }
 
 // Close takes this owner away. What was opened with the runtime goes on. It never fails. Where nothing keeps the runtime it ends its threads.
 func (r *Runtime) Close() error {
-	runtime.SetFinalizer(r, nil)
-	r.close(nil)
+	if r.at().close(nil) {
+		runtime.SetFinalizer(r, nil)
+	}
 	return nil
 }
 
 // Info describes the runtime's device, threads and libraries.
 func (r *Runtime) Info() (RuntimeProps, error) {
 	out := C.kvrt_runtime_props{struct_size: C.sizeof_kvrt_runtime_props}
-	err := r.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+	err := r.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 		return C.kvrt_runtime_info((*C.kvrt_runtime)(raw), &out, e)
 	})
 	if err != nil {
@@ -77,7 +86,7 @@ func (r *Runtime) Info() (RuntimeProps, error) {
 
 // SetThreads sets the number of compute threads from the next step on: 1 to 256; 0: one for each CPU that affinity and cgroup leave.
 func (r *Runtime) SetThreads(threads uint32) error {
-	return r.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+	return r.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 		return C.kvrt_runtime_set_threads((*C.kvrt_runtime)(raw), C.uint32_t(threads), e)
 	})
 }
@@ -90,7 +99,7 @@ func (r *Runtime) OpenModel(ctx context.Context, path string, options *ModelOpti
 	options.fill(&o, &t)
 	var out *C.kvrt_model
 	err := duringContext(ctx, progress, func(user C.uintptr_t) error {
-		return r.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+		return r.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 			return C.go_model_open((*C.kvrt_runtime)(raw), text(path), size(path), &o, t.at(), user, &out, e)
 		})
 	})
@@ -107,7 +116,7 @@ func (r *Runtime) Cache(options *ModelOptions) (CacheProps, error) {
 	var t texts
 	options.fill(&o, &t)
 	out := C.kvrt_cache_props{struct_size: C.sizeof_kvrt_cache_props}
-	err := r.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+	err := r.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 		return C.go_model_cache((*C.kvrt_runtime)(raw), &o, t.at(), &out, e)
 	})
 	if err != nil {
@@ -121,7 +130,7 @@ func (r *Runtime) Plan(path string, options *PlanOptions) (Plan, error) {
 	var o C.kvrt_plan_options
 	options.fill(&o, nil)
 	out := C.kvrt_plan{struct_size: C.sizeof_kvrt_plan}
-	err := r.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+	err := r.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 		return C.kvrt_model_plan((*C.kvrt_runtime)(raw), textOrNull(path), size(path), &o, &out, e)
 	})
 	if err != nil {
@@ -133,7 +142,7 @@ func (r *Runtime) Plan(path string, options *PlanOptions) (Plan, error) {
 // Inspect describes the contents of a GGUF file as JSON, from its header alone; "refused" lists the parts that kvrt cannot run.
 func (r *Runtime) Inspect(path string, flags InspectFlags) (json.RawMessage, error) {
 	return buffer[byte](func(p unsafe.Pointer, capacity C.size_t, needed *C.size_t) error {
-		return r.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+		return r.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 			return C.kvrt_model_inspect((*C.kvrt_runtime)(raw), text(path), size(path), C.uint32_t(flags), (*C.char)(p), capacity, needed, e)
 		})
 	})
@@ -145,7 +154,7 @@ func (r *Runtime) OpenStore(path string, options *StoreOptions) (*Store, error) 
 	var o C.kvrt_store_options
 	options.fill(&o, nil)
 	var out *C.kvrt_store
-	err := r.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+	err := r.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 		return C.kvrt_store_open((*C.kvrt_runtime)(raw), text(path), size(path), &o, &out, e)
 	})
 	if err != nil {
@@ -160,7 +169,7 @@ func (r *Runtime) OpenStore(path string, options *StoreOptions) (*Store, error) 
 func (r *Runtime) RepairStore(ctx context.Context, path string, fn func(Event) error) (RepairReport, error) {
 	out := C.kvrt_repair_report{struct_size: C.sizeof_kvrt_repair_report}
 	err := duringContext(ctx, fn, func(user C.uintptr_t) error {
-		return r.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
+		return r.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
 			return C.go_store_repair((*C.kvrt_runtime)(raw), text(path), size(path), user, &out, e)
 		})
 	})

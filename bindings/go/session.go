@@ -24,7 +24,7 @@ type Message struct {
 // Session is one conversation with a model. It takes one call at a time: a second one is BUSY (CONCURRENT, or REENTRANT in a callback). Beside that
 // call any goroutine may call Cancel, Accept, Checkpoint, Close, and the reads: Info, Tokens, Text, Message.
 type Session struct {
-	handle
+	handle handle
 	// Next holds it alone, the other calls together: an event of next points into the library until the next call, and is copied before that.
 	turn sync.RWMutex
 	// Counts the generations that Begin and Stream began: a stream takes no events of another's.
@@ -37,11 +37,20 @@ func newSession(raw unsafe.Pointer) *Session {
 	return s
 }
 
+// at gives the handle; of a nil session, or one that was not opened, one that refuses every call.
+func (s *Session) at() *handle {
+	if s == nil || s.handle.raw == nil {
+		return &handle{kind: "session"}
+	}
+	return &s.handle
+}
+
 // Close ends the session. It never fails. With autosave it saves once more; save before where you need the status. A call that another goroutine has
 // inside is cancelled, and ends the session when it returns, within a step: Close does not wait for it. So it may also be called in a callback.
 func (s *Session) Close() error {
-	runtime.SetFinalizer(s, nil)
-	s.close(func(raw unsafe.Pointer) { C.kvrt_session_cancel((*C.kvrt_session)(raw), nil) })
+	if s.at().close(func(raw unsafe.Pointer) { C.kvrt_session_cancel((*C.kvrt_session)(raw), nil) }) {
+		runtime.SetFinalizer(s, nil)
+	}
 	return nil
 }
 
@@ -53,6 +62,9 @@ func busy() error {
 
 // one makes a call that goes beside no other; the library tells them apart, but for Next.
 func (s *Session) one(f func(raw *C.kvrt_session, e *C.kvrt_error) C.kvrt_status) error {
+	if s == nil {
+		return s.beside(f) // which refuses it
+	}
 	if !s.turn.TryRLock() {
 		return busy()
 	}
@@ -62,7 +74,7 @@ func (s *Session) one(f func(raw *C.kvrt_session, e *C.kvrt_error) C.kvrt_status
 
 // beside makes a call that may go beside another.
 func (s *Session) beside(f func(raw *C.kvrt_session, e *C.kvrt_error) C.kvrt_status) error {
-	return s.call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status { return f((*C.kvrt_session)(raw), e) })
+	return s.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status { return f((*C.kvrt_session)(raw), e) })
 }
 
 // ---- reads: any goroutine, at any time; they wait for no step ----
@@ -126,25 +138,29 @@ func (s *Session) AppendText(value string, flags TextFlags) error {
 // AppendMessage appends one message: a Message, or any value that is one in JSON. The next generation opens the model's turn. It blocks about 100 ms
 // at most.
 func (s *Session) AppendMessage(message any) (AppendInfo, error) {
-	return s.messages(message, func(raw *C.kvrt_session, json string, out *C.kvrt_append_info, e *C.kvrt_error) C.kvrt_status {
+	made, err := toJSON(message)
+	if err != nil {
+		return AppendInfo{}, err
+	}
+	return s.messages(made, func(raw *C.kvrt_session, json string, out *C.kvrt_append_info, e *C.kvrt_error) C.kvrt_status {
 		return C.kvrt_session_append_message(raw, text(json), size(json), out, e)
 	})
 }
 
-// SetMessages makes the conversation be these messages, a list ([]Message, say). Leading messages that are equal stay as they are, with their KV.
+// SetMessages makes the conversation be these messages, a list ([]Message, say; nil is an empty one). Leading messages that are equal stay as they are, with their KV.
 func (s *Session) SetMessages(messages any) (AppendInfo, error) {
-	return s.messages(messages, func(raw *C.kvrt_session, json string, out *C.kvrt_append_info, e *C.kvrt_error) C.kvrt_status {
+	made, err := toList(messages)
+	if err != nil {
+		return AppendInfo{}, err
+	}
+	return s.messages(made, func(raw *C.kvrt_session, json string, out *C.kvrt_append_info, e *C.kvrt_error) C.kvrt_status {
 		return C.kvrt_session_set_messages(raw, text(json), size(json), out, e)
 	})
 }
 
-func (s *Session) messages(value any, f func(*C.kvrt_session, string, *C.kvrt_append_info, *C.kvrt_error) C.kvrt_status) (AppendInfo, error) {
-	made, err := toJSON(value)
-	if err != nil {
-		return AppendInfo{}, err
-	}
+func (s *Session) messages(made string, f func(*C.kvrt_session, string, *C.kvrt_append_info, *C.kvrt_error) C.kvrt_status) (AppendInfo, error) {
 	out := C.kvrt_append_info{struct_size: C.sizeof_kvrt_append_info}
-	err = s.one(func(raw *C.kvrt_session, e *C.kvrt_error) C.kvrt_status { return f(raw, made, &out, e) })
+	err := s.one(func(raw *C.kvrt_session, e *C.kvrt_error) C.kvrt_status { return f(raw, made, &out, e) })
 	return toAppendInfo(&out), err
 }
 

@@ -364,3 +364,29 @@ func TestToolsAndSchema(t *testing.T) {
 	_, err = r.model.OpenSession(&SessionOptions{Documents: make(chan int)})
 	fails(t, err, StatusInvalid)
 }
+
+// An answer that is cut again and again within its grammar ends as the grammar has it, also when it was resumed.
+func TestCutAnswer(t *testing.T) {
+	r := newRig(t)
+	s := r.open(prompt...)
+	defer func() { s.Close() }()
+	said := ""
+	options := &GenerateOptions{MaxTokens: 3, GrammarKind: GrammarJSONSchema, Grammar: `{"enum": ["a rather long constant"]}`}
+	for pieces := 1; ; pieces++ {
+		report, err := s.Generate(background, options, func(e Event) error { said += e.Text; return nil })
+		must(t, err)
+		if report.Reason != ReasonMaxTokens {
+			check(t, pieces > 2, "it was never cut")
+			break
+		}
+		_, err = s.Suspend("cut", nil)
+		must(t, err)
+		s.Close()
+		s, _, err = r.model.Resume(background, r.store, "cut", nil, nil)
+		must(t, err)
+		options = &GenerateOptions{MaxTokens: 3, GrammarKind: GrammarContinue}
+	}
+	equal(t, said, `"a rather long constant"`)
+	_, err := s.Generate(background, options, nil)
+	fails(t, err, StatusInvalid) // it is whole
+}

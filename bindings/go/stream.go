@@ -53,9 +53,14 @@ func (s *Session) Stream(ctx context.Context, options *GenerateOptions) (*Stream
 	return stream, nil
 }
 
+func (st *Stream) begun() bool { return st != nil && st.session != nil }
+
 // Next gives the next event, and computes as needed. The last one is DONE; then comes io.EOF, or CANCELLED where the context ended the generation.
 // A failure ends the generation. With SamplerHost call Session.Accept after each LOGITS.
 func (st *Stream) Next() (Event, error) {
+	if !st.begun() {
+		return Event{}, invalid("the stream is nil, or was not begun")
+	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.over != nil {
@@ -101,6 +106,9 @@ func (st *Stream) end(over error) error {
 // Close ends the generation, within the step that it is in; Next then gives io.EOF. It may be called more than once, beside Next, and after the
 // session's Close. It never fails.
 func (st *Stream) Close() error {
+	if !st.begun() {
+		return nil
+	}
 	st.cancel.Fire()
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -120,6 +128,9 @@ func (st *Stream) Close() error {
 
 // Report is the usage of the generation: filled at DONE, and after Close; a failed generation has none.
 func (st *Stream) Report() Report {
+	if !st.begun() {
+		return Report{}
+	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.report

@@ -10,11 +10,13 @@ namespace Kvrt
     /// </summary>
     public sealed unsafe class Cancel : IDisposable
     {
+        private readonly CancelHandle handle;
+
         /// <summary>Makes a cancel that is not fired. It needs no runtime and no model.</summary>
         public Cancel()
         {
             _ = Library.Version;
-            Handle = Open();
+            handle = Open();
         }
 
         [MethodImpl(MethodImplOptions.NoInlining)]  // as Library.Check
@@ -26,7 +28,7 @@ namespace Kvrt
             return made;
         }
 
-        internal CancelHandle Handle { get; }
+        internal CancelHandle Handle => handle.Live();
 
         /// <summary>Whether it was fired.</summary>
         public bool Fired
@@ -45,7 +47,7 @@ namespace Kvrt
         /// <summary>Gives the handle back, fired or not.</summary>
         public void Dispose()
         {
-            Handle.Dispose();
+            handle.Dispose();
         }
     }
 }

@@ -184,6 +184,7 @@ namespace Kvrt
             StringBuilder texts = new StringBuilder();
             foreach (string text in o.StopStrings)
             {
+                if (text == null) throw new ArgumentNullException("StopStrings", "a stop string is null");
                 if (text.IndexOf('\0') >= 0) throw new ArgumentException("a stop string has a NUL", "StopStrings");
                 texts.Append(text).Append('\0');
             }

@@ -13,6 +13,16 @@ namespace Kvrt
         public override bool IsInvalid => handle == IntPtr.Zero;
     }
 
+    internal static class Handles
+    {
+        /// <summary>The handle, for a call. One that is disposed throws here, as the marshaller would, but by its class's name.</summary>
+        internal static T Live<T>(this T handle) where T : Handle
+        {
+            if (handle.IsClosed) throw new ObjectDisposedException(typeof(T).Name.Replace("Handle", ""));
+            return handle;
+        }
+    }
+
     internal sealed class RuntimeHandle : Handle
     {
         protected override bool ReleaseHandle()

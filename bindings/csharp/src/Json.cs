@@ -1,3 +1,4 @@
+using System;
 using System.Globalization;
 using System.Text;
 
@@ -11,6 +12,8 @@ namespace Kvrt
         /// <param name="content">What is said.</param>
         public static string Message(string role, string content)
         {
+            if (role == null) throw new ArgumentNullException(nameof(role));
+            if (content == null) throw new ArgumentNullException(nameof(content));
             return "{\"role\": " + Text(role) + ", \"content\": " + Text(content) + "}";
         }
 
@@ -18,6 +21,7 @@ namespace Kvrt
         /// <param name="text">The string.</param>
         public static string Text(string text)
         {
+            if (text == null) throw new ArgumentNullException(nameof(text));
             StringBuilder json = new StringBuilder(text.Length + 2).Append('"');
             foreach (char c in text)
             {

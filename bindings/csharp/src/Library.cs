@@ -14,24 +14,30 @@ namespace Kvrt
         /// Its version, which may be newer than this assembly. It loads the library, as everything here does at its first use: the one beside the
         /// application or in its package; else the file that the environment variable KVRT_LIBRARY names; else the system's.
         /// </summary>
-        /// <exception cref="DllNotFoundException">There is no such library.</exception>
+        /// <exception cref="DllNotFoundException">There is no such library, or it cannot be loaded: the message has the reason.</exception>
         /// <exception cref="KvrtException">INCOMPATIBLE: it lays out a struct in another way than this assembly.</exception>
         public static Version Version => Loaded.Value;
 
         [DllImport("libdl.so.2")]
         private static extern IntPtr dlopen(byte* name, int flags);
 
+        [DllImport("libdl.so.2")]
+        private static extern byte* dlerror();
+
         private static Version Load()
         {
+            string path = Environment.GetEnvironmentVariable("KVRT_LIBRARY");
             try
             {
-                Name(Environment.GetEnvironmentVariable("KVRT_LIBRARY"));
+                Name(path);
                 return Check();
             }
             catch (DllNotFoundException e)
             {
-                throw new DllNotFoundException(
-                    "kvrt: cannot load libkvrt.so.0: " + e.Message + ". Install libkvrt, or set KVRT_LIBRARY to the path of libkvrt.so.0", e);
+                string remedy = string.IsNullOrEmpty(path)
+                    ? "Install libkvrt, or set KVRT_LIBRARY to the path of libkvrt.so.0"
+                    : "KVRT_LIBRARY is \"" + path + "\": set KVRT_LIBRARY to the path of libkvrt.so.0, or unset it";
+                throw new DllNotFoundException("kvrt: cannot load libkvrt.so.0: " + e.Message + ". " + remedy, e);
             }
         }
 
@@ -43,7 +49,10 @@ namespace Kvrt
             using (Arena arena = new Arena())
             {
                 UIntPtr size;
-                if (dlopen(arena.Text(path + "\0", out size), Now) == IntPtr.Zero) throw new DllNotFoundException("KVRT_LIBRARY is " + path);
+                dlerror();  // to have it: to look for it after dlopen would take that one's reason away
+                if (dlopen(arena.Text(path + "\0", out size), Now) != IntPtr.Zero) return;
+                byte* reason = dlerror();
+                throw new DllNotFoundException(reason == null ? "dlopen gives no reason" : Utf8.Terminated(reason, 4096));
             }
         }
 

@@ -10,6 +10,8 @@ namespace Kvrt
         private readonly ModelHandle handle;
         private readonly Pump pump = new Pump();
 
+        private ModelHandle Handle => handle.Live();
+
         internal Model(ModelHandle handle)
         {
             this.handle = handle;
@@ -20,7 +22,7 @@ namespace Kvrt
         {
             kvrt_error err = Failure.New();
             kvrt_model_props raw = new kvrt_model_props { struct_size = (uint)sizeof(kvrt_model_props) };
-            Failure.Check(Native.kvrt_model_info(handle, &raw, &err), &err);
+            Failure.Check(Native.kvrt_model_info(Handle, &raw, &err), &err);
             return new ModelInfo(raw);
         }
 
@@ -33,10 +35,10 @@ namespace Kvrt
             using (Arena arena = new Arena())
             {
                 UIntPtr size;
-                byte* bytes = arena.Text(text, out size);
+                byte* bytes = arena.Needed(text, nameof(text), out size);
                 UIntPtr length = size;
                 return Utf8.Read((buffer, capacity, needed, err) =>
-                    Native.kvrt_model_tokenize(handle, bytes, length, (uint)flags, (int*)buffer, capacity, needed, err), sizeof(int), Utf8.Tokens);
+                    Native.kvrt_model_tokenize(Handle, bytes, length, (uint)flags, (int*)buffer, capacity, needed, err), sizeof(int), Utf8.Tokens);
             }
         }
 
@@ -60,12 +62,13 @@ namespace Kvrt
 
         private T Detokenize<T>(int[] tokens, TextFlags flags, Utf8.Taker<T> take)
         {
+            if (tokens == null) throw new ArgumentNullException(nameof(tokens));
             fixed (int* pinned = tokens)
             {
                 int* ids = pinned;
                 UIntPtr count = (UIntPtr)tokens.Length;
                 return Utf8.Read((buffer, capacity, needed, err) =>
-                    Native.kvrt_model_detokenize(handle, ids, count, (uint)flags, buffer, capacity, needed, err), 1, take);
+                    Native.kvrt_model_detokenize(Handle, ids, count, (uint)flags, buffer, capacity, needed, err), 1, take);
             }
         }
 
@@ -75,7 +78,7 @@ namespace Kvrt
         /// <exception cref="KvrtException">INVALID: no JSON array of messages, or the template refuses them. LIMIT, UNSUPPORTED.</exception>
         public string ApplyTemplate(string messages, TemplateOptions options = null)
         {
-            return Render(handle, messages, options);
+            return Render(Handle, messages, options);
         }
 
         /// <summary>Renders messages with TemplateOptions.Source, without a model.</summary>
@@ -84,6 +87,7 @@ namespace Kvrt
         /// <exception cref="KvrtException">INVALID: no JSON array of messages, or the template refuses them. LIMIT, UNSUPPORTED.</exception>
         public static string RenderTemplate(string messages, TemplateOptions options)
         {
+            if (options == null) throw new ArgumentNullException(nameof(options));
             _ = Library.Version;
             using (ModelHandle none = new ModelHandle()) return Render(none, messages, options);
         }
@@ -93,7 +97,7 @@ namespace Kvrt
             using (Arena arena = new Arena())
             {
                 UIntPtr size;
-                byte* bytes = arena.Text(messages, out size);
+                byte* bytes = arena.Needed(messages, nameof(messages), out size);
                 UIntPtr length = size;
                 kvrt_template_options* raw = (kvrt_template_options*)arena.Bytes(sizeof(kvrt_template_options));
                 *raw = Fill.Of(options, arena);
@@ -110,7 +114,7 @@ namespace Kvrt
         /// <returns>The number of sessions that could go on now.</returns>
         public uint Step(uint ms = 0)
         {
-            return Step(handle, ms);
+            return Step(Handle, ms);
         }
 
         internal static uint Step(ModelHandle model, uint ms)
@@ -126,7 +130,7 @@ namespace Kvrt
         {
             kvrt_error err = Failure.New();
             kvrt_metrics raw = new kvrt_metrics { struct_size = (uint)sizeof(kvrt_metrics) };
-            Failure.Check(Native.kvrt_model_metrics(handle, &raw, &err), &err);
+            Failure.Check(Native.kvrt_model_metrics(Handle, &raw, &err), &err);
             return new Metrics(raw);
         }
 
@@ -140,7 +144,7 @@ namespace Kvrt
                 byte* bytes = arena.Text(label, out size);
                 UIntPtr length = size;
                 return Utf8.Read((buffer, capacity, needed, err) =>
-                    Native.kvrt_model_metrics_text(handle, bytes, length, buffer, capacity, needed, err));
+                    Native.kvrt_model_metrics_text(Handle, bytes, length, buffer, capacity, needed, err));
             }
         }
 
@@ -159,14 +163,14 @@ namespace Kvrt
                 int status = Native.KVRT_INVALID;
                 try
                 {
-                    status = Native.kvrt_session_open(handle, &raw, out made, &err);
+                    status = Native.kvrt_session_open(Handle, &raw, out made, &err);
                 }
                 finally
                 {
                     if (status != Native.KVRT_OK) Kept.Free(user);
                 }
                 Failure.Check(status, &err);
-                return new Session(made, handle, pump, bell, null);
+                return new Session(made, Handle, pump, bell, null);
             }
         }
 
@@ -183,13 +187,14 @@ namespace Kvrt
         public Session Resume(Store store, string name, SessionOptions options = null, Action<Event> progress = null,
             CancellationToken token = default(CancellationToken))
         {
+            if (store == null) throw new ArgumentNullException(nameof(store));
             Bell bell = new Bell(options?.Wake);
             using (Arena arena = new Arena())
             using (Watch watch = new Watch(progress, token))
             {
                 kvrt_error err = Failure.New();
                 UIntPtr size;
-                byte* bytes = arena.Text(name, out size);
+                byte* bytes = arena.Needed(name, nameof(name), out size);
                 kvrt_report report = new kvrt_report { struct_size = (uint)sizeof(kvrt_report) };
                 IntPtr user;
                 kvrt_session_options raw = Fill.Of(options, bell, arena, out user);
@@ -198,14 +203,14 @@ namespace Kvrt
                 try
                 {
                     status = Native.kvrt_session_resume(
-                        handle, store.Handle, bytes, size, &raw, Watch.Function, watch.User, &report, out made, &err);
+                        Handle, store.Handle, bytes, size, &raw, Watch.Function, watch.User, &report, out made, &err);
                 }
                 finally
                 {
                     if (status != Native.KVRT_OK) Kept.Free(user);
                 }
                 watch.Check(status, &err);
-                return new Session(made, handle, pump, bell, new Report(report));
+                return new Session(made, Handle, pump, bell, new Report(report));
             }
         }
 

@@ -1,6 +1,6 @@
 namespace Kvrt
 {
-    /// <summary>A runtime's device, threads and libraries. Texts are </summary>
+    /// <summary>A runtime's device, threads and libraries.</summary>
     public sealed unsafe class RuntimeInfo
     {
         private kvrt_runtime_props raw;
@@ -44,7 +44,7 @@ namespace Kvrt
     }
 
     /// <summary>
-    /// A model's shape, sizes and pool. Texts are Sizes are bytes. Where HasWeights is 0 there are no layers, no pool and no sessions: their fields
+    /// A model's shape, sizes and pool. Sizes are bytes. Where HasWeights is 0 there are no layers, no pool and no sessions: their fields
     /// mean nothing.
     /// </summary>
     public sealed unsafe class ModelInfo

@@ -145,7 +145,7 @@ namespace Kvrt
         public ulong ChunksMissing => raw.chunks_missing;
     }
 
-    /// <summary>A session's state. Texts are </summary>
+    /// <summary>A session's state.</summary>
     public sealed unsafe class SessionInfo
     {
         private kvrt_session_props raw;

@@ -12,6 +12,8 @@ namespace Kvrt
     {
         private readonly RuntimeHandle handle;
 
+        private RuntimeHandle Handle => handle.Live();
+
         /// <summary>Opens a runtime. It blocks for milliseconds: the kernels check themselves; a CUDA driver takes longer to start.</summary>
         /// <param name="options">Null is all defaults: the CPU, a thread for each CPU that affinity and cgroup leave, no log.</param>
         /// <exception cref="KvrtException">LIMIT: more than 256 threads. UNSUPPORTED, INCOMPATIBLE, DEVICE: see kvrt_runtime_open.</exception>
@@ -42,7 +44,7 @@ namespace Kvrt
         {
             kvrt_error err = Failure.New();
             kvrt_runtime_props raw = new kvrt_runtime_props { struct_size = (uint)sizeof(kvrt_runtime_props) };
-            Failure.Check(Native.kvrt_runtime_info(handle, &raw, &err), &err);
+            Failure.Check(Native.kvrt_runtime_info(Handle, &raw, &err), &err);
             return new RuntimeInfo(raw);
         }
 
@@ -52,7 +54,7 @@ namespace Kvrt
         public void SetThreads(uint threads)
         {
             kvrt_error err = Failure.New();
-            Failure.Check(Native.kvrt_runtime_set_threads(handle, threads, &err), &err);
+            Failure.Check(Native.kvrt_runtime_set_threads(Handle, threads, &err), &err);
         }
 
         /// <summary>Opens a GGUF file, which must not change while the model is open. It blocks until the file is read.</summary>
@@ -64,6 +66,7 @@ namespace Kvrt
         public Model OpenModel(string path, ModelOptions options = null, Action<Event> progress = null,
             CancellationToken token = default(CancellationToken))
         {
+            if (path == null && (options == null || !options.FromFd)) throw new ArgumentNullException(nameof(path));
             using (Arena arena = new Arena())
             using (Watch watch = new Watch(progress, token))
             {
@@ -72,7 +75,7 @@ namespace Kvrt
                 byte* name = arena.Text(path, out size);
                 kvrt_model_options raw = Fill.Of(options, arena);
                 ModelHandle made;
-                watch.Check(Native.kvrt_model_open(handle, name, size, &raw, Watch.Function, watch.User, out made, &err), &err);
+                watch.Check(Native.kvrt_model_open(Handle, name, size, &raw, Watch.Function, watch.User, out made, &err), &err);
                 return new Model(made);
             }
         }
@@ -92,10 +95,10 @@ namespace Kvrt
             {
                 kvrt_error err = Failure.New();
                 UIntPtr size;
-                byte* name = arena.Text(path, out size);
+                byte* name = arena.Needed(path, nameof(path), out size);
                 kvrt_store_options raw = Fill.Of(options);
                 StoreHandle made;
-                Failure.Check(Native.kvrt_store_open(handle, name, size, &raw, out made, &err), &err);
+                Failure.Check(Native.kvrt_store_open(Handle, name, size, &raw, out made, &err), &err);
                 return new Store(made);
             }
         }
@@ -116,9 +119,9 @@ namespace Kvrt
             {
                 kvrt_error err = Failure.New();
                 UIntPtr size;
-                byte* name = arena.Text(path, out size);
+                byte* name = arena.Needed(path, nameof(path), out size);
                 kvrt_repair_report raw = new kvrt_repair_report { struct_size = (uint)sizeof(kvrt_repair_report) };
-                watch.Check(Native.kvrt_store_repair(handle, name, size, Watch.Function, watch.User, &raw, &err), &err);
+                watch.Check(Native.kvrt_store_repair(Handle, name, size, Watch.Function, watch.User, &raw, &err), &err);
                 return new RepairReport(raw);
             }
         }
@@ -136,7 +139,7 @@ namespace Kvrt
                 byte* name = arena.Text(path, out size);
                 kvrt_plan_options raw = Fill.Of(options);
                 kvrt_plan plan = new kvrt_plan { struct_size = (uint)sizeof(kvrt_plan) };
-                Failure.Check(Native.kvrt_model_plan(handle, name, size, &raw, &plan, &err), &err);
+                Failure.Check(Native.kvrt_model_plan(Handle, name, size, &raw, &plan, &err), &err);
                 return new Plan(plan);
             }
         }
@@ -151,7 +154,7 @@ namespace Kvrt
                 kvrt_error err = Failure.New();
                 kvrt_model_options raw = Fill.Of(options, arena);
                 kvrt_cache_props props = new kvrt_cache_props { struct_size = (uint)sizeof(kvrt_cache_props) };
-                Failure.Check(Native.kvrt_model_cache(handle, &raw, &props, &err), &err);
+                Failure.Check(Native.kvrt_model_cache(Handle, &raw, &props, &err), &err);
                 return new CacheInfo(props);
             }
         }
@@ -165,11 +168,11 @@ namespace Kvrt
             using (Arena arena = new Arena())
             {
                 UIntPtr size;
-                byte* name = arena.Text(path, out size);
+                byte* name = arena.Needed(path, nameof(path), out size);
                 uint flags = all ? (uint)Native.KVRT_INSPECT_ALL : 0;
                 UIntPtr length = size;
                 return Utf8.Read((buffer, capacity, needed, err) =>
-                    Native.kvrt_model_inspect(handle, name, length, flags, buffer, capacity, needed, err));
+                    Native.kvrt_model_inspect(Handle, name, length, flags, buffer, capacity, needed, err));
             }
         }
 

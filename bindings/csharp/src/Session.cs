@@ -39,6 +39,8 @@ namespace Kvrt
         private readonly Pump pump;
         private readonly Bell bell;
 
+        private SessionHandle Handle => handle.Live();
+
         internal Session(SessionHandle handle, ModelHandle model, Pump pump, Bell bell, Report resumed)
         {
             this.handle = handle;
@@ -72,7 +74,7 @@ namespace Kvrt
         {
             kvrt_error err = Failure.New();
             kvrt_session_props raw = new kvrt_session_props { struct_size = (uint)sizeof(kvrt_session_props) };
-            Failure.Check(Native.kvrt_session_info(handle, &raw, &err), &err);
+            Failure.Check(Native.kvrt_session_info(Handle, &raw, &err), &err);
             return new SessionInfo(raw);
         }
 
@@ -80,7 +82,7 @@ namespace Kvrt
         public int[] Tokens()
         {
             return Utf8.Read((buffer, capacity, needed, err) =>
-                Native.kvrt_session_tokens(handle, (int*)buffer, capacity, needed, err), sizeof(int), Utf8.Tokens);
+                Native.kvrt_session_tokens(Handle, (int*)buffer, capacity, needed, err), sizeof(int), Utf8.Tokens);
         }
 
         /// <summary>
@@ -93,7 +95,7 @@ namespace Kvrt
         public string Text(ulong from = 0, ulong to = ulong.MaxValue, TextFlags flags = TextFlags.None)
         {
             return Utf8.Read((buffer, capacity, needed, err) =>
-                Native.kvrt_session_text(handle, from, to, (uint)flags, buffer, capacity, needed, err));
+                Native.kvrt_session_text(Handle, from, to, (uint)flags, buffer, capacity, needed, err));
         }
 
         /// <summary>Gives the bytes of the tokens [from, to). A range may begin or end within a character.</summary>
@@ -104,7 +106,7 @@ namespace Kvrt
         public byte[] TextBytes(ulong from = 0, ulong to = ulong.MaxValue, TextFlags flags = TextFlags.None)
         {
             return Utf8.Read((buffer, capacity, needed, err) =>
-                Native.kvrt_session_text(handle, from, to, (uint)flags, buffer, capacity, needed, err), 1, Utf8.Copy);
+                Native.kvrt_session_text(Handle, from, to, (uint)flags, buffer, capacity, needed, err), 1, Utf8.Copy);
         }
 
         /// <summary>Gives a message, and where it lies.</summary>
@@ -115,7 +117,7 @@ namespace Kvrt
             kvrt_message_props raw = new kvrt_message_props { struct_size = (uint)sizeof(kvrt_message_props) };
             kvrt_message_props* props = &raw;
             string json = Utf8.Read((buffer, capacity, needed, err) =>
-                Native.kvrt_session_message(handle, index, props, buffer, capacity, needed, err));
+                Native.kvrt_session_message(Handle, index, props, buffer, capacity, needed, err));
             return new Message(raw, json);
         }
 
@@ -124,12 +126,13 @@ namespace Kvrt
         /// <exception cref="KvrtException">INVALID: an id outside the vocabulary, or the session is FAILED. BUSY. LIMIT.</exception>
         public void Append(int[] tokens)
         {
+            if (tokens == null) throw new ArgumentNullException(nameof(tokens));
             Enter();
             try
             {
                 kvrt_error err = Failure.New();
                 fixed (int* ids = tokens)
-                    Failure.Check(Native.kvrt_session_append(handle, ids, (UIntPtr)tokens.Length, &err), &err);
+                    Failure.Check(Native.kvrt_session_append(Handle, ids, (UIntPtr)tokens.Length, &err), &err);
             }
             finally
             {
@@ -152,8 +155,8 @@ namespace Kvrt
                 {
                     kvrt_error err = Failure.New();
                     UIntPtr size;
-                    byte* bytes = arena.Text(text, out size);
-                    Failure.Check(Native.kvrt_session_append_text(handle, bytes, size, (uint)flags, &err), &err);
+                    byte* bytes = arena.Needed(text, nameof(text), out size);
+                    Failure.Check(Native.kvrt_session_append_text(Handle, bytes, size, (uint)flags, &err), &err);
                 }
             }
             finally
@@ -202,11 +205,11 @@ namespace Kvrt
                 {
                     kvrt_error err = Failure.New();
                     UIntPtr size;
-                    byte* bytes = arena.Text(json, out size);
+                    byte* bytes = arena.Needed(json, nameof(json), out size);
                     kvrt_append_info raw = new kvrt_append_info { struct_size = (uint)sizeof(kvrt_append_info) };
                     int status = all
-                        ? Native.kvrt_session_set_messages(handle, bytes, size, &raw, &err)
-                        : Native.kvrt_session_append_message(handle, bytes, size, &raw, &err);
+                        ? Native.kvrt_session_set_messages(Handle, bytes, size, &raw, &err)
+                        : Native.kvrt_session_append_message(Handle, bytes, size, &raw, &err);
                     Failure.Check(status, &err);
                     return new AppendInfo(raw);
                 }
@@ -229,7 +232,7 @@ namespace Kvrt
             try
             {
                 kvrt_error err = Failure.New();
-                Failure.Check(Native.kvrt_session_truncate(handle, count, &err), &err);
+                Failure.Check(Native.kvrt_session_truncate(Handle, count, &err), &err);
             }
             finally
             {
@@ -247,7 +250,7 @@ namespace Kvrt
             try
             {
                 kvrt_error err = Failure.New();
-                Failure.Check(Native.kvrt_session_erase(handle, from, to, &err), &err);
+                Failure.Check(Native.kvrt_session_erase(Handle, from, to, &err), &err);
             }
             finally
             {
@@ -264,7 +267,7 @@ namespace Kvrt
             try
             {
                 kvrt_error err = Failure.New();
-                Failure.Check(Native.kvrt_session_mark(handle, tokens, &err), &err);
+                Failure.Check(Native.kvrt_session_mark(Handle, tokens, &err), &err);
             }
             finally
             {
@@ -290,14 +293,14 @@ namespace Kvrt
                     int status = Native.KVRT_INVALID;
                     try
                     {
-                        status = Native.kvrt_session_fork(handle, &raw, out made, &err);
+                        status = Native.kvrt_session_fork(Handle, &raw, out made, &err);
                     }
                     finally
                     {
                         if (status != Native.KVRT_OK) Kept.Free(user);
                     }
                     Failure.Check(status, &err);
-                    return new Session(made, handle.Model, pump, fresh, null);
+                    return new Session(made, Handle.Model, pump, fresh, null);
                 }
             }
             finally

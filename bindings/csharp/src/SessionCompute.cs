@@ -24,7 +24,7 @@ namespace Kvrt
                     kvrt_report raw = new kvrt_report { struct_size = (uint)sizeof(kvrt_report) };
                     int status;
                     using (token.Register(Stop))
-                        status = Native.kvrt_session_prefill(handle, (uint)logits, Watch.Function, watch.User, &raw, &err);
+                        status = Native.kvrt_session_prefill(Handle, (uint)logits, Watch.Function, watch.User, &raw, &err);
                     watch.Check(status, &err);
                     return new Report(raw);
                 }
@@ -56,7 +56,7 @@ namespace Kvrt
                     kvrt_report raw = new kvrt_report { struct_size = (uint)sizeof(kvrt_report) };
                     int status;
                     using (token.Register(Stop))
-                        status = Native.kvrt_session_generate(handle, &o, Watch.Function, watch.User, &raw, &err);
+                        status = Native.kvrt_session_generate(Handle, &o, Watch.Function, watch.User, &raw, &err);
                     watch.Check(status, &err);
                     return new Report(raw);
                 }
@@ -94,7 +94,7 @@ namespace Kvrt
                 {
                     kvrt_error err = Failure.New();
                     kvrt_generate_options raw = Fill.Of(options, arena);
-                    Failure.Check(Native.kvrt_session_begin(handle, &raw, &err), &err);
+                    Failure.Check(Native.kvrt_session_begin(Handle, &raw, &err), &err);
                     return ++begun;
                 }
             }
@@ -121,10 +121,10 @@ namespace Kvrt
             bool held = false;
             try
             {
-                handle.DangerousAddRef(ref held);  // Dispose beside leaves the event's memory until it is copied
+                Handle.DangerousAddRef(ref held);  // Dispose beside leaves the event's memory until it is copied
                 kvrt_error err = Failure.New();
                 kvrt_event raw = new kvrt_event { struct_size = (uint)sizeof(kvrt_event) };
-                Failure.Check(Native.kvrt_session_next(handle, &raw, timeoutMs, &err), &err);
+                Failure.Check(Native.kvrt_session_next(Handle, &raw, timeoutMs, &err), &err);
                 return new Event(&raw);
             }
             finally
@@ -137,7 +137,7 @@ namespace Kvrt
         /// <summary>Lets the model's pump compute until this session has an event; `bell` rings then.</summary>
         internal void Kick()
         {
-            pump.Kick(handle.Model, bell);
+            pump.Kick(Handle.Model, bell);
         }
 
         /// <summary>Comes after each Kick, when `bell` has rung.</summary>
@@ -154,14 +154,14 @@ namespace Kvrt
         public void Accept(int token)
         {
             kvrt_error err = Failure.New();
-            Failure.Check(Native.kvrt_session_accept(handle, token, &err), &err);
+            Failure.Check(Native.kvrt_session_accept(Handle, token, &err), &err);
         }
 
         /// <summary>Ends a generation or prefill within one step, at its last token. Any thread. It waits for nothing.</summary>
         public void Cancel()
         {
             kvrt_error err = Failure.New();
-            Failure.Check(Native.kvrt_session_cancel(handle, &err), &err);
+            Failure.Check(Native.kvrt_session_cancel(Handle, &err), &err);
         }
 
         /// <summary>Cancel for a CancellationToken, which may fire when the session is closed.</summary>
@@ -192,10 +192,10 @@ namespace Kvrt
             {
                 kvrt_error err = Failure.New();
                 UIntPtr size;
-                byte* bytes = arena.Text(name, out size);
+                byte* bytes = arena.Needed(name, nameof(name), out size);
                 kvrt_save_options o = Fill.Of(options);
                 kvrt_save_report raw = new kvrt_save_report { struct_size = (uint)sizeof(kvrt_save_report) };
-                Failure.Check(Native.kvrt_session_checkpoint(handle, bytes, size, &o, &raw, &err), &err);
+                Failure.Check(Native.kvrt_session_checkpoint(Handle, bytes, size, &o, &raw, &err), &err);
                 return new SaveReport(raw);
             }
         }
@@ -213,10 +213,10 @@ namespace Kvrt
                 {
                     kvrt_error err = Failure.New();
                     UIntPtr size;
-                    byte* bytes = arena.Text(name, out size);
+                    byte* bytes = arena.Needed(name, nameof(name), out size);
                     kvrt_save_options o = Fill.Of(options);
                     kvrt_save_report raw = new kvrt_save_report { struct_size = (uint)sizeof(kvrt_save_report) };
-                    Failure.Check(Native.kvrt_session_suspend(handle, bytes, size, &o, &raw, &err), &err);
+                    Failure.Check(Native.kvrt_session_suspend(Handle, bytes, size, &o, &raw, &err), &err);
                     return new SaveReport(raw);
                 }
             }

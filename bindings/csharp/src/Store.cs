@@ -11,12 +11,14 @@ namespace Kvrt
     /// </summary>
     public sealed unsafe class Store : IDisposable
     {
+        private readonly StoreHandle handle;
+
         internal Store(StoreHandle handle)
         {
-            Handle = handle;
+            this.handle = handle;
         }
 
-        internal StoreHandle Handle { get; }
+        internal StoreHandle Handle => handle.Live();
 
         /// <summary>Describes the store's contents and its size on disk.</summary>
         /// <exception cref="KvrtException">IO, CORRUPT.</exception>
@@ -60,7 +62,7 @@ namespace Kvrt
             {
                 kvrt_error err = Failure.New();
                 UIntPtr scope, size;
-                byte* where = arena.Text(domain, out scope), what = arena.Text(name, out size);
+                byte* where = arena.Text(domain, out scope), what = arena.Needed(name, nameof(name), out size);
                 kvrt_store_entry raw = new kvrt_store_entry { struct_size = (uint)sizeof(kvrt_store_entry) };
                 Failure.Check(Native.kvrt_store_stat(Handle, where, scope, what, size, &raw, &err), &err);
                 return new StoreEntry(raw);
@@ -76,7 +78,7 @@ namespace Kvrt
             using (Arena arena = new Arena())
             {
                 UIntPtr scope, size;
-                byte* where = arena.Text(domain, out scope), what = arena.Text(name, out size);
+                byte* where = arena.Text(domain, out scope), what = arena.Needed(name, nameof(name), out size);
                 UIntPtr length = size, whole = scope;
                 return Utf8.Read((buffer, capacity, needed, err) =>
                     Native.kvrt_store_show(Handle, where, whole, what, length, buffer, capacity, needed, err));
@@ -95,7 +97,7 @@ namespace Kvrt
             {
                 kvrt_error err = Failure.New();
                 UIntPtr scope, size;
-                byte* where = arena.Text(domain, out scope), what = arena.Text(name, out size);
+                byte* where = arena.Text(domain, out scope), what = arena.Needed(name, nameof(name), out size);
                 Failure.Check(Native.kvrt_store_remove(Handle, where, scope, what, size, &err), &err);
             }
         }
@@ -111,7 +113,7 @@ namespace Kvrt
             {
                 kvrt_error err = Failure.New();
                 UIntPtr scope, size, newSize;
-                byte* where = arena.Text(domain, out scope), what = arena.Text(from, out size), target = arena.Text(to, out newSize);
+                byte* where = arena.Text(domain, out scope), what = arena.Needed(from, nameof(from), out size), target = arena.Needed(to, nameof(to), out newSize);
                 Failure.Check(Native.kvrt_store_rename(Handle, where, scope, what, size, target, newSize, &err), &err);
             }
         }
@@ -127,7 +129,7 @@ namespace Kvrt
             {
                 kvrt_error err = Failure.New();
                 UIntPtr scope, size;
-                byte* where = arena.Text(domain, out scope), what = arena.Text(name, out size);
+                byte* where = arena.Text(domain, out scope), what = arena.Needed(name, nameof(name), out size);
                 Failure.Check(Native.kvrt_store_pin(Handle, where, scope, what, size, pinned, &err), &err);
             }
         }
@@ -143,7 +145,7 @@ namespace Kvrt
             {
                 kvrt_error err = Failure.New();
                 UIntPtr scope, size;
-                byte* where = arena.Text(domain, out scope), what = arena.Text(name, out size);
+                byte* where = arena.Text(domain, out scope), what = arena.Needed(name, nameof(name), out size);
                 Failure.Check(Native.kvrt_store_set_ttl(Handle, where, scope, what, size, seconds, &err), &err);
             }
         }
@@ -202,7 +204,7 @@ namespace Kvrt
         /// </summary>
         public void Dispose()
         {
-            Handle.Dispose();
+            handle.Dispose();
         }
     }
 }

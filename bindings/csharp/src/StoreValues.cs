@@ -12,7 +12,7 @@ namespace Kvrt
         /// <summary>Its priority, 1 to 255; 0: not pinned.</summary>
         public uint Pinned => raw.pinned;
 
-        /// <summary></summary>
+        /// <summary>The name that it is saved under.</summary>
         public string Name { get { fixed (byte* text = raw.name) return Utf8.Terminated(text, 256); } }
 
         /// <summary>"": the default domain.</summary>

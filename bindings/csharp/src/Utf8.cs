@@ -101,6 +101,12 @@ namespace Kvrt
             return bytes;
         }
 
+        /// <summary>Text that must be there. `parameter` is its name, for the exception.</summary>
+        internal byte* Needed(string text, string parameter, out UIntPtr size)
+        {
+            return Text(text ?? throw new ArgumentNullException(parameter), out size);
+        }
+
         /// <summary>The handle behind, which is not released before this arena is disposed.</summary>
         internal IntPtr Hold(SafeHandle handle)
         {

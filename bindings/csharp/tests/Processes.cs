@@ -157,15 +157,25 @@ namespace Kvrt.Tests
 
         internal static void NoLibrary()
         {
+            string text = Path.GetTempFileName();
+            File.WriteAllText(text, "no library, but a text that is longer than the header of an ELF file, so that the loader reads it");
+            Missing("/nowhere/libkvrt.so.0", "KVRT_LIBRARY is \"/nowhere/libkvrt.so.0\"", "cannot open shared object file", "or unset it");
+            Missing(text, "KVRT_LIBRARY is \"" + text + "\"", "invalid ELF header");
+            File.Delete(text);
+            Check.Equal(Library.Version + "\n", Output(Start("version"), 0), "by its path it is found");
+            foreach (string first in new[] { "runtime", "cancel", "template" }) Output(Start(first), 0);  // whatever the first call is
+        }
+
+        /// <summary>The message of the library that cannot be loaded, where KVRT_LIBRARY has this value.</summary>
+        private static void Missing(string value, params string[] parts)
+        {
             Process child = Start("version", environment =>
             {
-                environment["KVRT_LIBRARY"] = "/nowhere/libkvrt.so.0";
+                environment["KVRT_LIBRARY"] = value;
                 environment.Remove("LD_LIBRARY_PATH");
             });
             string output = Output(child, Environment.GetEnvironmentVariable("KVRT_TEST_HOST").EndsWith("mono") ? 1 : 134);
-            Check.True(output.Contains("set KVRT_LIBRARY to the path of libkvrt.so.0") && output.Contains("/nowhere/"), output);
-            Check.Equal(Library.Version + "\n", Output(Start("version"), 0), "by its path it is found");
-            foreach (string first in new[] { "runtime", "cancel", "template" }) Output(Start(first), 0);  // whatever the first call is
+            foreach (string part in parts) Check.True(output.Contains(part), "\"" + part + "\" in " + output);
         }
 
         /// <summary>A library of another ABI, with other sizes or other offsets is refused by a message that names the difference.</summary>

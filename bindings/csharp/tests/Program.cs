@@ -33,7 +33,8 @@ namespace Kvrt.Tests
             { "kill_and_go_on", Processes.KillAndGoOn }, { "exit_with_everything_open", Processes.ExitWithEverythingOpen },
             { "no_library", Processes.NoLibrary }, { "wrong_library", Processes.WrongLibrary }, { "locale", Processes.Locale },
             { "thousand_sessions", Load.ThousandSessions }, { "error_text_of_threads", Load.ErrorText }, { "store", Stores.Calls },
-            { "store_repair", Stores.Repair }, { "autosave", Stores.Autosave }, { "model_calls", Stores.ModelCalls }
+            { "store_repair", Stores.Repair }, { "autosave", Stores.Autosave }, { "model_calls", Stores.ModelCalls },
+            { "null_arguments", Faults.NullArguments }, { "disposed_names", Faults.DisposedNames }, { "comments", Faults.Comments }
         };
 
         private static int Main(string[] arguments)
