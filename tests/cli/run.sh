@@ -363,12 +363,14 @@ exits 0 store show texts cut --json
 is "2 $opened" "$(json out 'str(len(j["messages"])) + " " + str(j["spans"][1]["begin"])')" "an answer that begins after a kill"
 "$kvrt" doctor store >out 2>err || fail "doctor: $(cat out err)"
 grep -q '^ok .*kernels' out || fail "doctor: $(cat out)"
-# Without /proc, where mounting is permitted; $ORIGIN needs it, too.
+# Without /proc, where mounting is permitted; $ORIGIN and LeakSanitizer need it, too.
 export library="${kvrt%/bin/*}/lib"
 # shellcheck disable=SC2016 # for the inner shell
-unshare -rm sh -c 'mkdir none && mount --bind none /proc && LD_LIBRARY_PATH=$library exec "$0" doctor' "$kvrt" >out 2>err || grep -q '^unshare' err ||
-  fail "doctor without /proc: $(cat out err)"
-[ ! -e none ] || grep -q '^ok *memory *[1-9].* is unknown: /proc\|memory *[1-9].* free of [1-9]' out || fail "doctor without /proc: $(grep memory out)"
+if unshare -rm sh -c 'mkdir none && mount --bind none /proc && ASAN_OPTIONS=detect_leaks=0 LD_LIBRARY_PATH=$library exec "$0" doctor' "$kvrt" >out 2>err; then
+  grep -q '^ok *memory *[1-9].* is unknown: /proc\|memory *[1-9].* free of [1-9]' out || fail "doctor without /proc: $(grep memory out)"
+else
+  grep -q '^unshare:\|^mount:' err || fail "doctor without /proc: $(cat out err)"
+fi
 
 # devices: a missing library is named, and auto goes on without it
 missing=$work/nowhere/libkvrt_cuda.so
