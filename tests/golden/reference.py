@@ -93,6 +93,10 @@ class Model:
         out[..., second] = x[..., first] * sin + x[..., second] * cos
         return out
 
+    def stored(self, t):
+        """K or V of a layer, [tokens][heads][dim], as the KV keeps it."""
+        return t.astype(np.float32).astype(np.float16)
+
     def attention(self, layer, x):
         heads, kv_heads = self.heads[layer], self.kv_heads[layer]
         p, n, d, group = f"blk.{layer}.", x.shape[0], self.head_dim, heads // kv_heads
@@ -103,7 +107,7 @@ class Model:
         q, k = self.rope(q, layer), self.rope(k, layer)
         v = self.linear(p + "attn_v", x).reshape(n, kv_heads, d)
         if self.kv_f16:
-            k, v = (t.astype(np.float32).astype(np.float16).astype(self.precision) for t in (k, v))
+            k, v = (self.stored(t).astype(self.precision) for t in (k, v))
         out = np.empty_like(q)
         unseen = np.triu(np.ones((n, n), bool), 1)
         if self.local(layer):
