@@ -107,7 +107,7 @@ GO_FIELDS = {"reason": "Reason", "reuse_stopped": "Reuse", "isa": "ISA", "log_le
              **{name: "bool" for name in (
                  "from_fd", "kv_populate", "no_generation_prompt", "has_weights", "add_bos", "has_template", "fits", "read_only", "must_exist",
                  "no_prefix_cache", "autosave_turn", "ignore_eos", "emit_logits", "all_or_nothing", "prefill", "overwrite", "generated",
-                 "awaits_accept", "inexact")}}
+                 "awaits_accept", "inexact", "ended")}}
 # Pointers that are no text: their type in Go, and the function of `texts` for what goes beside the struct; "": the package sets them by hand.
 GO_POINTERS = {"log": ("func(level LogLevel, text string)", ""), "wake": ("func()", ""), "store": ("*Store", ""), "cancel": ("*Cancel", ""),
                "logit_bias": ("[]TokenValue", ""), "stop_tokens": ("[]int32", ""), "stop_strings": ("[]string", "list"), "tools": ("any", "json"),

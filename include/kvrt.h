@@ -1717,6 +1717,9 @@ typedef struct kvrt_message_props {
   uint32_t generated;   /**< 1: the model's own turn. */
   uint64_t begin;       /**< The position of its first token. Between two messages there may be tokens that open a turn. */
   uint64_t end;         /**< The position after its last token. */
+  /** 1: the model ended it: it is generated, and its last token ends a turn. A generated message with 0 was cut off, by
+   * a limit, a stop string, a cancel or a kill, or is being generated: the next begin goes on with it. */
+  uint32_t ended;
 } kvrt_message_props;
 
 /** Gives message `index`, from 0, and where it lies.

@@ -33,7 +33,6 @@ class Chat {
   uint64_t most_tokens() const { return tokens_held(*model_.info()); }
   std::string why_no_more() const;  // what limits the session to these
   void advise_room() const;
-  bool ends() const;  // true: the last token is one that ends an answer
   void say_unfinished() const;
 
   struct Command {

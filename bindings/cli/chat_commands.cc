@@ -77,30 +77,19 @@ void Chat::retry(const std::string& argument) {
   answer(std::strtoull(argument.c_str(), nullptr, 10));
 }
 
-// Beside EOS a model may have other end tokens: they are control tokens, which have no text unless it is asked for.
-bool Chat::ends() const {
-  std::vector<int32_t> ids;
-  if (session_tokens(session_, ids) || ids.empty()) return false;
-  if (ids.back() == model_.info()->eos_token) return true;
-  std::string text, spelled;
-  const bool read =
-      session_.text(ids.size() - 1, ids.size(), 0, text).ok() && session_.text(ids.size() - 1, ids.size(), KVRT_TEXT_SPECIAL, spelled).ok();
-  return read && text.empty() && !spelled.empty();
-}
-
 // Tells the user of a chat that goes on what a kill, Ctrl-C or -n left undone.
 void Chat::say_unfinished() const {
   const auto all = messages();
   if (all.empty()) return;
   if (all.back().role == "user") say("(not answered yet; /continue answers)\n");
-  if (all.back().generated && !ends()) say("(cut; /continue goes on)\n");
+  if (all.back().generated && !all.back().ended) say("(cut; /continue goes on)\n");
 }
 
 // Goes on with an answer that Ctrl-C, -n or a kill cut short, or gives one that never began.
 void Chat::go_on(const std::string&) {
   const auto all = messages();
   const bool whole = last_.reason == KVRT_REASON_EOS || last_.reason == KVRT_REASON_STOP;
-  if (all.empty() || (all.back().role == "assistant" && (whole || ends()))) {
+  if (all.empty() || (all.back().role == "assistant" && (whole || all.back().ended))) {
     complain(KVRT_INVALID, "no answer was cut short; /retry answers again");
     return;
   }

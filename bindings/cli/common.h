@@ -115,7 +115,7 @@ kvrt_status session_tokens(const Session& session, std::vector<int32_t>& out);
 struct Message {
   std::string role, content;  // content that is no text stands as JSON
   uint64_t begin = 0, end = 0;
-  bool generated = false;
+  bool generated = false, ended = false;
 };
 kvrt_status session_messages(const Session& session, std::vector<Message>& out);
 std::string join(const std::vector<int32_t>& tokens);

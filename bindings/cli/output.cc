@@ -18,7 +18,7 @@ kvrt_status session_messages(const Session& session, std::vector<Message>& out) 
     if (s == KVRT_NOT_FOUND) return KVRT_OK;
     if (!s.ok()) return complain("cannot read the session's messages", s.code());
     const auto parsed = nlohmann::json::parse(json, nullptr, false);
-    Message m{parsed.value("role", ""), {}, props.begin, props.end, props.generated != 0};
+    Message m{parsed.value("role", ""), {}, props.begin, props.end, props.generated != 0, props.ended != 0};
     if (const auto content = parsed.find("content"); content != parsed.end()) {
       m.content =
           content->is_string() ? content->get<std::string>() : content->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"unsafe"
 )
@@ -186,6 +187,25 @@ func (m *Model) Resume(ctx context.Context, store *Store, name string, options *
 		return nil, Report{}, err
 	}
 	return newSession(unsafe.Pointer(out)), toReport(&report), nil
+}
+
+// ResumeOrOpen gives the saved session of this name and the report of its resume; where there is none, an empty session with these options and store,
+// which gets the name at its first save, and a nil report.
+func (m *Model) ResumeOrOpen(ctx context.Context, store *Store, name string, options *SessionOptions, progress func(Event) error) (*Session, *Report, error) {
+	session, report, err := m.Resume(ctx, store, name, options, progress)
+	if err == nil {
+		return session, &report, nil
+	}
+	if !errors.Is(err, StatusNotFound) {
+		return nil, nil, err
+	}
+	var fresh SessionOptions
+	if options != nil {
+		fresh = *options
+	}
+	fresh.Store = store
+	session, err = m.OpenSession(&fresh)
+	return session, nil, err
 }
 
 // open has what open and resume share: the options, with their store, and the callback that is kept.

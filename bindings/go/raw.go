@@ -1506,6 +1506,7 @@ type MessageProps struct {
 	Generated bool
 	Begin     uint64
 	End       uint64
+	Ended     bool
 }
 
 func toMessageProps(c *C.kvrt_message_props) MessageProps {
@@ -1513,6 +1514,7 @@ func toMessageProps(c *C.kvrt_message_props) MessageProps {
 		Generated: c.generated != 0,
 		Begin:     uint64(c.begin),
 		End:       uint64(c.end),
+		Ended:     c.ended != 0,
 	}
 }
 
@@ -1953,6 +1955,7 @@ func layouts() []layout {
 			{"generated", unsafe.Offsetof(C.kvrt_message_props{}.generated)},
 			{"begin", unsafe.Offsetof(C.kvrt_message_props{}.begin)},
 			{"end", unsafe.Offsetof(C.kvrt_message_props{}.end)},
+			{"ended", unsafe.Offsetof(C.kvrt_message_props{}.ended)},
 		}},
 		{"kvrt_save_options", unsafe.Sizeof(C.kvrt_save_options{}), []field{
 			{"struct_size", unsafe.Offsetof(C.kvrt_save_options{}.struct_size)},

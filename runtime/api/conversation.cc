@@ -109,6 +109,7 @@ kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kv
     p.generated = message->generated;
     p.begin = message->begin;
     p.end = message->end;
+    p.ended = message->ended;
     write_output(out, p);
     return {};
   });

@@ -126,6 +126,7 @@ static void keeps_its_tokens(kvrt_model* model) {
   const uint64_t answer = session_props(s).messages - 1;
   const size_t count = session_tokens(s, before, kChatMax);
   const kvrt_message_props turn = message_props(s, answer);
+  EXPECT(turn.ended && !message_props(s, answer - 1).ended, "the answer: ended is %u", turn.ended);
   kvrt_append_info info;
   say(s, "tool", "4", &info);
   EXPECT(info.rewritten == 0, "%" PRIu64 " tokens rewritten", info.rewritten);
@@ -159,8 +160,10 @@ static void truncated(kvrt_model* model) {
   MUST(kvrt_session_truncate(s, at, NULL));
   EXPECT(session_props(s).messages == messages && message_props(s, messages - 1).end == at, "%" PRIu64 " messages",
          session_props(s).messages);
+  EXPECT(!message_props(s, messages - 1).ended, "half an answer has ended");
   force(s, KVRT_REPLY_AUTO, rest + at, turn.end - 1 - at, &p);
   last_message_is(s, kMessage);
+  EXPECT(message_props(s, messages - 1).ended, "it has not ended");
   EXPECT(message_props(s, messages - 1).begin == turn.begin && session_props(s).messages == messages, "it is another message");
   MUST(kvrt_session_truncate(s, turn.begin, NULL));
   EXPECT(session_props(s).messages == messages - 1, "nothing of the answer is left, but its message");
@@ -177,6 +180,7 @@ static void one_message(kvrt_model* model) {
   const kvrt_message_props last = message_props(s, messages);
   EXPECT(session_props(s).messages == messages + 1 && last.end == session_props(s).tokens && last.generated, "%" PRIu64 " messages",
          session_props(s).messages);
+  EXPECT(!last.ended, "a limit cut it, and it ended");
   kvrt_session_close(s);
 }
 

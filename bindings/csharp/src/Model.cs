@@ -214,6 +214,23 @@ namespace Kvrt
             }
         }
 
+        /// <summary>
+        /// The saved session of this name; where there is none, an empty one with these options and the store, which gets the name at its first save:
+        /// Session.Resumed is null then. Parameters and exceptions are those of Resume, but NOT_FOUND.
+        /// </summary>
+        public Session ResumeOrOpen(Store store, string name, SessionOptions options = null, Action<Event> progress = null,
+            CancellationToken token = default(CancellationToken))
+        {
+            try
+            {
+                return Resume(store, name, options, progress, token);
+            }
+            catch (KvrtException e) when (e.Status == Status.NotFound)
+            {
+                return OpenSession((options ?? new SessionOptions()).With(store));
+            }
+        }
+
         /// <summary>Gives the model back; its sessions go on. Any thread, also beside a call, which ends first; more than once.</summary>
         public void Dispose()
         {

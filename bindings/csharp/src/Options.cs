@@ -249,6 +249,13 @@ namespace Kvrt
 
         /// <summary>For Model.Resume: what it does with saved KV of another arithmetic.</summary>
         public ForeignKv ForeignKv { get; set; }
+
+        internal SessionOptions With(Store store)
+        {
+            SessionOptions copy = (SessionOptions)MemberwiseClone();
+            copy.Store = store;
+            return copy;
+        }
     }
 
     /// <summary>

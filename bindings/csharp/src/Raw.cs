@@ -467,13 +467,14 @@ namespace Kvrt
         [FieldOffset(184)] internal UIntPtr tool_name_size;
     }
 
-    [StructLayout(LayoutKind.Explicit, Size = 24)]
+    [StructLayout(LayoutKind.Explicit, Size = 32)]
     internal unsafe struct kvrt_message_props
     {
         [FieldOffset(0)] internal uint struct_size;
         [FieldOffset(4)] internal uint generated;
         [FieldOffset(8)] internal ulong begin;
         [FieldOffset(16)] internal ulong end;
+        [FieldOffset(24)] internal uint ended;
     }
 
     [StructLayout(LayoutKind.Explicit, Size = 32)]
@@ -895,7 +896,7 @@ namespace Kvrt
             "kvrt_session_props 888 struct_size 0 state 4 tokens 8 kv_tokens 16 kv_blocks 24 kv_bytes 32 events_unread 40 messages 48 revision 56 id 64 name 104 last_error_status 360 last_error_detail 364 awaits_accept 368 inexact 372 last_error_message 376",
             "kvrt_append_info 32 struct_size 0 appended 8 rewritten 16 rewritten_at 24",
             "kvrt_generate_options 192 struct_size 0 max_tokens 4 temperature 8 top_k 12 top_p 16 min_p 20 repetition_penalty 24 frequency_penalty 28 presence_penalty 32 penalty_window 36 logit_bias 40 logit_bias_count 48 seed 56 stop_tokens 64 stop_token_count 72 stop_strings 80 stop_strings_size 88 ignore_eos 96 top_logprobs 100 sampler 104 emit_logits 108 no_generation_prompt 112 all_or_nothing 116 prefill 120 logits 124 grammar_kind 128 reply 132 grammar 136 grammar_size 144 cancel 152 tool_choice 160 parallel_calls_max 164 reasoning_tokens_max 168 tool_name 176 tool_name_size 184",
-            "kvrt_message_props 24 struct_size 0 generated 4 begin 8 end 16",
+            "kvrt_message_props 32 struct_size 0 generated 4 begin 8 end 16 ended 24",
             "kvrt_save_options 32 struct_size 0 durability 4 overwrite 8 pin 12 ttl_seconds 16 codec 24 reserved 28",
             "kvrt_save_report 64 struct_size 0 revision 8 tokens 16 chunks 24 chunks_written 32 bytes_written 40 ms 48 chunks_missing 56",
         };

@@ -11,6 +11,7 @@ namespace Kvrt
             Generated = raw.generated != 0;
             Begin = raw.begin;
             End = raw.end;
+            Ended = raw.ended != 0;
             Json = json;
         }
 
@@ -25,6 +26,12 @@ namespace Kvrt
 
         /// <summary>The position after its last token.</summary>
         public ulong End { get; }
+
+        /// <summary>
+        /// Whether the model ended it: it is generated, and its last token ends a turn. A generated message that has not ended was cut off, by a
+        /// limit, a stop string, a cancellation or a kill, or is being generated: the next generation goes on with it.
+        /// </summary>
+        public bool Ended { get; }
     }
 
     /// <summary>

@@ -45,6 +45,15 @@ namespace Kvrt.Tests
                 int[] whole;
                 using (Session session = rig.Open()) whole = Rig.Answer(session, 12);
                 Check.Fails(Status.NotFound, () => rig.Model.Resume(rig.Store, "ann"));
+                SessionOptions domain = new SessionOptions { Domain = "d" };
+                using (Session session = rig.Model.ResumeOrOpen(rig.Store, "ann", domain))
+                {
+                    Check.True(session.Resumed == null && domain.Store == null, "it is new");
+                    session.Append(new[] { 1, 2, 3 });
+                    session.Suspend("ann");
+                }
+                using (Session session = rig.Model.ResumeOrOpen(rig.Store, "ann", domain))
+                    Check.Equal(3ul, session.Resumed.PromptTokens, "of the domain");
                 using (Session session = rig.Open())
                 {
                     Check.Same(whole.Take(5), Rig.Answer(session, 5), "the first part");

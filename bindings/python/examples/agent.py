@@ -69,12 +69,6 @@ def run_tool(tools: Tools, call: Dict[str, Any]) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-def ended(chat: kvrt.Session) -> bool:
-    """True: the model has ended its turn. The token that does so is spelled, and has no text."""
-    last = chat.info().tokens - 1
-    return chat.text(last) == "" and chat.text(last, special=True) != ""
-
-
 def answer(chat: kvrt.Session, tokens: int, first: bool) -> None:
     """Computes the answer that is due, or what is missing of one that was cut. The first has to be a call."""
     last = chat.message(chat.info().messages - 1)
@@ -95,7 +89,7 @@ def work(chat: kvrt.Session, tools: Tools, tokens: int) -> str:
         messages = chat.messages()
         last = messages[-1]
         answers = [n for n, message in enumerate(messages) if message.content["role"] == "assistant"]
-        cut = last.generated and last.end - last.begin < tokens and not ended(chat)
+        cut = last.generated and last.end - last.begin < tokens and not last.ended
         calls = calls_of(messages[answers[-1]].content) if answers else []
         results = len(messages) - 1 - answers[-1] if answers else 0
         if cut or not answers or calls and results == len(calls):

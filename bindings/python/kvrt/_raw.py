@@ -811,11 +811,13 @@ class kvrt_message_props(Struct):
     generated: int
     begin: int
     end: int
+    ended: int
     _fields_ = [
         ("struct_size", c_uint32),
         ("generated", c_uint32),
         ("begin", c_uint64),
         ("end", c_uint64),
+        ("ended", c_uint32),
     ]
 
 

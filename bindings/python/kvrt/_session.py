@@ -210,7 +210,7 @@ class Session(Handle):
         props = _raw.kvrt_message_props.make()
         data = buffer_of(self, lib.kvrt_session_message, integer(index, ctypes.c_uint64, "index"), ctypes.byref(props))
         content: Dict[str, Any] = json.loads(bytes(data))
-        return Message(content, bool(props.generated), props.begin, props.end)
+        return Message(content, bool(props.generated), props.begin, props.end, bool(props.ended))
 
     def messages(self) -> List[Message]:
         """All its messages: message for each of them."""

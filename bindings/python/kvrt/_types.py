@@ -323,12 +323,14 @@ class AppendInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """A message of the conversation: its fields for the template in `content`, and its tokens [begin, end)."""
+    """A message of the conversation: its fields for the template in `content`, and its tokens [begin, end). `ended`: the model wrote it and ended
+    its turn; one that is generated and not ended was cut off, and the next generate goes on with it."""
 
     content: Dict[str, Any]
     generated: bool
     begin: int
     end: int
+    ended: bool
 
 
 @dataclasses.dataclass(frozen=True)

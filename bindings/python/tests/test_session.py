@@ -371,6 +371,10 @@ class Conversation(Case):
         self.assertIn("Be brief.", session.text(messages[0].begin, messages[0].end))
         self.assertEqual([m.generated for m in messages], [False, False, True])
         self.assertEqual(session.tokens()[messages[2].begin:messages[2].end][-5:], answer)
+        self.assertEqual([m.ended for m in messages], [False] * 3)  # five tokens at most cut the answer
+        session.generate(sampler=lambda logits: self.model.info().eos_token).read()
+        self.assertEqual([m.ended for m in session.messages()], [False, False, True])
+        messages = session.messages()
         self.assertEqual(session.set_messages([m.content for m in messages]).rewritten, 0)
         changed = session.set_messages([messages[0].content, {"role": "user", "content": "Goodbye"}])
         self.assertGreater(changed.rewritten, 0)

@@ -68,6 +68,11 @@ struct SessionInfo {
   Status last_error;
 };
 
+// What kvrt_session_message gives.
+struct MessageInfo : Message {
+  bool ended = false;  // generated, and its last token ends a turn
+};
+
 struct AppendInfo {
   uint64_t appended = 0, rewritten = 0, rewritten_at = 0;
 };
@@ -118,7 +123,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Status mark(Session* session, uint64_t tokens);  // 0: all of them
   Status erase(Session* session, uint64_t from, uint64_t to);
   std::vector<int32_t> tokens(const Session* session) const;
-  std::optional<Message> message(const Session* session, uint64_t index) const;
+  std::optional<MessageInfo> message(const Session* session, uint64_t index) const;
   SessionInfo session_info(const Session* session) const;
 
   Status begin(Session* session, GenerateOptions options);

@@ -237,10 +237,11 @@ void Engine::cut_kv(Session* session, uint64_t count) {
   if (s.stored.foreign_tokens > count) s.stored.foreign_tokens = count / kv_.block_tokens() * kv_.block_tokens();
 }
 
-std::optional<Message> Engine::message(const Session* session, uint64_t index) const {
+std::optional<MessageInfo> Engine::message(const Session* session, uint64_t index) const {
   Lock lock(mu_);
   if (index >= session->messages.size()) return std::nullopt;
-  return session->messages[index];
+  const Message& m = session->messages[index];
+  return MessageInfo{m, m.generated && m.begin < m.end && tokenizer().is_end(session->tokens[m.end - 1])};
 }
 
 std::vector<int32_t> Engine::tokens(const Session* session) const {

@@ -31,30 +31,19 @@ internal static class Program
             using (Runtime runtime = new Runtime())
             using (Model model = runtime.OpenModel(arguments[0], new ModelOptions { Cache = Cache.User }))
             using (Store store = runtime.OpenStore(folder))
-            using (Session chat = Open(model, store, name))
+            using (Session chat = model.ResumeOrOpen(store, name))
+            {
+                if (chat.Resumed != null) Console.WriteLine("{0} goes on after {1} messages", name, chat.Info().Messages);
                 while (Turn(chat, name))
                 {
                 }
+            }
             return 0;
         }
         catch (KvrtException e)
         {
             Console.Error.WriteLine("Chat: " + e.Message);
             return 1;
-        }
-    }
-
-    private static Session Open(Model model, Store store, string name)
-    {
-        try
-        {
-            Session chat = model.Resume(store, name);
-            Console.WriteLine("{0} goes on after {1} messages", name, chat.Info().Messages);
-            return chat;
-        }
-        catch (KvrtException e) when (e.Status == Status.NotFound)
-        {
-            return model.OpenSession(new SessionOptions { Store = store });
         }
     }
 

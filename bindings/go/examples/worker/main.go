@@ -24,7 +24,6 @@ type worker struct {
 	model  *kvrt.Model
 	store  *kvrt.Store
 	tokens uint
-	eos    int32
 }
 
 func main() {
@@ -56,11 +55,7 @@ func run(ctx context.Context, path, dir string, tokens uint) error {
 		return err
 	}
 	defer store.Close()
-	info, err := model.Info()
-	if err != nil {
-		return err
-	}
-	w := worker{model, store, tokens, info.EOSToken}
+	w := worker{model, store, tokens}
 	jobs, err := filepath.Glob(filepath.Join(dir, "*.prompt")) // sorted
 	if err != nil {
 		return err
@@ -97,20 +92,16 @@ func (w *worker) do(ctx context.Context, job string) error {
 
 // begun gives the session of a job: the saved one, or a new one that has the prompt.
 func (w *worker) begun(ctx context.Context, job, name string) (*kvrt.Session, error) {
-	options := &kvrt.SessionOptions{Store: w.store, AutosaveName: name, AutosaveTokens: 16}
-	session, _, err := w.model.Resume(ctx, w.store, name, options, nil)
-	if !errors.Is(err, kvrt.StatusNotFound) {
+	options := &kvrt.SessionOptions{AutosaveName: name, AutosaveTokens: 16}
+	session, resumed, err := w.model.ResumeOrOpen(ctx, w.store, name, options, nil)
+	if err != nil || resumed != nil {
 		return session, err
 	}
 	prompt, err := os.ReadFile(job + ".prompt")
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = session.AppendMessage(kvrt.Message{Role: "user", Content: string(prompt)})
 	}
-	session, err = w.model.OpenSession(options)
 	if err != nil {
-		return nil, err
-	}
-	if _, err := session.AppendMessage(kvrt.Message{Role: "user", Content: string(prompt)}); err != nil {
 		session.Close()
 		return nil, err
 	}
@@ -119,7 +110,7 @@ func (w *worker) begun(ctx context.Context, job, name string) (*kvrt.Session, er
 
 // finish computes what the answer lacks, and gives all of it.
 func (w *worker) finish(ctx context.Context, session *kvrt.Session, name string) (string, error) {
-	have, ended, err := w.progress(session)
+	have, ended, err := progress(session)
 	if err != nil {
 		return "", err
 	}
@@ -139,26 +130,12 @@ func (w *worker) finish(ctx context.Context, session *kvrt.Session, name string)
 }
 
 // progress tells how many tokens of the answer there are, and whether the model has ended it.
-func (w *worker) progress(session *kvrt.Session) (have uint, ended bool, err error) {
+func progress(session *kvrt.Session) (have uint, ended bool, err error) {
 	_, props, err := session.Message(1) // message 0 is the prompt
 	if errors.Is(err, kvrt.StatusNotFound) {
 		return 0, false, nil
 	}
-	if err != nil {
-		return 0, false, err
-	}
-	tokens, err := session.Tokens()
-	if err != nil {
-		return 0, false, err
-	}
-	// A token that ends a turn is spelled, and has no text.
-	last := uint64(len(tokens) - 1)
-	spelled, err := session.Text(last, kvrt.End, kvrt.TextSpecial)
-	if err != nil {
-		return 0, false, err
-	}
-	text, err := session.Text(last, kvrt.End, 0)
-	return uint(props.End - props.Begin), tokens[last] == w.eos || text == "" && spelled != "", err
+	return uint(props.End - props.Begin), props.Ended, err
 }
 
 // forget removes what is no longer needed to go on.

@@ -655,6 +655,7 @@ pub struct kvrt_message_props {
     pub generated: u32,
     pub begin: u64,
     pub end: u64,
+    pub ended: u32,
 }
 
 #[repr(C)]
@@ -777,7 +778,7 @@ pub fn layout() -> Vec<crate::Layout> {
         layout!(kvrt_session_props { struct_size, state, tokens, kv_tokens, kv_blocks, kv_bytes, events_unread, messages, revision, id, name, last_error_status, last_error_detail, awaits_accept, inexact, last_error_message }),
         layout!(kvrt_append_info { struct_size, appended, rewritten, rewritten_at }),
         layout!(kvrt_generate_options { struct_size, max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty, penalty_window, logit_bias, logit_bias_count, seed, stop_tokens, stop_token_count, stop_strings, stop_strings_size, ignore_eos, top_logprobs, sampler, emit_logits, no_generation_prompt, all_or_nothing, prefill, logits, grammar_kind, reply, grammar, grammar_size, cancel, tool_choice, parallel_calls_max, reasoning_tokens_max, tool_name, tool_name_size }),
-        layout!(kvrt_message_props { struct_size, generated, begin, end }),
+        layout!(kvrt_message_props { struct_size, generated, begin, end, ended }),
         layout!(kvrt_save_options { struct_size, durability, overwrite, pin, ttl_seconds, codec, reserved }),
         layout!(kvrt_save_report { struct_size, revision, tokens, chunks, chunks_written, bytes_written, ms, chunks_missing }),
     ]

@@ -71,11 +71,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runtime = Runtime::open(&Default::default())?;
     let model = Model::open(&runtime, file, &Default::default())?;
     let store = Store::open(&runtime, directory, &Default::default())?;
-    let options = SessionOptions { store: Some(&store), ..Default::default() };
-    let mut chat = match Session::resume(&model, &store, name, &options) {
-        Err(error) if error.status == Status::NOT_FOUND => Session::open(&model, &options)?,
-        other => other?,
-    };
+    let mut chat = Session::resume_or_open(&model, &store, name, &Default::default())?;
     if let Some(report) = chat.resumed() {
         eprintln!("[{name} goes on: {} tokens, {} of them from disk]", report.prompt_tokens, report.reused_disk);
     }

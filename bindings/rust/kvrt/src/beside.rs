@@ -33,6 +33,9 @@ pub struct Message {
     pub begin: u64,
     /// The position after its last token.
     pub end: u64,
+    /// The model ended it: it is generated, and its last token ends a turn. A generated message that has not ended was cut off, by a limit, a stop
+    /// string, a cancel or a kill, or is being generated: the next generation goes on with it.
+    pub ended: bool,
 }
 
 impl Beside {
@@ -125,7 +128,7 @@ impl Beside {
             unsafe { sys::kvrt_session_message(self.raw(), index, props.as_ptr(), data, capacity, needed, err) }
         })?;
         let props = props.get();
-        Ok(Message { json, generated: props.generated != 0, begin: props.begin, end: props.end })
+        Ok(Message { json, generated: props.generated != 0, begin: props.begin, end: props.end, ended: props.ended != 0 })
     }
 }
 

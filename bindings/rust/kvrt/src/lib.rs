@@ -4,17 +4,13 @@
 //! on with the same bits: the prompt is not computed again.
 //!
 //! ```no_run
-//! use kvrt::{GenerateOptions, Model, Runtime, Session, SessionOptions, Status, Store};
+//! use kvrt::{GenerateOptions, Model, Runtime, Session, Store};
 //!
 //! fn main() -> kvrt::Result<()> {
 //!     let runtime = Runtime::open(&Default::default())?;
 //!     let model = Model::open(&runtime, "model.gguf", &Default::default())?;
 //!     let store = Store::open(&runtime, "memory", &Default::default())?;
-//!     let options = SessionOptions { store: Some(&store), ..Default::default() };
-//!     let mut chat = match Session::resume(&model, &store, "ann", &options) {
-//!         Err(error) if error.status == Status::NOT_FOUND => Session::open(&model, &options)?,
-//!         other => other?,
-//!     };
+//!     let mut chat = Session::resume_or_open(&model, &store, "ann", &Default::default())?;
 //!     chat.append_message(&kvrt::message("user", "Tell me about lighthouses."))?;
 //!     for event in chat.stream(&GenerateOptions { max_tokens: 64, ..Default::default() })? {
 //!         print!("{}", event?.text());

@@ -80,6 +80,15 @@ impl Session {
         Ok(Session { beside: Arc::new(Beside::take(out)), resumed: Some(Report::of(&report)) })
     }
 
+    /// The saved session of this name; where there is none, an empty one with these options and `store`, which gets the name at its first save:
+    /// [`Session::resumed`] tells. Statuses: as [`Session::resume`] and [`Session::open`], but NOT_FOUND.
+    pub fn resume_or_open(model: &Model, store: &Store, name: &str, options: &SessionOptions<'_>) -> Result<Session> {
+        match Session::resume(model, store, name, options) {
+            Err(error) if error.status == Status::NOT_FOUND => Session::open(model, &SessionOptions { store: Some(store), ..options.clone() }),
+            other => other,
+        }
+    }
+
     /// Of a resumed session: how many tokens have their KV back, and why not all.
     pub fn resumed(&self) -> Option<&Report> {
         self.resumed.as_ref()

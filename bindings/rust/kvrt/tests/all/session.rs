@@ -7,11 +7,7 @@ fn resume_or_open() {
     let stage = Stage::new();
     let mut reused = Vec::new();
     for _ in 0..2 {
-        let options = stage.options();
-        let mut chat = match Session::resume(&stage.model, &stage.store, "ann", &options) {
-            Err(error) if error.status == Status::NOT_FOUND => Session::open(&stage.model, &options).unwrap(),
-            other => other.unwrap(),
-        };
+        let mut chat = Session::resume_or_open(&stage.model, &stage.store, "ann", &Default::default()).unwrap();
         chat.append_message(&message("user", "Hello")).unwrap();
         let report = chat.generate(&count(40), |_| Continue(())).unwrap();
         assert_eq!(report.prompt_tokens, report.reused_memory + report.reused_disk + report.prefilled);
@@ -56,6 +52,7 @@ fn messages() {
     assert_eq!(session.info().unwrap().messages, 3);
     let all: Vec<_> = (0..3).map(|i| session.message(i).unwrap()).collect();
     assert_eq!(all.iter().map(|m| m.generated).collect::<Vec<_>>(), [false, false, true]);
+    assert!(all.iter().all(|m| !m.ended), "a limit cut it");
     assert!(all[1].json.contains("Hello \\\"you\\\" \u{1f600}"), "{}", all[1].json);
     assert!(String::from_utf8(session.text(all[0].begin..all[0].end, false).unwrap()).unwrap().contains("Be brief."));
     assert!(session.tokens().unwrap()[all[2].begin as usize..all[2].end as usize].ends_with(&given));
