@@ -3,6 +3,7 @@
 #include <cmath>
 #include <ctime>
 #include <random>
+#include <set>
 
 namespace {
 
@@ -91,7 +92,10 @@ void Reply::write_chances(JsonWriter* w, const std::vector<TokenChance>& chances
       continue;
     }
     w->begin('{');
-    for (const TokenChance& other : c.others) w->key(valid_utf8(other.bytes)).number(other.logprob);
+    std::set<std::string> seen;  // tokens that are parts of a character have one text, U+FFFD: the most probable one stands
+    for (const TokenChance& other : c.others) {
+      if (const auto [text, fresh] = seen.insert(valid_utf8(other.bytes)); fresh) w->key(*text).number(other.logprob);
+    }
     w->end('}');
   }
   w->end(']').end('}');

@@ -78,8 +78,13 @@ class Server:
 
     def post(self, body, path="/v1/chat/completions", headers=None):
         """Status and JSON of a body that is sent as it is."""
+        def once(pairs):
+            if len(dict(pairs)) < len(pairs):
+                raise ValueError(f"a name comes twice: {[name for name, _ in pairs]}")
+            return dict(pairs)
+
         status, _, data = self.raw("POST", path, body if isinstance(body, (bytes, str)) else json.dumps(body), headers)
-        return status, json.loads(data)
+        return status, json.loads(data, object_pairs_hook=once)
 
     def metric(self, name):
         _, _, data = self.raw("GET", "/metrics")

@@ -213,6 +213,12 @@ class Text(Case):
         logprobs = self.complete("The harbour", logprobs=2).choices[0].logprobs
         self.assertEqual([len(logprobs.tokens), len(logprobs.token_logprobs), len(logprobs.top_logprobs), len(logprobs.text_offset)], [8] * 4)
         self.assertEqual(logprobs.text_offset[0], 0)
+        # Tokens that are parts of a character look the same: one of them stands.
+        body = {"model": self.name, "prompt": [[5, 6], [20, 30], [40, 41]], "max_tokens": 12, "logprobs": 20}
+        status, answer = self.server.post(body, "/v1/completions")
+        found = [top for choice in answer["choices"] for top in choice["logprobs"]["top_logprobs"]]
+        self.assertEqual((status, len(found)), (200, 36))
+        self.assertTrue(any(len(top) < 20 and "\ufffd" in top for top in found), found)
 
     def test_echo_with_logprobs(self):
         prompt = "The harbour, at night"

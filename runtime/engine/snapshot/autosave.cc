@@ -143,15 +143,15 @@ void Engine::save_unasked(Session* session) noexcept {
     SaveOptions options;
     options.autosave = true;
     auto saved = save(session, "", options);
-    if (!saved.is_ok()) return logf(runtime_->log(), LogLevel::kWarn, "autosave: %s", saved.status().message().c_str());
-    if (saved->revision == 0) return;
+    if (saved.is_ok() && saved->revision == 0) return;
     std::string name;  // another save may change the session's
     {
       Lock lock(mu_);
-      if (std::exchange(session->autosave->left_out, saved->left_out) || !saved->left_out) return;
-      name = session->saved.name;
+      if (saved.is_ok() && (std::exchange(session->autosave->left_out, saved->left_out) || !saved->left_out)) return;
+      name = session->saved.name.empty() ? session->autosave->policy.name : session->saved.name;
     }
-    logf(runtime_->log(), LogLevel::kWarn, "autosave: the store has no room for KV of session \"%s\": its tokens are saved", name.c_str());
+    logf(runtime_->log(), LogLevel::kWarn, "autosave of session \"%s\": %s", name.c_str(),
+         saved.is_ok() ? "the store has no room for KV: its tokens are saved" : saved.status().message().c_str());
   } catch (...) {
     if (runtime_->log()) runtime_->log()->write(LogLevel::kWarn, "autosave: the system gave no memory");
   }

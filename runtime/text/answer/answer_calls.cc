@@ -71,7 +71,7 @@ Status AnswerBuilder::add_tools() {
   const reply::WrittenCalls* written = written_calls(rules_.style);
   if (written == nullptr) {
     return error(Code::kUnsupported, Detail::kNone, "tool_choice: how this model calls tools is not known by its chat template%s",
-                 rules_.style.format == ReplyFormat::kPlain ? "" : " and `reply`");
+                 rules_.style.format == ReplyFormat::kPlain ? ": the option `reply` names a way" : " and `reply`");
   }
   KVRT_ASSIGN(const std::vector<BoundTool> tools, bound_tools(rules_.tools));
   for (const BoundTool& tool : tools) {
