@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <deque>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -16,6 +15,7 @@
 namespace {
 
 constexpr int kCrowdReadMs = 500;
+constexpr std::chrono::milliseconds kPlaceWait{100};  // for a thread whose connection was ended
 
 using Clock = std::chrono::steady_clock;
 
@@ -177,16 +177,17 @@ class Connection final : public httplib::Stream {
 thread_local Connection* t_connection = nullptr;
 thread_local bool t_crowded = false, t_refused = false;
 
-// A thread for each connection, up to a number. A few more look at the connections above it, one after another and for a moment each. Those
-// above that number, too, are closed.
+// A thread for each connection, up to a number. One above it takes the place of that which has been idle the longest. Where none is idle, a few
+// threads look at it and its like, one after another and for a moment each; too many of these are closed.
 class Threads final : public httplib::TaskQueue {
  public:
-  explicit Threads(size_t most) : most_(most) {
+  Threads(size_t most, std::function<bool()> end_an_idle_one) : most_(most), end_an_idle_one_(std::move(end_an_idle_one)) {
     for (int i = 0; i < 4; ++i) crowd_.emplace_back([this] { serve_crowd(); });
   }
   void enqueue(std::function<void()> serve) override {
     std::unique_lock lock(mu_);
-    if (running_ < most_) {
+    const auto has_place = [this] { return running_ < most_; };
+    if (has_place() || (end_an_idle_one_() && changed_.wait_for(lock, kPlaceWait, has_place))) {
       try {
         std::thread([this, serve] {
           serve();
@@ -234,6 +235,7 @@ class Threads final : public httplib::TaskQueue {
   }
 
   const size_t most_;
+  const std::function<bool()> end_an_idle_one_;
   std::mutex mu_;
   std::condition_variable changed_;
   size_t running_ = 0;
@@ -245,7 +247,7 @@ class Threads final : public httplib::TaskQueue {
 }  // namespace
 
 HttpServer::HttpServer(const HttpLimits& limits) : limits_(limits) {
-  new_task_queue = [this] { return new Threads(limits_.connections); };
+  new_task_queue = [this] { return new Threads(limits_.connections, [this] { return end_an_idle_one(); }); };
   set_payload_max_length(limits_.body_bytes);
   set_keep_alive_timeout(limits_.idle_ms / 1000);  // what the header Keep-Alive says
   set_keep_alive_max_count(1'000'000);
@@ -281,16 +283,24 @@ void HttpServer::cut() {
   for (const int sock : open_) shutdown(sock, SHUT_RDWR);
 }
 
-bool HttpServer::note(std::set<int>* sockets, int sock, bool is_there) {
+bool HttpServer::end_an_idle_one() {
   std::lock_guard lock(mu_);
-  is_there ? (void)sockets->insert(sock) : (void)sockets->erase(sock);
-  return !closing_;
+  if (idle_.empty()) return false;
+  shutdown(idle_.front(), SHUT_RD);  // a request that has come is answered all the same
+  idle_.pop_front();
+  return true;
 }
 
 bool HttpServer::wait_for_request(int sock, int ms) {
+  {
+    std::lock_guard lock(mu_);
+    if (closing_) return false;
+    if (!t_crowded) idle_.push_back(sock);
+  }
   char first;
-  const bool came = note(&idle_, sock, true) && ready(sock, POLLIN, ms) && recv(sock, &first, 1, MSG_PEEK) == 1;
-  note(&idle_, sock, false);
+  const bool came = ready(sock, POLLIN, ms) && recv(sock, &first, 1, MSG_PEEK) == 1;
+  std::lock_guard lock(mu_);
+  std::erase(idle_, sock);
   return came;
 }
 
@@ -300,7 +310,10 @@ bool HttpServer::process_and_close_socket(socket_t sock) {
     setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     Connection connection(sock, limits_, t_crowded);
     t_connection = &connection;
-    note(&open_, sock, true);
+    {
+      std::lock_guard lock(mu_);
+      open_.insert(sock);
+    }
     while (connection.has_input() || wait_for_request(sock, t_crowded ? kCrowdReadMs : limits_.idle_ms)) {
       connection.begin_request();
       bool closed = false;
@@ -308,8 +321,9 @@ bool HttpServer::process_and_close_socket(socket_t sock) {
       if (!ok || closed || connection.ends() || closing_) break;
     }
     connection.drain();
-    note(&open_, sock, false);
     t_connection = nullptr;
+    std::lock_guard lock(mu_);
+    open_.erase(sock);
   }
   ::close(sock);
   return true;

@@ -5,6 +5,7 @@
 #include <httplib.h>
 
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <set>
 #include <string>
@@ -13,7 +14,7 @@
 
 struct HttpLimits {
   size_t body_bytes = 16 << 20;  // of a request
-  size_t connections = 512;      // served by a thread each; above, only /health and /metrics are
+  size_t connections = 512;      // a thread each; one above takes an idle one's place, or where none is gets /health and /metrics alone
   int read_ms = 30'000;          // for a whole request to come
   int write_ms = 30'000;         // for the client to take something of an answer
   int idle_ms = 75'000;          // between two requests of a connection
@@ -40,11 +41,12 @@ class HttpServer : public httplib::Server {
  private:
   bool process_and_close_socket(socket_t sock) override;
   bool wait_for_request(int sock, int ms);
-  bool note(std::set<int>* sockets, int sock, bool is_there);  // false: all ends
+  bool end_an_idle_one();
 
   const HttpLimits limits_;
   int listener_ = -1;
   std::atomic<bool> closing_{false};
   std::mutex mu_;
-  std::set<int> open_, idle_;
+  std::set<int> open_;
+  std::deque<int> idle_;  // those that wait for a request; the first waits longest
 };

@@ -38,7 +38,7 @@ constexpr const char* kUsage = R"(kvrt-server MODEL.gguf [OPTIONS]: the OpenAI A
   --keep DAYS          conversations that nobody went on with for so long are removed (30; 0: never)
   --disk SIZE          disk space of the store (no bound but the disk's)
   --answers N          that are generated at once, a request's n counted; more are refused with 429 (128)
-  --connections N      a thread each; more are refused with 503 (512)
+  --connections N      a thread each; one more takes an idle one's place, or is refused with 503 (512)
   --body SIZE          of a request at most (16M)
   --time-limit S       for a request (600)
   --read-time S        for a request to come whole (30); then it is refused with 408

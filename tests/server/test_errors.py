@@ -227,6 +227,15 @@ class Crowd(unittest.TestCase):
         held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(5)]
         time.sleep(0.1)
         begun = time.time()
+        for _ in range(5):  # those who say nothing give way
+            self.assertEqual(server.raw("GET", "/v1/models")[0], 200)
+        self.assertEqual(held[0].recv(1), b"")  # the one that was silent for the longest time
+        for s in held:
+            s.close()
+        held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(5)]
+        for s in held:
+            s.sendall(b"GET /v1/models HTT")
+        time.sleep(0.1)
         for _ in range(3):
             self.assertEqual(server.raw("GET", "/health")[0], 200)
             self.assertEqual(server.raw("GET", "/metrics")[0], 200)
