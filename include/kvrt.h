@@ -1216,10 +1216,12 @@ typedef struct kvrt_repair_report {
  * replaced goes into the folder `damaged-<n>` of the store, with segments that hold unowned chunks alone; the last
  * FAULT names that folder. A repair that was killed or failed can be called again.
  * - `callback`: FAULT: a fault, and its treatment. PROGRESS in bytes. A repair that the callback stops has changed
- *   nothing.
+ *   nothing; one that has changed something already goes on to its end.
  * - `report`: may be NULL.
  * - Statuses: NOT_FOUND: no store is there. BUSY: somebody has it open. CANCELLED: by the callback. INCOMPATIBLE: a
- *   newer kvrt wrote the store; it is left as it is. NO_SPACE. IO.
+ *   newer kvrt wrote the store, or an older one, and opening it migrates it, or another program's files are there; all
+ *   is left as it is. INVALID: as kvrt_store_open (UNSAFE_DIRECTORY). UNSUPPORTED: a network file system, or a child of
+ *   fork(2). NO_SPACE. IO.
  * - Blocks: until all of the directory is read, and written anew where it must be. */
 KVRT_API kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t path_size, kvrt_event_fn callback, void* user,
                                        kvrt_repair_report* report, kvrt_error* err);

@@ -24,7 +24,7 @@ class Chat {
   kvrt_status answer(uint64_t seed);
   kvrt_status save(const std::string& name, bool quiet, bool overwrite = false);
   LineEditor::Read read_line(std::string& line, bool& pasted);
-  void command(const std::string& line);
+  kvrt_status command(const std::string& line);
   bool leaves() const { return interrupts_.ended() || std::ferror(stdout); }
   uint64_t tokens() const;
   std::vector<Message> messages() const;
@@ -38,20 +38,20 @@ class Chat {
   struct Command {
     std::string usage;  // "/fork [NAME]"
     const char* text;
-    void (Chat::*run)(const std::string& argument);
+    kvrt_status (Chat::*run)(const std::string& argument);
     std::string verb() const { return usage.substr(0, usage.find(' ')); }
   };
   static const std::vector<Command> kCommands;
-  void help(const std::string&);
-  void go_on(const std::string&);
-  void retry(const std::string& seed);
-  void rewind(const std::string& to);
-  void fork(const std::string& name);
-  void forget(const std::string&);
-  void history(const std::string&);
-  void save_as(const std::string& name);
-  void stats(const std::string&);
-  void quit(const std::string&);
+  kvrt_status help(const std::string&);
+  kvrt_status go_on(const std::string&);
+  kvrt_status retry(const std::string& seed);
+  kvrt_status rewind(const std::string& to);
+  kvrt_status fork(const std::string& name);
+  kvrt_status forget(const std::string&);
+  kvrt_status history(const std::string&);
+  kvrt_status save_as(const std::string& name);
+  kvrt_status stats(const std::string&);
+  kvrt_status quit(const std::string&);
 
   const ChatFlags& flags_;
   SamplingFlags sampling_;
@@ -64,6 +64,7 @@ class Chat {
   kvrt_report last_ = init<kvrt_report>();
   kvrt_status saved_ = KVRT_OK;  // how the last save went
   bool saves_ = false;           // there is a store, and it can be written
+  bool at_stop_ = false;         // a stop string ended the last answer, and nothing has changed since
   bool over_ = false;            // /quit came
   LineEditor editor_;
 };

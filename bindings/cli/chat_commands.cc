@@ -17,42 +17,39 @@ bool Chat::last_question(Message& out) const {
 }
 
 // The conversation so far keeps its name; the chat goes on in a fork, under another name.
-void Chat::fork(const std::string& name) {
+kvrt_status Chat::fork(const std::string& name) {
   if (name.starts_with("--")) {
-    complain(KVRT_INVALID, "/fork: unknown option " + name.substr(0, name.find(' ')));
-    return;
+    return complain(KVRT_INVALID, "/fork: unknown option " + name.substr(0, name.find(' ')));
   }
   Result<Session> copy = session_.fork();
-  if (checked(copy.status(), "cannot fork")) return;
+  if (kvrt_status s = checked(copy.status(), "cannot fork")) return s;
   if (saves_) {
     const std::string to = name.empty() ? name_ + "-fork" : name;
-    if (checked(copy->checkpoint(to).status(), "cannot save the fork as " + in_quotes(to))) return;
+    if (kvrt_status s = checked(copy->checkpoint(to).status(), "cannot save the fork as " + in_quotes(to))) return s;
     name_ = to;
     saved_ = KVRT_OK;
   }
   session_ = std::move(*copy);
   say("the chat goes on in {}\n", saves_ ? in_quotes(name_) : "the fork");
+  return KVRT_OK;
 }
 
 // /rewind removes the last turn; /rewind N keeps the first N tokens.
-void Chat::rewind(const std::string& argument) {
+kvrt_status Chat::rewind(const std::string& argument) {
   uint64_t to = 0;
   Message question;
   if (!argument.empty()) {
     char* end = nullptr;
     to = std::strtoull(argument.c_str(), &end, 10);
-    if (*end || argument[0] == '-') {
-      complain(KVRT_INVALID, "/rewind takes a count of tokens, not " + argument);
-      return;
-    }
+    if (*end || argument[0] == '-') return complain(KVRT_INVALID, "/rewind takes a count of tokens, not " + argument);
   } else if (!last_question(question)) {
-    complain(KVRT_INVALID, "no turn is left; /rewind N keeps the first N tokens");
-    return;
+    return complain(KVRT_INVALID, "no turn is left; /rewind N keeps the first N tokens");
   } else {
     to = question.begin;
   }
   const std::vector<Message> before = messages();
-  if (checked(session_.truncate(to), "cannot rewind")) return;
+  if (kvrt_status s = checked(session_.truncate(to), "cannot rewind")) return s;
+  at_stop_ = false;
   say("left: {}\n", counted(tokens(), "token"));
   for (const Message& m : before) {
     if (to <= m.begin || m.end <= to) continue;
@@ -62,19 +59,18 @@ void Chat::rewind(const std::string& argument) {
       say("(this cuts the {} message in two: the next message drops the rest of it, too)\n", m.role);
     }
   }
-  if (saves_) save(name_, true);
+  return saves_ ? save(name_, true) : KVRT_OK;
 }
 
 // Answers the last question again, with the given seed, or a random one.
-void Chat::retry(const std::string& argument) {
+kvrt_status Chat::retry(const std::string& argument) {
   Message question;
   if (!last_question(question)) {
-    complain(KVRT_INVALID, "there is no question to answer again");
-    return;
+    return complain(KVRT_INVALID, "there is no question to answer again");
   }
-  if (checked(session_.truncate(question.end), "cannot take the answer back")) return;
+  if (kvrt_status s = checked(session_.truncate(question.end), "cannot take the answer back")) return s;
   if (sampling_.temperature == 0.0f) say("(the temperature is 0: the answer will be the same; see --temp)\n");
-  answer(std::strtoull(argument.c_str(), nullptr, 10));
+  return answer(std::strtoull(argument.c_str(), nullptr, 10));
 }
 
 // Tells the user of a chat that goes on what a kill, Ctrl-C or -n left undone.
@@ -86,14 +82,12 @@ void Chat::say_unfinished() const {
 }
 
 // Goes on with an answer that Ctrl-C, -n or a kill cut short, or gives one that never began.
-void Chat::go_on(const std::string&) {
+kvrt_status Chat::go_on(const std::string&) {
   const auto all = messages();
-  const bool whole = last_.reason == KVRT_REASON_EOS || last_.reason == KVRT_REASON_STOP;
-  if (all.empty() || (all.back().role == "assistant" && (whole || all.back().ended))) {
-    complain(KVRT_INVALID, "no answer was cut short; /retry answers again");
-    return;
+  if (all.empty() || (all.back().role == "assistant" && (at_stop_ || all.back().ended))) {
+    return complain(KVRT_INVALID, "no answer was cut short; /retry answers again");
   }
-  answer(sampling_.seed);
+  return answer(sampling_.seed);
 }
 
 bool Chat::oldest_turn(uint64_t& begin, uint64_t& end) const {
@@ -134,37 +128,38 @@ void Chat::advise_room() const {
 }
 
 // Drops the oldest turn; a system message stays.
-void Chat::forget(const std::string&) {
+kvrt_status Chat::forget(const std::string&) {
   uint64_t begin = 0, end = 0;
   if (!oldest_turn(begin, end)) {
-    complain(KVRT_INVALID, "there is no turn before the last one");
-    return;
+    return complain(KVRT_INVALID, "there is no turn before the last one");
   }
-  if (checked(session_.erase(begin, end), "cannot forget")) return;
+  if (kvrt_status s = checked(session_.erase(begin, end), "cannot forget")) return s;
   say("left: {}; the next answer first computes the tokens after the gap again\n", counted(tokens(), "token"));
-  if (saves_) save(name_, true);
+  return saves_ ? save(name_, true) : KVRT_OK;
 }
 
-void Chat::history(const std::string&) {
+kvrt_status Chat::history(const std::string&) {
   for (const Message& m : messages())
     draw("{}{}{}: {}\n", colour(stderr) ? "\x1b[1m" : "", printable(m.role), colour(stderr) ? "\x1b[0m" : "", printable(m.content, true));
+  return KVRT_OK;
 }
 
-void Chat::stats(const std::string&) {
+kvrt_status Chat::stats(const std::string&) {
   const kvrt_session_props session = *session_.info();
   say("{} tokens of {} ({})\n", session.tokens, most_tokens(), why_no_more());
   say("KV of {} in {} ({}); revision {}\n", counted(session.kv_tokens, "token"), counted(session.kv_blocks, "block"),
       human_bytes(session.kv_bytes), session.revision);
   say("temperature {:.2g}, top_k {}, top_p {:.2g}, min_p {:.2g}, repetition penalty {:.2g}\n", sampling_.temperature.value_or(0),
       sampling_.top_k.value_or(0), sampling_.top_p.value_or(0), sampling_.min_p.value_or(0), sampling_.repetition_penalty.value_or(0));
-  if (!last_.prompt_tokens) return;
+  if (!last_.prompt_tokens) return KVRT_OK;
   say("last answer: {} prompt tokens ({} memory, {} disk, {} computed), first token after {:.0f} ms, {} tokens at {:.1f} tok/s\n",
       last_.prompt_tokens, last_.reused_memory, last_.reused_disk, last_.prefilled, last_.ttft_ms, last_.generated,
       last_.decode_tokens_per_s);
   if (last_.reuse_stopped) say("reuse stopped at token {}: {}\n", last_.reuse_stopped_at, reuse_words(last_.reuse_stopped));
+  return KVRT_OK;
 }
 
-void Chat::command(const std::string& line) {
+kvrt_status Chat::command(const std::string& line) {
   const std::string verb = line.substr(0, line.find(' '));
   const size_t begin = line.find_first_not_of(' ', verb.size());
   const std::string argument = begin == std::string::npos ? "" : line.substr(begin);
@@ -172,14 +167,11 @@ void Chat::command(const std::string& line) {
   for (const Command& command : kCommands) {
     verbs.push_back(command.verb());
     if (verb != verbs.back()) continue;
-    if (!argument.empty() && command.usage == verb) {
-      complain(KVRT_INVALID, verb + " takes no argument " + in_quotes(argument));
-    } else {
-      (this->*command.run)(argument);
-    }
-    return;
+    if (!argument.empty() && command.usage == verb) return complain(KVRT_INVALID, verb + " takes no argument " + in_quotes(argument));
+    return (this->*command.run)(argument);
   }
   say("no command {}{} (/help lists the commands)\n", verb, suggestion(verb, verbs));
+  return KVRT_INVALID;
 }
 
 const std::vector<Chat::Command> Chat::kCommands = {
@@ -195,23 +187,26 @@ const std::vector<Chat::Command> Chat::kCommands = {
     {"/quit", "leave, as Ctrl-D does; Ctrl-C stops an answer or drops a line", &Chat::quit},
 };
 
-void Chat::quit(const std::string&) { over_ = true; }
-
-void Chat::help(const std::string&) {
-  for (const Command& command : kCommands) say("{:<15}{}\n", command.usage, command.text);
+kvrt_status Chat::quit(const std::string&) {
+  over_ = true;
+  return KVRT_OK;
 }
 
-void Chat::save_as(const std::string& argument) {
+kvrt_status Chat::help(const std::string&) {
+  for (const Command& command : kCommands) say("{:<15}{}\n", command.usage, command.text);
+  return KVRT_OK;
+}
+
+kvrt_status Chat::save_as(const std::string& argument) {
   constexpr const char* kOverwrite = "--overwrite";
   const std::string word = argument.substr(0, argument.find(' '));
   if (word.starts_with("--") && word != kOverwrite) {
-    complain(KVRT_INVALID, "/save: unknown option " + word + suggestion(word, {kOverwrite}));
-    return;
+    return complain(KVRT_INVALID, "/save: unknown option " + word + suggestion(word, {kOverwrite}));
   }
   const bool overwrite = word == kOverwrite;
   const size_t begin = overwrite ? argument.find_first_not_of(' ', word.size()) : 0;
   const std::string name = begin == std::string::npos ? "" : argument.substr(begin);
-  save(name.empty() ? name_ : name, false, overwrite);
+  return save(name.empty() ? name_ : name, false, overwrite);
 }
 
 }  // namespace cli

@@ -17,12 +17,16 @@ namespace cli {
 
 // Takes signals on a thread of its own; every other thread blocks them (it is made before the runtime, whose threads inherit that). Ctrl-C
 // stops the loading of a model, or the answer or command that runs; at the prompt it shows a hint. SIGTERM, or SIGHUP from a terminal that
-// closes, ends the chat whatever runs; a second one ends it at once.
+// closes, ends the chat whatever runs; a second SIGTERM ends it at once, but no second SIGHUP: a closing terminal sends two. Signals that the
+// parent made ignored (nohup) stay so.
 class Interrupts {
  public:
   Interrupts() : main_(pthread_self()) {
     sigemptyset(&set_);
-    for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, signal);
+    sigaddset(&set_, kQuit);
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+      if (!is_ignored(signal)) sigaddset(&set_, signal);  // one that is both ignored and blocked would reach sigwait
+    }
     pthread_sigmask(SIG_BLOCK, &set_, &old_);
     struct sigaction wake {};  // without SA_RESTART: a read that waits for a key returns
     wake.sa_handler = [](int) {};
@@ -32,7 +36,7 @@ class Interrupts {
   }
   ~Interrupts() {
     quit_ = true;
-    pthread_kill(thread_.native_handle(), SIGINT);
+    pthread_kill(thread_.native_handle(), kQuit);
     thread_.join();
     pthread_sigmask(SIG_SETMASK, &old_, nullptr);
   }
@@ -56,6 +60,7 @@ class Interrupts {
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
     for (int signal = 0; sigwait(&set_, &signal) == 0 && !quit_;) {
+      if (signal == kQuit) continue;  // another program's
       if (signal != SIGINT) {
         end(signal);
         continue;
@@ -65,13 +70,14 @@ class Interrupts {
         stop_ = true;
       } else if (!ended_) {
         constexpr std::string_view hint = "\n(/quit or Ctrl-D leaves)\n> ";
-        if (write(STDERR_FILENO, hint.data(), hint.size()) < 0) return;
+        if (write(STDERR_FILENO, hint.data(), hint.size()) < 0) continue;  // nobody reads hints
       }
     }
   }
 
   void end(int signal) {
     if (ended_.exchange(true)) {
+      if (signal == SIGHUP) return;
       pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
       raise(signal);
     }
@@ -79,6 +85,7 @@ class Interrupts {
     for (; reading_ && !quit_; usleep(10'000)) pthread_kill(main_, SIGUSR1);
   }
 
+  static constexpr int kQuit = SIGUSR2;  // ends the thread
   using Clock = std::chrono::steady_clock;
   static constexpr int64_t kJustBefore = Clock::duration(std::chrono::seconds(1)).count();
 

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "bindings/cli/commands.h"
@@ -11,6 +14,12 @@
 namespace cli {
 
 namespace {
+
+// Where states are saved: TMPDIR, else /tmp.
+std::string temporary() {
+  const char* named = std::getenv("TMPDIR");
+  return named && *named ? named : "/tmp";
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -242,9 +251,10 @@ kvrt_status Bench::state_run(uint32_t count, const std::string& directory, State
 kvrt_status Bench::state(uint32_t count) {
   State state;
   for (uint32_t i = 0; i < flags.runs; ++i) {
-    std::string directory = (std::filesystem::temp_directory_path() / "kvrt-bench-XXXXXX").string();
+    const std::string parent = temporary();
+    std::string directory = parent + "/kvrt-bench-XXXXXX";
     if (!mkdtemp(directory.data()))
-      return complain(KVRT_IO, "cannot make a directory in " + std::filesystem::temp_directory_path().string());
+      return complain(KVRT_IO, fmt::format("cannot make a directory in {}: {}", in_quotes(parent), std::strerror(errno)));
     kvrt_status s = state_run(count, directory, state);
     if (!s && Interrupt::came()) s = stopped();
     std::error_code ignored;

@@ -121,6 +121,7 @@ kvrt_status Chat::ask(const std::string& text) {
 }
 
 kvrt_status Chat::answer(uint64_t seed) {
+  at_stop_ = false;
   OptionBuffers buffers;
   kvrt_generate_options options;
   if (kvrt_status bad = generate_options(sampling_, flags_.max_tokens, buffers, options)) return bad;
@@ -138,6 +139,7 @@ kvrt_status Chat::answer(uint64_t seed) {
     });
     s = answered.status().code();
     if (!s || s == KVRT_CANCELLED) last_ = *answered;  // a failure has no report: /stats shows the one before
+    at_stop_ = !s && last_.reason == KVRT_REASON_STOP;
     put("\n");
     flush_out();
   }
@@ -181,7 +183,8 @@ LineEditor::Read Chat::read_line(std::string& line, bool& pasted) {
   return interrupts_.ended() ? LineEditor::Read::kEnd : read;
 }
 
-// Returns the exit code. At a terminal the user saw each failure and went on: only a conversation that is not saved counts.
+// Returns the exit code. Lines through a pipe end with the first that fails. At a terminal the user saw each failure and went on: only a
+// conversation that is not saved counts.
 int Chat::loop() {
   const bool terminal = isatty(STDIN_FILENO);
   kvrt_status worst = KVRT_OK;
@@ -196,12 +199,8 @@ int Chat::loop() {
     }
     if (read == LineEditor::Read::kEnd || line == "/exit") break;
     if (line.find_first_not_of(" \t\r\n") == std::string::npos) continue;
-    if (line[0] == '/' && !pasted) {
-      command(line);
-    } else if (kvrt_status s = ask(line)) {
-      worst = s;
-      if (!terminal) break;
-    }
+    worst = line[0] == '/' && !pasted ? command(line) : ask(line);
+    if (worst && !terminal) break;
   }
   if (interrupts_.ended()) {
     say("interrupted{}\n", saves_ && !saved_ ? "; what was computed is saved" : "");

@@ -162,18 +162,36 @@ kvrt_status stage_whole(const DemoFlags& flags) {
 
 // ---- the parent -----------------------------------------------------------------------------------------------------------------
 
+// The options of the model as words for a stage.
+std::vector<std::string> words_of(const ModelFlags& flags) {
+  std::vector<std::string> words = {"-m", flags.model, "--device", flags.device, "--determinism", flags.determinism};
+  words.insert(words.end(), {"--kv-k", k_format(flags), "--kv-v", v_format(flags)});
+  const auto text = [&](const char* option, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {option, value});
+  };
+  const auto number = [&](const char* option, uint64_t value) { text(option, value ? std::to_string(value) : ""); };
+  text("--isa", flags.isa);
+  text("--cuda-library", flags.cuda_library);
+  text("--prompt-gemm", flags.prompt_gemm);
+  text("--cache-dir", flags.cache_dir);
+  number("--cache-bytes", flags.cache_bytes);
+  number("--kv-bytes", flags.kv_bytes);
+  number("--device-index", flags.device_index);
+  number("--threads", flags.threads);
+  number("--block-tokens", flags.block_tokens);
+  number("--prefill-chunk", flags.prefill_chunk);
+  if (flags.no_weight_cache) words.emplace_back("--no-weight-cache");
+  return words;
+}
+
 // A stage in a process of its own, whose standard output is read line by line.
 class Stage {
  public:
   Stage(const DemoFlags& flags, const char* name) {
     int ends[2];
     if (pipe(ends) != 0) return;
-    std::vector<std::string> args = {"kvrt", "demo", "-m", flags.model.model, "--store", flags.store, "--stage", name};
-    if (flags.model.threads) args.insert(args.end(), {"--threads", std::to_string(flags.model.threads)});
-    if (!flags.model.isa.empty()) args.insert(args.end(), {"--isa", flags.model.isa});
-    args.insert(args.end(), {"--kv-k", k_format(flags.model), "--kv-v", v_format(flags.model)});
-    if (flags.model.block_tokens) args.insert(args.end(), {"--block-tokens", std::to_string(flags.model.block_tokens)});
-    if (flags.model.prefill_chunk) args.insert(args.end(), {"--prefill-chunk", std::to_string(flags.model.prefill_chunk)});
+    std::vector<std::string> args = {"kvrt", "demo", "--store", flags.store, "--stage", name};
+    for (std::string& word : words_of(flags.model)) args.push_back(std::move(word));
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
     argv.push_back(nullptr);

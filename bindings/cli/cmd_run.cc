@@ -229,7 +229,7 @@ int cmd_run(const RunFlags& flags) {
   if (kvrt_status s = open_model(flags.model, run.runtime, run.model)) return s;
   const bool uses_store = flags.store_named || !flags.session.empty() || !flags.fork_from.empty();  // a default store alone is not used
   if (uses_store) {
-    if (kvrt_status s = open_store(run.runtime, flags.store, false, false, run.store)) return s;
+    if (kvrt_status s = open_store(run.runtime, flags.store, false, flags.no_save, run.store)) return s;
   }
   if (kvrt_status s = run.open_session()) return s;
   if (kvrt_status s = run.check_name()) return s;

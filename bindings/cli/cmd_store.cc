@@ -294,11 +294,13 @@ int cmd_store_verify(const StoreFlags& flags) {
   Faults faults{.bar = Progress("verifying"), .json = flags.json};
   const kvrt_status s = at.store.verify(faults).code();
   faults.bar.clear();
-  if (s == KVRT_CANCELLED) return finish(complain(s, in_quotes(flags.directory) + ": stopped before all was read"));
+  if (s == KVRT_CANCELLED && reader_went()) return finish(KVRT_OK);
+  if (s == KVRT_CANCELLED) return finish(complain(s, in_quotes(flags.directory) + ": stopped before its end"));
   if (s && s != KVRT_CORRUPT) return finish(complain("cannot verify " + in_quotes(flags.directory), s));
   if (s == KVRT_CORRUPT && !faults.count) return finish(complain("cannot verify " + in_quotes(flags.directory), s));
   say("{}: {}\n", flags.directory, faults.count ? counted(faults.count, "fault") : "all is well");
-  return finish(KVRT_OK) ? KVRT_IO : faults.count ? 1 : 0;
+  const int failed = finish(KVRT_OK);
+  return failed ? failed : faults.count ? 1 : 0;
 }
 
 int cmd_store_repair(const StoreFlags& flags) {
@@ -329,7 +331,8 @@ int cmd_store_repair(const StoreFlags& flags) {
       tell("{}: {} {} to no session that is left", flags.directory, counted(r.chunks_unowned, "chunk"),
            r.chunks_unowned == 1 ? "belongs" : "belong");
   }
-  return finish(KVRT_OK) ? KVRT_IO : r.sessions_lost || r.chunks_unowned ? 1 : 0;
+  const int failed = finish(KVRT_OK);
+  return failed ? failed : r.sessions_lost || r.chunks_unowned ? 1 : 0;
 }
 
 }  // namespace cli

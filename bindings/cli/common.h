@@ -217,8 +217,10 @@ class HeldLog {
   HeldLog(const HeldLog&) = delete;
 };
 
+bool is_ignored(int signal);
+
 // While it lives, Ctrl-C (or SIGTERM, a terminal that closes, a pipe whose reader goes) does not end the program but makes came() true. A
-// second Ctrl-C ends the program.
+// second Ctrl-C or SIGTERM ends the program. Signals that the parent made ignored stay so.
 class Interrupt {
  public:
   Interrupt();

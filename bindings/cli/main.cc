@@ -31,7 +31,7 @@ void define_run(CLI::App& app, int& code) {
   c->add_option("--domain", flags->domain, "domain of the session; KV is shared only within one");
   c->add_option("--truncate", flags->truncate, "first rewind the session to its first N tokens");
   c->add_flag("--chat", flags->chat, "the prompt is a user's message, rendered by the model's template");
-  c->add_flag("--no-save", flags->no_save, "save nothing: leave the store as it is");
+  c->add_flag("--no-save", flags->no_save, "save nothing of this run; the store has to exist");
   c->add_flag("--overwrite", flags->overwrite, "replace another session of that name, or a newer save of this one");
   add_durability(c, flags->durability);
   add_codec(c, flags->codec, "compression of the KV that is saved (default zstd)");
@@ -49,7 +49,7 @@ void define_chat(CLI::App& app, int& code) {
   add_model(c, flags->model);
   add_compute(c, flags->model);
   add_room(c, flags->model);
-  add_sampling(c, flags->sampling, "as the model's file suggests, else 0.7", "as the file suggests, else 0.05",
+  add_sampling(c, flags->sampling, "as the model's file suggests; 1 where it suggests others alone, else 0.7", "as the file suggests, else 0.05",
                "as the file suggests, else 0");
   c->add_option("-n", flags->max_tokens, "tokens per answer at most (default 0: until the model ends it)");
   auto* store = c->add_option("--store", flags->store, "directory of saved sessions");

@@ -43,9 +43,9 @@ void suggest_sampling(const Runtime& runtime, const std::string& model, Sampling
   suggested.take("min_p", 0, 1, flags.min_p);
   suggested.take("penalty_repeat", 0, 100, flags.repetition_penalty);
   suggested.take("penalty_last_n", 0, UINT32_MAX, flags.penalty_window);
-  if (suggested.any()) return;
-  if (!flags.temperature) flags.temperature = 0.7f;
-  if (!flags.min_p) flags.min_p = 0.05f;
+  // Files that suggest other values and no temperature mean 1: their values come from a generation_config.json, whose default it is.
+  if (!flags.temperature) flags.temperature = suggested.any() ? 1.0f : 0.7f;
+  if (!suggested.any() && !flags.min_p) flags.min_p = 0.05f;
 }
 
 }  // namespace cli

@@ -32,21 +32,16 @@ size_t code_point(std::string_view text, uint32_t& value) {
   return sound ? size : 0;
 }
 
-// True: the character moves the cursor, changes modes, breaks the line, or turns the direction of the text after it.
+// True: the character moves the cursor, changes modes, breaks the line, turns the direction of the text after it, or is none (XML forbids it).
 bool controls(uint32_t c) {
   return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x61C || c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) ||
-         (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF;
+         (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF || c == 0xFFFE || c == 0xFFFF;
 }
 
 std::atomic<bool> interrupted = false, unread = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "it is set in a signal handler");
 
-void set_handlers(void (*handler)(int)) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
-}
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
 }  // namespace
 
@@ -78,12 +73,26 @@ void show(std::string_view text) {
   write_out(text);
 }
 
+bool is_ignored(int signal) {
+  struct sigaction old {};
+  return sigaction(signal, nullptr, &old) == 0 && old.sa_handler == SIG_IGN;
+}
+
 Interrupt::Interrupt() {
-  set_handlers([](int) { interrupted = true; });
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupted = true; };
+  for (const int signal : kSignals) {
+    if (is_ignored(signal)) continue;  // by nohup, or by a shell in whose background this runs
+    // A second one ends the program, but a terminal that closes sends two: the shell's, and the kernel's when the shell has gone.
+    action.sa_flags = SA_RESTART | (signal == SIGHUP ? 0 : static_cast<int>(SA_RESETHAND));
+    sigaction(signal, &action, nullptr);
+  }
   watch_reader();
 }
 Interrupt::~Interrupt() {
-  set_handlers(SIG_DFL);
+  for (const int signal : kSignals) {
+    if (!is_ignored(signal)) ::signal(signal, SIG_DFL);
+  }
   signal(SIGPIPE, SIG_DFL);
 }
 bool Interrupt::came() { return interrupted || unread; }

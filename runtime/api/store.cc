@@ -230,15 +230,19 @@ kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t pa
     std::string directory;
     KVRT_TRY(check_path(path, path_size, &directory));
     if (report) KVRT_TRY(check_output_struct(report, "report"));
+    // A repair that has changed something goes on, but a callback that has stopped it gets no further event.
+    bool stopped = false;
+    const auto unless_stopped = [&](const auto& tell) { return !stopped && !(stopped = !tell()); };
+    const kvrt::Progress progress = as_progress(callback, user);
     kvrt::RepairWatch watch;
-    watch.progress = as_progress(callback, user);
+    watch.progress = [&](uint64_t done, uint64_t total) { return unless_stopped([&] { return !progress || progress(done, total); }); };
     watch.note = [&](const std::string& line) {
       kvrt_event event{};
       event.struct_size = sizeof event;
       event.type = KVRT_EVENT_FAULT;
       event.text = line.data();
       event.text_size = line.size();
-      return !callback || callback(user, &event) == 0;
+      return unless_stopped([&] { return !callback || callback(user, &event) == 0; });
     };
     KVRT_ASSIGN(kvrt::RepairReport done, held->repair_store(directory, watch));
     kvrt_repair_report r{};

@@ -65,7 +65,7 @@ Status verify_segments(Env* env, const std::string& root, const StoreId& store, 
       if (progress && !progress(std::min(done, total), total)) return error(Code::kCancelled, Detail::kNone, "verify was stopped");
     }
   }
-  if (progress) (void)progress(total, total);
+  if (progress && !progress(total, total)) return error(Code::kCancelled, Detail::kNone, "verify was stopped");
   return {};
 }
 
