@@ -85,7 +85,7 @@ func kvrtGoEvent(user C.uintptr_t, e *C.kvrt_event) (stop C.int32_t) {
 }
 
 func (c *callback) event(e *C.kvrt_event) C.int32_t {
-	if c.stop() {
+	if c.err != nil || c.panicked || c.stop() {
 		return 1
 	}
 	if c.fn != nil {

@@ -17,10 +17,36 @@ type Cancel struct {
 	bell   *bell
 }
 
-// bell tells Go that a cancel was fired.
+// bell fires other cancels with one, which all its owners share: those of generations that have one of their own beside it.
 type bell struct {
-	once  sync.Once
-	fired chan struct{}
+	mu     sync.Mutex
+	rung   bool
+	linked map[*Cancel]bool
+}
+
+// link fires c with the bell, from now on until unlink.
+func (b *bell) link(c *Cancel) (unlink func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rung {
+		c.Fire()
+		return func() {}
+	}
+	b.linked[c] = true
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.linked, c)
+	}
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rung = true
+	for c := range b.linked {
+		c.Fire()
+	}
 }
 
 func newCancel(raw unsafe.Pointer, b *bell) *Cancel {
@@ -38,7 +64,7 @@ func OpenCancel() (*Cancel, error) {
 	if err := call(func(e *C.kvrt_error) C.kvrt_status { return C.kvrt_cancel_open(&out, e) }); err != nil {
 		return nil, err
 	}
-	return newCancel(unsafe.Pointer(out), &bell{fired: make(chan struct{})}), nil
+	return newCancel(unsafe.Pointer(out), &bell{linked: map[*Cancel]bool{}}), nil
 }
 
 // at gives the handle; of a nil cancel, or one that was not opened, one that refuses every call.
@@ -69,7 +95,7 @@ func (c *Cancel) Fire() {
 	}
 	defer c.at().leave()
 	C.kvrt_cancel_fire((*C.kvrt_cancel)(raw))
-	c.bell.once.Do(func() { close(c.bell.fired) })
+	c.bell.ring()
 }
 
 // Fired tells whether it was fired; false where it is closed.
@@ -90,31 +116,20 @@ func (c *Cancel) Close() error {
 	return nil
 }
 
-// watch calls fire when the context ends or the bell rings. The caller calls stop, after which the goroutine is gone.
-func watch(ctx context.Context, also *bell, fire func()) (stop func()) {
-	var rung chan struct{}
-	if also != nil {
-		rung = also.fired
-	}
-	if ctx.Done() == nil && rung == nil {
+// watch calls fire when the context ends. The caller calls stop, after which the goroutine is gone.
+func watch(ctx context.Context, fire func()) (stop func()) {
+	if ctx.Done() == nil {
 		return func() {}
 	}
-	select {
-	case <-ctx.Done():
+	if ctx.Err() != nil {
 		fire()
 		return func() {}
-	case <-rung:
-		fire()
-		return func() {}
-	default:
 	}
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		select {
 		case <-ctx.Done():
-			fire()
-		case <-rung:
 			fire()
 		case <-quit:
 		}

@@ -158,6 +158,24 @@ func TestCancelHandle(t *testing.T) {
 	}
 	equal(t, err, io.EOF)
 	equal(t, stream.Report().Reason, ReasonCancelled)
+	third, err := OpenCancel() // while nobody calls Next
+	must(t, err)
+	stream, err = s.Stream(ctx, &GenerateOptions{IgnoreEOS: true, Cancel: third})
+	must(t, err)
+	_, err = stream.Next()
+	must(t, err)
+	third.Fire()
+	for runnable := uint32(1); runnable > 0; {
+		runnable, err = r.model.Step(10)
+		must(t, err)
+	}
+	unread := 0
+	for ; err == nil; unread++ {
+		_, err = stream.Next()
+	}
+	check(t, err == io.EOF && unread < 10, err, unread)
+	check(t, len(third.bell.linked) == 0, third.bell.linked)
+	third.Close()
 	c.Close()
 	c.Close()
 	c.Fire()

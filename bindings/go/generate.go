@@ -15,7 +15,7 @@ func (s *Session) Prefill(ctx context.Context, logits Logits, fn func(Event) err
 		return Report{}, err
 	}
 	out := C.kvrt_report{struct_size: C.sizeof_kvrt_report}
-	stop := watch(ctx, nil, func() { s.Cancel() })
+	stop := watch(ctx, func() { s.Cancel() })
 	defer stop()
 	// A cancel that comes before the prefill has begun is none: events are the second look.
 	err := during(fn, func() bool { return s.at().isClosed() || ctx.Err() != nil }, func(user C.uintptr_t) error {
@@ -33,17 +33,20 @@ func (s *Session) Generate(ctx context.Context, options *GenerateOptions, fn fun
 	if err := ended(ctx); err != nil {
 		return Report{}, err
 	}
-	own, also, err := link(ctx, options)
-	if err != nil {
-		return Report{}, err
-	}
-	if own != nil {
+	var own *Cancel // of this generation alone; nil: the options' own, where no context can end
+	if ctx.Done() != nil {
+		var unlink func()
+		var err error
+		if own, unlink, err = newLink(options); err != nil {
+			return Report{}, err
+		}
 		defer own.Close()
-		defer watch(ctx, also, own.Fire)()
+		defer unlink()
+		defer watch(ctx, own.Fire)()
 	}
 	out := C.kvrt_report{struct_size: C.sizeof_kvrt_report}
 	// A generation in a session that is being closed ends with its next event, also where it began after the cancel of Close.
-	err = during(fn, s.at().isClosed, func(user C.uintptr_t) error {
+	err := during(fn, s.at().isClosed, func(user C.uintptr_t) error {
 		return options.with(own, func(o *C.kvrt_generate_options, t *texts, bias *C.kvrt_token_value, stop *C.int32_t) error {
 			return s.one(func(raw *C.kvrt_session, e *C.kvrt_error) C.kvrt_status {
 				return C.go_session_generate(raw, o, t.at(), bias, stop, user, &out, e)
@@ -53,24 +56,18 @@ func (s *Session) Generate(ctx context.Context, options *GenerateOptions, fn fun
 	return toReport(&out), because(ctx, err)
 }
 
-// link gives the cancel of one generation: the options' own (nil: none) where no context can end; else a new one, and the bell of the options' cancel.
-func link(ctx context.Context, options *GenerateOptions) (own *Cancel, also *bell, err error) {
-	if ctx.Done() == nil {
-		return nil, nil, nil
+// newLink gives a cancel of one generation, which the options' Cancel fires, too, until unlink.
+func newLink(options *GenerateOptions) (own *Cancel, unlink func(), err error) {
+	unlink = func() {}
+	if own, err = OpenCancel(); err != nil || options == nil || options.Cancel == nil {
+		return own, unlink, err
 	}
-	return newLink(options)
-}
-
-func newLink(options *GenerateOptions) (own *Cancel, also *bell, err error) {
-	if options != nil && options.Cancel != nil {
-		if _, err := options.Cancel.at().enter(); err != nil {
-			return nil, nil, err
-		}
-		options.Cancel.at().leave()
-		also = options.Cancel.bell
+	if _, err := options.Cancel.at().enter(); err != nil {
+		own.Close()
+		return nil, nil, err
 	}
-	own, err = OpenCancel()
-	return own, also, err
+	defer options.Cancel.at().leave()
+	return own, options.Cancel.bell.link(own), nil
 }
 
 // Begin starts a generation, for programs with a loop of their own: it computes nothing. Next, of any session of the model, and Model.Step do.

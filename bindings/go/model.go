@@ -167,7 +167,8 @@ func (m *Model) OpenSession(options *SessionOptions) (*Session, error) {
 
 // Resume opens a saved session, in this process or another, and loads its KV; the report says how much came back. options: Domain must be the one
 // that it was saved in, Store is not looked at, and nil Tools, Documents and Variables stay as they were saved. progress (nil: none) gets PROGRESS in chunks; it, or the
-// end of the context, ends the call. NOT_FOUND: there is no such session. It blocks until its chunks are read.
+// end of the context, ends the call, but not while the first session of a model with a store reads the whole model file. NOT_FOUND: there is no such
+// session. It blocks until its chunks are read.
 func (m *Model) Resume(ctx context.Context, store *Store, name string, options *SessionOptions, progress func(Event) error) (*Session, Report, error) {
 	from, err := store.at().enter()
 	if err != nil {
@@ -176,6 +177,11 @@ func (m *Model) Resume(ctx context.Context, store *Store, name string, options *
 	defer store.at().leave()
 	var out *C.kvrt_session
 	report := C.kvrt_report{struct_size: C.sizeof_kvrt_report}
+	if options != nil {
+		without := *options
+		without.Store = nil
+		options = &without
+	}
 	err = duringContext(ctx, progress, func(user C.uintptr_t) error {
 		return m.open(options, func(o *C.kvrt_session_options, t *texts, wake C.uintptr_t) error {
 			return m.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
@@ -190,7 +196,7 @@ func (m *Model) Resume(ctx context.Context, store *Store, name string, options *
 }
 
 // ResumeOrOpen gives the saved session of this name and the report of its resume; where there is none, an empty session with these options and store,
-// which gets the name at its first save, and a nil report.
+// and a nil report. Autosave saves that under the name, unless the options have another; without autosave save it under the name.
 func (m *Model) ResumeOrOpen(ctx context.Context, store *Store, name string, options *SessionOptions, progress func(Event) error) (*Session, *Report, error) {
 	session, report, err := m.Resume(ctx, store, name, options, progress)
 	if err == nil {
@@ -204,6 +210,12 @@ func (m *Model) ResumeOrOpen(ctx context.Context, store *Store, name string, opt
 		fresh = *options
 	}
 	fresh.Store = store
+	if fresh.AutosaveName == "" {
+		fresh.AutosaveName = name
+	}
+	if err := ended(ctx); err != nil {
+		return nil, nil, err
+	}
 	session, err = m.OpenSession(&fresh)
 	return session, nil, err
 }

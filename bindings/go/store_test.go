@@ -39,6 +39,18 @@ func TestResumeOrOpen(t *testing.T) {
 	must(t, err)
 	check(t, second != nil && second.PromptTokens == 70, second)
 	stored.Close()
+	for _, messages := range []uint64{0, 2} { // autosave takes the name
+		s, _, err := r.model.ResumeOrOpen(background, r.store, "bob", &SessionOptions{AutosaveTurn: true}, nil)
+		must(t, err)
+		info, err := s.Info()
+		must(t, err)
+		equal(t, info.Messages, messages)
+		_, err = s.AppendMessage(Message{Role: "user", Content: "Hello"})
+		must(t, err)
+		_, err = s.Generate(background, &GenerateOptions{MaxTokens: 4}, nil)
+		must(t, err)
+		s.Close()
+	}
 	_, _, err = r.model.ResumeOrOpen(background, nil, "ann", nil, nil)
 	fails(t, err, StatusInvalid)
 

@@ -26,7 +26,7 @@ type Stream struct {
 	session *Session
 	ctx     context.Context
 	cancel  *Cancel // of this generation alone
-	also    *bell   // of GenerateOptions.Cancel
+	unlink  func()  // from GenerateOptions.Cancel
 	number  uint64
 
 	mu     sync.Mutex
@@ -39,16 +39,17 @@ func (s *Session) Stream(ctx context.Context, options *GenerateOptions) (*Stream
 	if err := ended(ctx); err != nil {
 		return nil, err
 	}
-	own, also, err := newLink(options)
+	own, unlink, err := newLink(options)
 	if err != nil {
 		return nil, err
 	}
 	number, err := s.begin(options, own)
 	if err != nil {
+		unlink()
 		own.Close()
 		return nil, err
 	}
-	stream := &Stream{session: s, ctx: ctx, cancel: own, also: also, number: number}
+	stream := &Stream{session: s, ctx: ctx, cancel: own, unlink: unlink, number: number}
 	runtime.SetFinalizer(stream, func(stream *Stream) { go stream.Close() })
 	return stream, nil
 }
@@ -66,7 +67,7 @@ func (st *Stream) Next() (Event, error) {
 	if st.over != nil {
 		return Event{}, st.over
 	}
-	defer watch(st.ctx, st.also, st.cancel.Fire)()
+	defer watch(st.ctx, st.cancel.Fire)()
 	return st.pull()
 }
 
@@ -80,6 +81,9 @@ func (st *Stream) pull() (Event, error) {
 	case errors.Is(err, StatusBusy) || errors.Is(err, DetailState):
 		return Event{}, err
 	case err != nil:
+		if info, unknown := st.session.Info(); unknown == nil && info.State == StateGenerating { // memory was short for a moment: Next goes on
+			return Event{}, err
+		}
 		return Event{}, st.end(err)
 	case event.Type == EventIdle:
 		return Event{}, st.end(io.EOF)
@@ -98,6 +102,7 @@ func (st *Stream) pull() (Event, error) {
 
 func (st *Stream) end(over error) error {
 	st.over = over
+	st.unlink()
 	st.cancel.Close()
 	runtime.SetFinalizer(st, nil)
 	return over
@@ -114,6 +119,9 @@ func (st *Stream) Close() error {
 	defer st.mu.Unlock()
 	for tries := 0; st.over == nil; tries++ {
 		_, err := st.pull()
+		if st.over != nil && err != nil {
+			st.over = io.EOF // the generation failed, or the session is closed
+		}
 		if err == nil || st.over != nil {
 			continue
 		}

@@ -84,6 +84,23 @@ static void examine(const char* dir, const char* what, int named_min) {
   kvrt_runtime_release(rt);
 }
 
+// A repair that has changed something goes on; the callback that wanted to stop it hears no more of it. Two things are to be mended here.
+static int32_t stop_and_count(void* user, const kvrt_event* e) { return (void)e, ++*(int*)user, 1; }
+static void goes_on_without(const char* dir, const char* catalog) {
+  char format[kPathMax + 32];
+  snprintf(format, sizeof format, "%s/FORMAT", dir);
+  FILE* f = fopen(catalog, "r+b");
+  REQUIRE(f != NULL && fseek(f, 21, SEEK_SET) == 0 && fputc(65, f) == 65, "%s: flip a bit", catalog);  // SQLite has 64 there
+  fclose(f);
+  REQUIRE(remove(format) == 0, "%s: remove", format);
+  kvrt_runtime* rt = open_runtime(1, 0);
+  kvrt_repair_report r = {.struct_size = sizeof r};
+  int calls = 0;
+  EXPECT_STATUS(kvrt_store_repair(rt, dir, strlen(dir), stop_and_count, &calls, &r, NULL), KVRT_OK);
+  EXPECT(calls == 1 && r.outcome == KVRT_REPAIR_MENDED, "%d calls, outcome %u", calls, r.outcome);
+  kvrt_runtime_release(rt);
+}
+
 static void overwrite(const char* path, long at, size_t size) {
   unsigned char zeros[kPage] = {0};
   FILE* f = fopen(path, "r+b");
@@ -101,6 +118,8 @@ int main(void) {
   make_store(sound);
   snprintf(command, sizeof command, "rm -rf '%s' && cp -a '%s' '%s'", work, sound, work);
   struct stat size;
+  REQUIRE(system(command) == 0, "%s", command);
+  goes_on_without(work, catalog);
   REQUIRE(system(command) == 0 && stat(catalog, &size) == 0, "%s", command);
   for (long at = 0; at < size.st_size; at += kPage) {
     unsigned char page[kPage], zeros[kPage] = {0};

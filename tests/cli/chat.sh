@@ -12,13 +12,39 @@ talk() {
   lines=$1
   shift
   # shellcheck disable=SC2059 # with its line ends
+  status=0
   printf "$lines" | "$kvrt" chat -m "$model" --ignore-eos --temp 0 "$@" >out 2>err || status=$?
 }
-talk 'Hello\n/save --overwite\n/fork --name x\n/forget it\n/stats x\n/quit now\n/quit\n' -n 4 --store commands
-for text in '/save: unknown option --overwite; did you mean --overwrite? (INVALID)' '/fork: unknown option --name (INVALID)' \
-  '/forget takes no argument it' '/stats takes no argument x' '/quit takes no argument now'; do
-  grep -qF -e "$text" err || fail "a chat's commands: no \"$text\": $(cat err)"
-done
+# a command that fails ends a chat of lines from a pipe
+talk 'Hello\n' -n 4
+mv out once
+mistaken() {
+  talk "Hello\n$1\nHello\n" -n 4
+  grep -qF -e "$2" err || fail "a chat's commands: no \"$2\": $(cat err)"
+  is "1" "$status" "exit code of a chat with $1: $(cat err)"
+  cmp -s out once || fail "a chat goes on after $1: $(cat out)"
+}
+mistaken '/save --overwite' '/save: unknown option --overwite; did you mean --overwrite? (INVALID)'
+mistaken '/fork --name x' '/fork: unknown option --name (INVALID)'
+mistaken '/forget it' '/forget takes no argument it'
+mistaken '/stats x' '/stats takes no argument x'
+mistaken '/quit now' '/quit takes no argument now'
+mistaken '/sav' 'no command /sav'
+mistaken /forget 'there is no turn before the last one'
+talk 'Hello\n/fork other\nHello\n' -n 4 --store taken
+is 0 "$status" "a fork: $(cat err)"
+talk 'Hello\n/fork other\nHello\n' -n 4 --store taken --session again
+is 3 "$status" "a fork whose name is taken: $(cat err)"
+cmp -s out once || fail "a chat goes on after a fork that was refused: $(cat out)"
+# /continue: of an answer that the model has ended, and of a part of it
+printf 'root ::= "abc"' >abc.gbnf
+printf 'Hello\n/continue\n' | "$kvrt" chat -m "$model" --grammar abc.gbnf >out 2>err && fail "/continue of an ended answer: $(cat err)"
+grep -q 'no answer was cut short' err || fail "/continue of an ended answer: $(cat err)"
+printf 'Hello\n/stats\n' | "$kvrt" chat -m "$model" --grammar abc.gbnf >out 2>err || fail "a chat with a grammar: $(cat err)"
+tokens=$(sed -n 's/^\([0-9]*\) tokens of .*/\1/p' err)
+printf 'Hello\n/rewind %s\n/continue\n' $((tokens - 2)) | "$kvrt" chat -m "$model" -n 3 --grammar abc.gbnf >out 2>err || fail "/continue after /rewind: $(cat err)"
+talk '/save --overwite\n' -n 4 --store commands
+talk 'Hello\n' -n 4 --store commands
 exits 0 store ls commands
 is 1 "$(grep -c ' never' out)" "sessions of a chat with mistaken options"
 talk 'Hello\n' --context 64 -n 1000
@@ -75,4 +101,8 @@ is "kvrt runs it" "$(tail -n 1 out)" "inspect with a chat template"
 # a context that the demo's conversation does not fit into
 exits 8 demo -m "$tiny/row_qwen35.gguf" --store short
 is "(the demo needs a model with a longer context, or more --kv-bytes)" "$(tail -n 1 err)" "a demo that does not fit"
+# its options are those of its processes
+exits 8 demo -m "$model" --store small --kv-bytes 64K
+exits 14 demo -m "$model" --store none --device cuda --cuda-library "$work/none.so"
+grep -q none.so err || fail "a demo with a library that is not there: $(cat err)"
 echo "chat: ok"

@@ -221,7 +221,8 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
     files = "temperature 0.3, top_k 20, top_p 0.9, min_p 0, repetition penalty 1.1"
     suggests = {"temp": 0.3, "top_k": 20, "top_p": 0.9, "penalty_repeat": 1.1}
     for name, sampling, options, wanted in (("plain", {}, [], own), ("full", suggests, [], files), ("option", suggests, ["--temp", "0"], files.replace("0.3", "0")),
-                                            ("odd", {"temp": -1.0, "top_k": -1, "min_p": 7.0}, [], own)):
+                                            ("odd", {"temp": -1.0, "top_k": -1, "min_p": 7.0}, [], own),
+                                            ("some", {"top_k": 20}, [], own.replace("0.7", "1").replace("top_k 0", "top_k 20").replace("min_p 0.05", "min_p 0"))):
         chat = Chat(patched(f"{work}/{name}.gguf", 1024, sampling), f"{work}/{name}", *options)
         shown = chat.say("/stats")
         if wanted not in shown:

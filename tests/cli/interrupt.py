@@ -8,9 +8,18 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 kvrt, model = sys.argv[1:]
 chat = subprocess.Popen([kvrt, "chat", "-m", model, "--ignore-eos", "-n", "100000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def interrupt(process, name):
+    """A terminal that closes sends two SIGHUP: the shell's, and the kernel's when the shell has gone."""
+    process.send_signal(signal.Signals[name])
+    if name == "SIGHUP":
+        time.sleep(0.0005)
+        process.send_signal(signal.SIGHUP)
 
 
 def ask(text):
@@ -28,7 +37,7 @@ out, err = chat.communicate(timeout=600)
 if chat.returncode != 0 or err.count("(stopped;") != 1 or "left: " not in err or "last answer:" not in err:
     sys.exit(f"exit {chat.returncode}, {err.count('(stopped;')} answers stopped: {err}")
 with tempfile.TemporaryDirectory() as store:  # a polite kill of a chat, in an answer and after it: all printed text is saved, to the last token
-    for name, tokens in (("in", "100000"), ("after", "5")):
+    for name, tokens, sent in (("in", "100000", "SIGTERM"), ("after", "5", "SIGTERM"), ("hangup", "100000", "SIGHUP")):
         command = [kvrt, "chat", "-m", model, "--ignore-eos", "-n", tokens, "--store", store, "--session", name]
         chat = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
         chat.stdin.write(b"Hello\n")
@@ -36,13 +45,13 @@ with tempfile.TemporaryDirectory() as store:  # a polite kill of a chat, in an a
         out = chat.stdout.read(1)
         while name == "after" and not out.endswith(b"\n"):
             out += chat.stdout.read(1)
-        chat.send_signal(signal.SIGTERM)
+        interrupt(chat, sent)
         rest, err = chat.communicate(timeout=600)
         shown = json.loads(subprocess.run([kvrt, "store", "show", store, name, "--json"], capture_output=True, check=True).stdout)
         answer = ",".join(map(str, shown["tokens"][shown["spans"][1]["begin"]:]))
         saved = subprocess.run([kvrt, "detokenize", "-m", model, "--tokens", answer], capture_output=True, check=True).stdout
         if chat.returncode != 5 or b"interrupted; what was computed is saved" not in err or saved.decode(errors="replace") + "\n" != (out + rest).decode():
-            sys.exit(f"chat, SIGTERM {name} an answer: exit {chat.returncode}, {saved} of {out + rest} saved: {err.decode()}")
+            sys.exit(f"chat, {sent} {name} an answer: exit {chat.returncode}, {saved} of {out + rest} saved: {err.decode()}")
     chat = subprocess.Popen([kvrt, "chat", "-m", model, "--ignore-eos", "-n", "100000", "--store", store], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, bufsize=0)
     chat.stdin.write(b"Hello\n")
@@ -72,12 +81,41 @@ with tempfile.TemporaryDirectory() as store:
             run.stdout.close()
             run.stdout = None
         else:
-            run.send_signal(signal.Signals[name])
+            interrupt(run, name)
         out, err = run.communicate(timeout=600)
         stat = subprocess.run([kvrt, "store", "stat", store, name, "--json"], capture_output=True, text=True, check=True)
         tokens = json.loads(stat.stdout)["tokens"]
         if run.returncode != 5 or "interrupted" not in err or f"saved {name} ({tokens} tokens" not in err or tokens < 2:
             sys.exit(f"{name}: exit {run.returncode}, {tokens} tokens in the store: {err}")
+
+# What the parent ignores is ignored: by nohup, or by a shell in whose background the program runs.
+def ignores():
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+for command, text, tokens in ((["run", "-p", "Hello"], None, "300"), (["chat"], "Hello\n", "300")):
+    run = subprocess.Popen([kvrt, *command, "-m", model, "--ignore-eos", "--temp", "0", "-n", tokens], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, preexec_fn=ignores, bufsize=0)
+    if text:
+        run.stdin.write(text.encode())
+    assert run.stdout.read(1), run.stderr.read()
+    for number in (signal.SIGINT, signal.SIGHUP):
+        run.send_signal(number)
+    out, err = run.communicate(timeout=600)
+    if run.returncode or b"interrupted" in err or b"stopped" in err:
+        sys.exit(f"{command[0]} with ignored signals: exit {run.returncode}: {err.decode()}")
+
+# A chat whose standard error is closed still takes signals: a hint that cannot be written, and a kill.
+chat = subprocess.Popen(f'exec "{kvrt}" chat -m "{model}" --ignore-eos -n 4 2>&-', shell=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+chat.stdin.write(b"Hello\n")
+while chat.stdout.read(1) != b"\n":
+    pass
+chat.send_signal(signal.SIGINT)
+time.sleep(0.05)
+chat.send_signal(signal.SIGTERM)
+if chat.wait(600) != 5:
+    sys.exit(f"a chat without standard error, after Ctrl-C and SIGTERM: exit {chat.returncode}")
 
 with tempfile.TemporaryDirectory() as work:
     text = "\x1b]0;title\x07 \u202e\u009b2J"

@@ -117,6 +117,10 @@ grep -q '>0 sessions, 0 blocks' out || fail "store graph of an empty domain: $(c
 exits 11 store graph store -o no/such/folder.svg
 exits 2 store graph nowhere
 exits 0 store rm store '<script>alert(1)</script>" onload="x&'
+exits 0 store mv store ann "$(printf 'no\357\277\276 xml\357\277\277')" # U+FFFE and U+FFFF
+exits 0 store graph store -o graph.svg
+"$python" -c 'import xml.etree.ElementTree as tree; tree.parse("graph.svg")' || fail "store graph: characters that XML has not"
+exits 0 store mv store "$(printf 'no\357\277\276 xml\357\277\277')" ann
 
 for command in rm show stat; do
   exits 2 store $command store "x$evil"
@@ -139,6 +143,8 @@ is "" "$(cat out)" "what is shown of a damaged session"
 exits 0 store show store ann
 exits 1 store verify store
 no_controls "store verify"
+{ "$kvrt" store verify store 2>err || echo $? >code; } | true
+is 141 "$(cat code)" "store verify without a reader: $(cat err)"
 exits 0 store rm store "$evil"
 
 # the leftovers of migrations and repairs

@@ -92,7 +92,7 @@ func (w *worker) do(ctx context.Context, job string) error {
 
 // begun gives the session of a job: the saved one, or a new one that has the prompt.
 func (w *worker) begun(ctx context.Context, job, name string) (*kvrt.Session, error) {
-	options := &kvrt.SessionOptions{AutosaveName: name, AutosaveTokens: 16}
+	options := &kvrt.SessionOptions{AutosaveTokens: 16}
 	session, resumed, err := w.model.ResumeOrOpen(ctx, w.store, name, options, nil)
 	if err != nil || resumed != nil {
 		return session, err

@@ -3,7 +3,7 @@
 //!     chat MODEL.gguf STORE-DIRECTORY NAME [TOKENS-PER-ANSWER]
 //!
 //! Ctrl-C ends an answer, and what is there of it stays. At the prompt it ends the program, as everywhere.
-use kvrt::{message, GenerateOptions, Model, Runtime, Session, SessionOptions, Status, Store};
+use kvrt::{message, GenerateOptions, Model, Runtime, Session, Status, Store};
 use std::io::{stderr, stdin, stdout, Write};
 use std::ops::ControlFlow::{Break, Continue};
 use std::path::PathBuf;
@@ -35,8 +35,7 @@ fn answer(chat: &mut Session, options: &GenerateOptions<'_>) -> kvrt::Result<()>
     INTERRUPTED.store(false, Ordering::Relaxed);
     ctrl_c::sets_a_flag(true);
     let outcome = chat.generate(options, |event| {
-        print!("{}", event.text());
-        let said = stdout().flush();
+        let said = write!(stdout(), "{}", event.text()).and_then(|()| stdout().flush());
         if INTERRUPTED.load(Ordering::Relaxed) || said.is_err() {
             Break(())
         } else {
@@ -46,12 +45,12 @@ fn answer(chat: &mut Session, options: &GenerateOptions<'_>) -> kvrt::Result<()>
     ctrl_c::sets_a_flag(false);
     let report = match outcome {
         Err(error) if error.status == Status::CANCELLED => {
-            println!("\n[interrupted]");
+            let _ = writeln!(stdout(), "\n[interrupted]"); // a reader that went away is no reason to lose the answer
             return Ok(());
         }
         other => other?,
     };
-    println!();
+    let _ = writeln!(stdout());
     eprintln!(
         "[{} prompt tokens: {} in memory, {} from disk, {} computed; first token after {:.0} ms]",
         report.prompt_tokens, report.reused_memory, report.reused_disk, report.prefilled, report.ttft_ms

@@ -3,7 +3,9 @@ use crate::numbers::{Detail, Status};
 use crate::reports::Report;
 use crate::value::{init, Of};
 use crate::{kept, sys};
-use std::sync::{Mutex, Once};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::Once;
 use std::{fmt, result};
 
 /// The description of a failed call.
@@ -81,9 +83,14 @@ pub(crate) fn call(function: impl FnOnce(*mut sys::kvrt_error) -> sys::kvrt_stat
 /// Whether the library has the layouts of `kvrt.h` as this crate knows it.
 fn fits() -> Result<()> {
     static CHECK: Once = Once::new();
-    static FAULT: Mutex<Option<String>> = Mutex::new(None);
-    CHECK.call_once(|| *FAULT.lock().unwrap() = sys::check().err());
-    match &*FAULT.lock().unwrap() {
+    static FAULT: AtomicPtr<String> = AtomicPtr::new(null_mut()); // no lock, which a thread of the parent may hold at a fork
+    CHECK.call_once(|| {
+        if let Err(fault) = sys::check() {
+            FAULT.store(Box::into_raw(Box::new(fault)), Ordering::Release);
+        }
+    });
+    // SAFETY: it is null, or a String that nobody frees.
+    match unsafe { FAULT.load(Ordering::Acquire).as_ref() } {
         None => Ok(()),
         Some(fault) => Err(Error::new(Status::INCOMPATIBLE, format!("another libkvrt than this crate is for: {fault}"))),
     }

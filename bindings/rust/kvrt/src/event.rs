@@ -172,6 +172,9 @@ impl<F: FnMut(&sys::kvrt_event) -> ControlFlow<()>> Callback<F> {
         // SAFETY: `user` is the Callback of the call that this is inside of, on the same thread; nothing else refers to it meanwhile. The event holds
         // until this returns.
         let (callback, event) = unsafe { (&mut *user.cast::<Callback<F>>(), &*event) };
+        if callback.panic.is_some() {
+            return 1; // to drop the first panic could panic
+        }
         // The call ends by it, and `watched` lets it go on: nobody sees what it left half done in between.
         match catch_unwind(AssertUnwindSafe(|| (callback.function)(event))) {
             Ok(ControlFlow::Continue(())) => 0,

@@ -80,11 +80,15 @@ impl Session {
         Ok(Session { beside: Arc::new(Beside::take(out)), resumed: Some(Report::of(&report)) })
     }
 
-    /// The saved session of this name; where there is none, an empty one with these options and `store`, which gets the name at its first save:
-    /// [`Session::resumed`] tells. Statuses: as [`Session::resume`] and [`Session::open`], but NOT_FOUND.
+    /// The saved session of this name; where there is none, an empty one with these options and `store`: [`Session::resumed`] tells. Autosave saves
+    /// that under the name, unless the options have another; without autosave save it under the name. Statuses: as [`Session::resume`] and
+    /// [`Session::open`], but NOT_FOUND.
     pub fn resume_or_open(model: &Model, store: &Store, name: &str, options: &SessionOptions<'_>) -> Result<Session> {
         match Session::resume(model, store, name, options) {
-            Err(error) if error.status == Status::NOT_FOUND => Session::open(model, &SessionOptions { store: Some(store), ..options.clone() }),
+            Err(error) if error.status == Status::NOT_FOUND => {
+                let autosave_name = if options.autosave_name.is_empty() { name } else { options.autosave_name };
+                Session::open(model, &SessionOptions { store: Some(store), autosave_name, ..options.clone() })
+            }
             other => other,
         }
     }

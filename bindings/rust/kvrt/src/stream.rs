@@ -5,7 +5,6 @@ use crate::event::Event;
 use crate::numbers::State;
 use crate::reports::Report;
 use crate::session::Session;
-use crate::sys;
 use std::iter::FusedIterator;
 use std::ops::Deref;
 
@@ -87,10 +86,11 @@ impl Drop for Stream<'_> {
         if self.over || self.session.cancel().is_err() {
             return;
         }
-        // The cancel makes Done the last of the few events that are still there.
-        while let Ok(event) = self.session.next_raw(None) {
-            if matches!(event.type_, sys::KVRT_EVENT_DONE | sys::KVRT_EVENT_IDLE) {
-                break;
+        // The cancel makes Done the last of the few events that are still there. An error may be memory that was short for a moment.
+        let mut errors = 0;
+        while errors < 100 && self.session.info().map_or(false, |info| info.state == State::GENERATING) {
+            if self.session.next_raw(None).is_err() {
+                errors += 1;
             }
         }
     }

@@ -17,6 +17,13 @@ fn resume_or_open() {
         assert_eq!(chat.info().unwrap().state, State::SUSPENDED);
     }
     assert_eq!(reused, [(false, false), (true, true)]);
+    for messages in [0, 2] {
+        let options = SessionOptions { autosave_turn: true, ..Default::default() };
+        let mut chat = Session::resume_or_open(&stage.model, &stage.store, "bob", &options).unwrap();
+        assert_eq!(chat.info().unwrap().messages, messages);
+        chat.append_message(&message("user", "Hello")).unwrap();
+        chat.generate(&count(4), |_| Continue(())).unwrap();
+    }
 }
 
 #[test]
