@@ -49,8 +49,8 @@ void define_chat(CLI::App& app, int& code) {
   add_model(c, flags->model);
   add_compute(c, flags->model);
   add_room(c, flags->model);
-  add_sampling(c, flags->sampling, "as the model's file suggests; 1 where it suggests others alone, else 0.7", "as the file suggests, else 0.05",
-               "as the file suggests, else 0");
+  add_sampling(c, flags->sampling, "as the model's file suggests; 1 where it suggests others alone, else 0.7",
+               "as the file suggests, else 0.05", "as the file suggests, else 0");
   c->add_option("-n", flags->max_tokens, "tokens per answer at most (default 0: until the model ends it)");
   auto* store = c->add_option("--store", flags->store, "directory of saved sessions");
   c->add_option("--session", flags->session, "session in the store: resumed where it exists, and saved")
