@@ -168,17 +168,18 @@ namespace Kvrt
         {
             if (o.LogitBias != null && o.LogitBias.Count > 0)
             {
-                raw.logit_bias = (kvrt_token_value*)arena.Bytes((long)o.LogitBias.Count * sizeof(kvrt_token_value));
-                raw.logit_bias_count = (UIntPtr)o.LogitBias.Count;
-                int i = 0;
-                foreach (KeyValuePair<int, float> bias in o.LogitBias)
-                    raw.logit_bias[i++] = new kvrt_token_value { token = bias.Key, value = bias.Value };
+                List<KeyValuePair<int, float>> biases = new List<KeyValuePair<int, float>>(o.LogitBias);  // the caller's own may grow meanwhile
+                raw.logit_bias = (kvrt_token_value*)arena.Bytes((long)biases.Count * sizeof(kvrt_token_value));
+                raw.logit_bias_count = (UIntPtr)biases.Count;
+                for (int i = 0; i < biases.Count; i++)
+                    raw.logit_bias[i] = new kvrt_token_value { token = biases[i].Key, value = biases[i].Value };
             }
             if (o.StopTokens != null && o.StopTokens.Count > 0)
             {
-                raw.stop_tokens = (int*)arena.Bytes((long)o.StopTokens.Count * sizeof(int));
-                raw.stop_token_count = (UIntPtr)o.StopTokens.Count;
-                for (int i = 0; i < o.StopTokens.Count; i++) raw.stop_tokens[i] = o.StopTokens[i];
+                List<int> tokens = new List<int>(o.StopTokens);
+                raw.stop_tokens = (int*)arena.Bytes((long)tokens.Count * sizeof(int));
+                raw.stop_token_count = (UIntPtr)tokens.Count;
+                for (int i = 0; i < tokens.Count; i++) raw.stop_tokens[i] = tokens[i];
             }
             if (o.StopStrings == null) return;
             StringBuilder texts = new StringBuilder();

@@ -215,8 +215,9 @@ namespace Kvrt
         }
 
         /// <summary>
-        /// The saved session of this name; where there is none, an empty one with these options and the store, which gets the name at its first save:
-        /// Session.Resumed is null then. Parameters and exceptions are those of Resume, but NOT_FOUND.
+        /// The saved session of this name; where there is none, an empty one with these options and the store: Session.Resumed is null then. Autosave
+        /// saves it under that name, unless AutosaveName is another; without autosave, save it under that name. Parameters and exceptions are those of
+        /// Resume, but NOT_FOUND.
         /// </summary>
         public Session ResumeOrOpen(Store store, string name, SessionOptions options = null, Action<Event> progress = null,
             CancellationToken token = default(CancellationToken))
@@ -227,7 +228,7 @@ namespace Kvrt
             }
             catch (KvrtException e) when (e.Status == Status.NotFound)
             {
-                return OpenSession((options ?? new SessionOptions()).With(store));
+                return OpenSession((options ?? new SessionOptions()).With(store, name));
             }
         }
 

@@ -250,10 +250,12 @@ namespace Kvrt
         /// <summary>For Model.Resume: what it does with saved KV of another arithmetic.</summary>
         public ForeignKv ForeignKv { get; set; }
 
-        internal SessionOptions With(Store store)
+        /// <summary>A copy for the session that ResumeOrOpen opens.</summary>
+        internal SessionOptions With(Store store, string name)
         {
             SessionOptions copy = (SessionOptions)MemberwiseClone();
             copy.Store = store;
+            if (string.IsNullOrEmpty(AutosaveName)) copy.AutosaveName = name;
             return copy;
         }
     }

@@ -1,6 +1,8 @@
 using System;
+using System.Collections;
 using System.Collections.Generic;
 using System.IO;
+using System.Linq;
 using System.Text.RegularExpressions;
 
 namespace Kvrt.Tests
@@ -84,6 +86,68 @@ namespace Kvrt.Tests
                 Gone("Runtime", () => rig.Runtime.Info(), () => rig.Runtime.OpenModel(Rig.ModelFile), () => rig.Runtime.OpenStore(rig.Folder));
                 Check.Equal(1, Rig.Answer(other, 1).Length, "the other session goes on");
                 other.Dispose();
+            }
+        }
+
+        /// <summary>A collection that another thread adds to: it has one item for the first three that ask.</summary>
+        private class Growing<T> : IReadOnlyList<T>
+        {
+            protected readonly T[] Items;
+            private int asked;
+
+            internal Growing(params T[] items)
+            {
+                Items = items;
+            }
+
+            public int Count => ++asked > 3 ? Items.Length : 1;
+            public T this[int index] => Items[index];
+
+            public IEnumerator<T> GetEnumerator()
+            {
+                return ((IEnumerable<T>)Items).GetEnumerator();
+            }
+
+            IEnumerator IEnumerable.GetEnumerator()
+            {
+                return GetEnumerator();
+            }
+        }
+
+        private sealed class GrowingMap : Growing<KeyValuePair<int, float>>, IReadOnlyDictionary<int, float>
+        {
+            internal GrowingMap(params KeyValuePair<int, float>[] items) : base(items)
+            {
+            }
+
+            float IReadOnlyDictionary<int, float>.this[int key] => Items.First(item => item.Key == key).Value;
+            public IEnumerable<int> Keys => Items.Select(item => item.Key);
+            public IEnumerable<float> Values => Items.Select(item => item.Value);
+
+            public bool ContainsKey(int key)
+            {
+                return Keys.Contains(key);
+            }
+
+            public bool TryGetValue(int key, out float value)
+            {
+                value = Items.FirstOrDefault(item => item.Key == key).Value;
+                return ContainsKey(key);
+            }
+        }
+
+        internal static void GrowingOptions()
+        {
+            using (Rig rig = new Rig())
+            using (Session session = rig.Open())
+            {
+                Generation generation = session.Generate(new GenerateOptions
+                {
+                    MaxTokens = 4, IgnoreEos = true, StopTokens = new Growing<int>(10, 9),
+                    LogitBias = new GrowingMap(new KeyValuePair<int, float>(11, 1f), new KeyValuePair<int, float>(9, 1000f))
+                });
+                Check.Same(new[] { 9 }, generation.Where(e => e.Type == EventType.Token).Select(e => e.Token), "all that is there");
+                Check.Equal(Reason.Stop, generation.Report.Reason, "reason");
             }
         }
 

@@ -79,6 +79,17 @@ namespace Kvrt.Tests
                 using (Session session = rig.Open(options)) Rig.Answer(session, 4);
                 Check.Equal(8ul, rig.Store.Stat("auto").Tokens, "saved by Dispose at the latest");
                 Check.Fails(Status.Invalid, () => rig.Model.OpenSession(new SessionOptions { AutosaveTurn = true }));
+
+                SessionOptions turn = new SessionOptions { AutosaveTurn = true };
+                for (int i = 1; i <= 2; i++)
+                {
+                    using (Session session = rig.Model.ResumeOrOpen(rig.Store, "ann", turn)) session.Append(Rig.Prompt);
+                    Check.Equal((ulong)(i * Rig.Prompt.Length), rig.Store.Stat("ann").Tokens, "saved under the name that it was opened by");
+                }
+                turn.AutosaveName = "carl";
+                using (Session session = rig.Model.ResumeOrOpen(rig.Store, "bob", turn)) session.Append(Rig.Prompt);
+                Check.Equal((ulong)Rig.Prompt.Length, rig.Store.Stat("carl").Tokens, "saved under the name that was asked for");
+                Check.Fails(Status.NotFound, () => rig.Store.Stat("bob"));
             }
         }
 
