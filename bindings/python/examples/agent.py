@@ -110,9 +110,8 @@ def main(model_path: str, folder: pathlib.Path, task: str, tokens: int) -> None:
     with kvrt.Runtime() as runtime, runtime.open_model(model_path) as model, runtime.open_store(folder / "memory") as store:
         autosave = kvrt.Autosave(tokens=16, name=NAME)
         with model.resume_or_open(store, NAME, tools=TOOLS, autosave=autosave) as chat:
-            if chat.resumed is None:
-                chat.append_message(f"You work with tools. {FORMAT}", role="system")
-                chat.append_message(task)
+            if chat.info().messages < 2:  # in one call: a save between two would have no task
+                chat.set_messages([{"role": "system", "content": f"You work with tools. {FORMAT}"}, {"role": "user", "content": task}])
                 chat.checkpoint(NAME)
             else:
                 print(f"[goes on after {chat.info().tokens} tokens]", file=sys.stderr)

@@ -5,6 +5,7 @@ import locale
 import os
 import pathlib
 import re
+import runpy
 import shutil
 import signal
 import subprocess
@@ -277,6 +278,19 @@ class Programs(unittest.TestCase):
             self.assertEqual(ended[-1].returncode, -signal.SIGKILL if kill_at else 0, ended[-1].stderr)
         self.assertIn("goes on after", ended[-1].stderr)
         self.assertEqual(*(self.left(folder) for folder in ("alone", "killed")))
+
+    def test_agent_without_its_task(self):
+        """A save that has the system message alone: the task follows."""
+        program = runpy.run_path(str(SOURCE / "bindings" / "python" / "examples" / "agent.py"))
+        pathlib.Path(self.work, "begun").mkdir()
+        with kvrt.Runtime(threads=1) as runtime, runtime.open_model(TINY / "row_llama3.gguf") as model:
+            with runtime.open_store(pathlib.Path(self.work, "begun", "memory")) as store, model.open_session(store=store, tools=program["TOOLS"]) as chat:
+                chat.append_message(f"You work with tools. {program['FORMAT']}", role="system")
+                chat.checkpoint("agent")
+        for folder in ("alone", "begun"):
+            run = self.agent(kill_at=None, folder=folder)
+            self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(*(self.left(folder) for folder in ("alone", "begun")))
 
     def agent(self, kill_at, folder):
         """Runs the example; at so many tokens, or at the begin of that function, it is killed."""
