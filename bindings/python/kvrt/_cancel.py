@@ -5,6 +5,7 @@ import ctypes
 
 from ._errors import call
 from ._handles import Handle, lib
+from ._signals import Signals
 
 
 class Cancel(Handle):
@@ -18,7 +19,7 @@ class Cancel(Handle):
 
     def fire(self) -> None:
         """Does not wait for a step that runs: a generation in it ends with it."""
-        with self._held() as raw:
+        with self._held() as raw, Signals():
             lib.kvrt_cancel_fire(raw)
 
     @property

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Type
 from . import _raw
 from ._abi import lib
 from ._enums import Detail, Status
+from ._signals import Signals, on_stack
 
 if TYPE_CHECKING:
     from ._types import Report
@@ -108,19 +109,20 @@ inside = threading.local()  # count: how many of log and wake this thread is in
 
 
 def in_callback() -> bool:
-    """True: inside log or wake, where no call of kvrt may be made."""
-    return bool(getattr(inside, "count", 0))
+    """True: inside log or wake, where no call of kvrt may be made, not by a finalizer either."""
+    return bool(getattr(inside, "count", 0)) or on_stack()
 
 
 def check_callback() -> None:
-    if in_callback():
+    if getattr(inside, "count", 0):
         raise Invalid("kvrt was called from within a handler of its log", Status.INVALID)
 
 
-def call(function: Callable[..., int], *args: Any) -> None:
+def call(function: Callable[..., int], *args: Any, signals: Optional[Signals] = None) -> None:
     """Calls a function that returns a status, with an error struct of its own, which no finalizer and no other thread overwrites."""
     check_callback()
     error = _raw.kvrt_error.make()
-    status = function(*args, ctypes.byref(error))
+    with signals or Signals():
+        status = function(*args, ctypes.byref(error))
     if status != 0:
         raise failure_of(status, error)

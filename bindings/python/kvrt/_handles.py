@@ -13,12 +13,12 @@ import time
 import warnings
 import weakref
 from types import TracebackType
-from typing import Any, Callable, Deque, Dict, Generator, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Deque, Dict, Generator, NoReturn, Optional, SupportsIndex, Tuple, Type, TypeVar
 
 from . import _abi, _raw
 from ._enums import Detail, LogLevel, Status
 from ._errors import Error, Invalid, TooSmall, Unsupported, call, check_callback, in_callback, inside
-from ._signals import Signals, called_by_c
+from ._signals import Signals, called_for_event, called_for_log, called_for_wake
 from ._types import Event, make_event
 
 lib = _abi.lib
@@ -29,11 +29,13 @@ Self = TypeVar("Self", bound="Handle")
 # The callables, by the key that the library gives back as `user`. The functions below live as long as the process: no thunk is freed while it runs.
 _users: Dict[int, Callable[..., None]] = {}
 _keys = itertools.count(1)
+_freed: Deque[int] = collections.deque()  # keys whose callback comes no more
 _late: Deque[Tuple[Callable[[int], None], int]] = collections.deque()  # handles whose finalizer ran inside such a callback
 LEVELS: Dict[int, int] = {LogLevel.ERROR: logging.ERROR, LogLevel.WARN: logging.WARNING, LogLevel.INFO: logging.INFO, LogLevel.DEBUG: logging.DEBUG}
 
 
 def keep(callback: Callable[..., None]) -> int:
+    drop_freed()
     key = next(_keys)
     _users[key] = callback
     return key
@@ -43,24 +45,38 @@ def drop(key: int) -> None:
     _users.pop(key, None)
 
 
-def _call_user(key: int, *args: object) -> None:
-    callback = _users.get(key)
-    if callback is None:
-        return
+def drop_freed() -> None:
+    while _freed:
+        try:
+            drop(_freed.popleft())
+        except IndexError:
+            return
+
+
+# The count comes before all else that allocates: that may run finalizers. An exception goes to sys.unraisablehook: nobody here waits for it.
+def _wake(user: int) -> None:
     inside.count = getattr(inside, "count", 0) + 1
     try:
-        callback(*args)  # an exception goes to sys.unraisablehook: nobody here waits for it
+        callback = _users.get(user)
+        if callback is not None:
+            callback()
     finally:
         inside.count -= 1
 
 
 def _log(user: int, level: int, text: int, size: int) -> None:
-    _call_user(user, LEVELS.get(level, logging.DEBUG), ctypes.string_at(text, size).decode("utf-8", "replace"))
+    inside.count = getattr(inside, "count", 0) + 1
+    try:
+        callback = _users.get(user)
+        if callback is not None:
+            callback(LEVELS.get(level, logging.DEBUG), ctypes.string_at(text, size).decode("utf-8", "replace"))
+    finally:
+        inside.count -= 1
 
 
-log_function = _raw.kvrt_log_fn(called_by_c(_log, log=True))
-wake_function = _raw.kvrt_wake_fn(called_by_c(_call_user))
-free_function = _raw.kvrt_free_fn(drop)
+log_function = _raw.kvrt_log_fn(called_for_log(_log))
+wake_function = _raw.kvrt_wake_fn(called_for_wake(_wake))
+free_function = _raw.kvrt_free_fn(_freed.append)  # no code of Python, in which a signal's handler could raise, or a finalizer run
 
 
 # ---- callbacks of one call ---------------------------------------------------------------------------------------------------------------
@@ -84,7 +100,7 @@ class Callback:
                 self._error = error
                 return 1
 
-        self.thunk = _raw.kvrt_event_fn(called_by_c(call))
+        self.thunk = _raw.kvrt_event_fn(called_for_event(call))
 
     def finish(self) -> None:
         """To be called after the call, whatever its outcome."""
@@ -134,9 +150,11 @@ class Handle:
         """Releases the handle; it counts as in use until that is done."""
         try:
             if self._raw:
-                self._release(self._raw)
+                with Signals():
+                    self._release(self._raw)
         finally:
             self._inside = 0
+            drop_freed()
 
     @contextlib.contextmanager
     def _held(self) -> Generator[int, None, None]:
@@ -147,10 +165,10 @@ class Handle:
         finally:
             self._leave()
 
-    def _call(self, function: Callable[..., int], *args: Any) -> None:
+    def _call(self, function: Callable[..., int], *args: Any, signals: Optional[Signals] = None) -> None:
         raw = self._enter()
         try:
-            call(function, raw, *args)
+            call(function, raw, *args, signals=signals)
         finally:
             self._leave()
 
@@ -159,8 +177,7 @@ class Handle:
         guard = Callback(callback)
         failure: Optional[Error] = None
         try:
-            with guard.signals:
-                self._call(function, *args, guard.thunk, None, *out)
+            self._call(function, *args, guard.thunk, None, *out, signals=guard.signals)
         except Error as error:
             failure = error
         guard.finish()
@@ -217,8 +234,23 @@ class Handle:
         finally:  # the filters may turn a warning into an exception
             self.close()
 
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(f"a kvrt.{type(self).__name__} cannot be copied or pickled; of a session, Session.fork() makes a copy")
+
     def __repr__(self) -> str:
         return f"<kvrt.{type(self).__name__} at {id(self):#x}{', closed' if self._closed else ''}>"
+
+
+@contextlib.contextmanager
+def opening(release: Callable[[int], None]) -> Generator[ctypes.c_void_p, None, None]:
+    """Where an open puts its handle. What a signal's handler raises after C has opened it releases it."""
+    out = ctypes.c_void_p()
+    try:
+        yield out
+    except BaseException:
+        if out.value:
+            release(out.value)
+        raise
 
 
 def close_late() -> None:
@@ -227,17 +259,18 @@ def close_late() -> None:
             release, raw = _late.popleft()
         except IndexError:
             return
-        release(raw)
+        with Signals():
+            release(raw)
 
 
 def _close_all() -> None:
     """Runs at exit, while threads and modules are still whole. A daemon thread must be out of the library before Python ends: a log line or
-    a wake would end that thread in the middle of the library, and the process with it."""
+    a wake would end that thread in the middle of the library, and the process with it. A forked child has none of its parent's threads."""
     global _exiting
     _exiting = True
     deadline = time.monotonic() + EXIT_S
     while True:
-        handles = [handle for handle in (ref() for ref in _open.valuerefs()) if handle is not None]
+        handles = [handle for handle in (ref() for ref in _open.valuerefs()) if handle is not None and handle._pid == os.getpid()]
         for handle in handles:
             handle.close()
         close_late()

@@ -10,7 +10,7 @@ from . import _raw
 from ._arguments import Path, fill, flag, integer, path_bytes, wrong
 from ._enums import Cache, Determinism, Device, Gemm, InspectFlags, Isa, KvFormat, LogLevel
 from ._errors import call, check_callback
-from ._handles import Handle, buffer_of, drop, free_function, keep, lib, log_function
+from ._handles import Handle, buffer_of, drop, free_function, keep, lib, log_function, opening
 from ._model import Model
 from ._store import Store
 from ._types import CacheInfo, Event, Plan, RepairReport, RuntimeInfo, from_struct
@@ -49,12 +49,12 @@ class Runtime(Handle):
         self._enter()  # opening logs, so the end of Python waits for it
         try:
             call(lib.kvrt_runtime_open, ctypes.byref(options), ctypes.byref(out))
-            self._raw = out.value or 0
         except BaseException:
-            self._closed = True
+            self._closed = True  # _leave releases it, where a signal came after C had opened it
             drop(key)
             raise
         finally:
+            self._raw = out.value or 0
             self._leave()
 
     def info(self) -> RuntimeInfo:
@@ -85,9 +85,9 @@ class Runtime(Handle):
                        kv_bytes_max=kv_bytes_max, step_ms_max=step_ms_max, kv_populate=kv_populate, from_fd=fd is not None,
                        fd=0 if fd is None else fd, fd_offset=fd_offset, fd_size=fd_size)
         name_cache(options, cache_dir, cache_bytes_max)
-        out = ctypes.c_void_p()
         name, size = path_bytes(path)
-        self._watched(lib.kvrt_model_open, name, size, ctypes.byref(options), callback=progress, out=(ctypes.byref(out),))
+        with opening(lib.kvrt_model_release) as out:
+            self._watched(lib.kvrt_model_open, name, size, ctypes.byref(options), callback=progress, out=(ctypes.byref(out),))
         return Model(out.value or 0)
 
     def cache(self, cache_dir: Union[Path, bool, None] = True, cache_bytes_max: int = 0) -> CacheInfo:
@@ -106,8 +106,8 @@ class Runtime(Handle):
         runtime already gives the same store. Corrupt: see repair_store. Waits up to 5 s for other writers."""
         options = fill(_raw.kvrt_store_options.make(), read_only=read_only, must_exist=must_exist, disk_bytes_max=disk_bytes_max,
                        free_bytes_min=free_bytes_min)
-        out = ctypes.c_void_p()
-        self._call(lib.kvrt_store_open, *path_bytes(path), ctypes.byref(options), ctypes.byref(out))
+        with opening(lib.kvrt_store_release) as out:
+            self._call(lib.kvrt_store_open, *path_bytes(path), ctypes.byref(options), ctypes.byref(out))
         return Store(out.value or 0)
 
     def repair_store(self, path: Path, progress: Optional[Callable[[Event], object]] = None) -> RepairReport:
