@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 from . import _raw
@@ -109,12 +110,14 @@ class Model(Handle):
                        documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None, prefix_cache: bool = True,
                        autosave: Optional[Autosave] = None, foreign_kv: ForeignKv = ForeignKv.DEFAULT,
                        progress: Optional[Callable[[Event], object]] = None) -> Session:
-        """The saved session of this name; where there is none, an empty session with that store and these options, whose `resumed` is None. It gets
-        the name at its first save."""
+        """The saved session of this name; where there is none, an empty session with that store and these options, whose `resumed` is None. Autosave
+        saves it under that name, unless it names another; without autosave, save it under that name."""
         try:
             return self.resume(store, name, domain=domain, tools=tools, documents=documents, variables=variables, prefix_cache=prefix_cache,
                                autosave=autosave, foreign_kv=foreign_kv, progress=progress)
         except NotFound:
+            if autosave is not None and not autosave.name:
+                autosave = dataclasses.replace(autosave, name=name)
             return self.open_session(store=store, domain=domain, tools=tools, documents=documents, variables=variables, prefix_cache=prefix_cache,
                                      autosave=autosave)
 
@@ -126,8 +129,8 @@ def apply_template(messages: Sequence[Mapping[str, Any]], *, tools: Optional[Seq
     options = _raw.kvrt_template_options.make()
     options.no_generation_prompt = not flag(generation_prompt, "generation_prompt")
     if source is not None:
-        options.source = text_bytes(source, "source")
-        options.source_size = len(options.source)
+        data = text_bytes(source, "source")
+        fill(options, source=data, source_size=len(data))
     template_arguments(options, tools, documents, variables)
     data = json_bytes([dict(mapping(m, f"messages[{i}]")) for i, m in enumerate(list_of(messages, "messages", "messages"))], "messages")
     return bytes(buffer_of(model, lib.kvrt_model_apply_template, data, len(data), ctypes.byref(options))).decode("utf-8", "replace")

@@ -23,8 +23,10 @@ END_OF_SESSION = 2**64 - 1
 
 
 def _close(core: Core, raw: int) -> None:
-    lib.kvrt_session_close(raw)
-    core.release()
+    try:
+        lib.kvrt_session_close(raw)
+    finally:
+        core.release()
 
 
 class SessionSetup:
@@ -55,7 +57,10 @@ class SessionSetup:
         try:
             open_it(ctypes.byref(self.options), ctypes.byref(out))
         except BaseException:
-            self._core.release()
+            if out.value:  # a signal came after C had opened it
+                _close(self._core, out.value)
+            else:
+                self._core.release()
             drop(key)
             raise
         return Session(out.value or 0, self._core, self._bell)
@@ -76,6 +81,7 @@ class Session(Handle):
         self._bell = bell
         self._busy = threading.Lock()
         self._owner = 0
+        self._drainer = 0  # the worker's thread, while it ends a generation that was left
         self._begun = 0  # counts the generations
         self._abandoned = False  # a generation was left where it could not be ended
         self._drained: Optional[Report] = None  # the report of the generation that was ended last
@@ -88,14 +94,22 @@ class Session(Handle):
     # ---- one call at a time ----------------------------------------------------------------------------------------------------------
 
     def _begin_turn(self) -> None:
-        """Keeps kvrt.h's rule here as well: an event's pointers are read before another call begins or the session ends."""
+        """Keeps kvrt.h's rule here as well: an event's pointers are read before another call begins or the session ends. It waits for the worker, of
+        which the user knows nothing."""
         self._enter()
-        if not self._busy.acquire(blocking=False):
+        try:
+            me = threading.get_ident()
+            while not self._busy.acquire(blocking=False):
+                if self._drainer in (0, me):
+                    mine = self._owner == me
+                    raise Busy("called from inside a callback of the same session" if mine else "another thread is inside a call on this session",
+                               Status.BUSY, Detail.REENTRANT if mine else Detail.CONCURRENT)
+                if self._busy.acquire(timeout=0.01):
+                    break
+        except BaseException:
             self._leave()
-            mine = self._owner == threading.get_ident()
-            raise Busy("called from inside a callback of the same session" if mine else "another thread is inside a call on this session",
-                       Status.BUSY, Detail.REENTRANT if mine else Detail.CONCURRENT)
-        self._owner = threading.get_ident()
+            raise
+        self._owner = me
 
     def _end_turn(self) -> None:
         self._owner = 0
@@ -113,13 +127,16 @@ class Session(Handle):
             self._end_turn()
 
     def _interrupt(self) -> None:
-        lib.kvrt_session_cancel(self._raw, None)
+        with Signals():
+            lib.kvrt_session_cancel(self._raw, None)
 
     def close(self) -> None:
         """Ends the session. A call that another thread is inside is cancelled, and its end closes the session. With autosave it is saved once
         more; save it yourself before, where you need the exception. More than once is fine."""
-        super().close()
-        self._bell.ring()  # a task that waits finds the session closed
+        try:
+            super().close()
+        finally:
+            self._bell.ring()  # a task that waits finds the session closed
 
     def _next(self, timeout_ms: int) -> Event:
         """The caller has the turn."""
@@ -140,6 +157,7 @@ class Session(Handle):
 
     def _drain(self, timeout_ms: int) -> None:
         """Ends the generation that was left, within one step; with timeout 0 only if no step runs. The caller has the turn."""
+        self._drained = None
         self._call(lib.kvrt_session_cancel)
         while True:
             try:
@@ -179,11 +197,14 @@ class Session(Handle):
         return None if self._abandoned else self._drained
 
     def _drain_later(self) -> None:
+        self._drainer = threading.get_ident()
         try:
             with self._turn():
                 pass
         except Error:
             pass
+        finally:
+            self._drainer = 0
 
     # ---- reading ---------------------------------------------------------------------------------------------------------------------
 

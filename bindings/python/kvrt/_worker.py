@@ -6,6 +6,7 @@ import collections
 import ctypes
 import threading
 import time
+import weakref
 from typing import Callable, Deque, Optional, Set
 
 from . import _abi
@@ -61,7 +62,7 @@ class Core:
         self._holders = 1
         self._running = False
         self._kicked = False
-        self._waiters: Set[Waiter] = set()  # the tasks that wait for the worker
+        self._waiters: "weakref.WeakSet[Waiter]" = weakref.WeakSet()  # the tasks that wait for the worker
         self._chores: Deque[Callable[[], None]] = collections.deque()  # generations that were left, to be ended
 
     def retain(self) -> None:

@@ -155,6 +155,41 @@ class Async(Case):
 
         self.run_async(main())
 
+    def test_calls_wait_for_a_generation_that_was_left(self):
+        """The worker ends it: the caller knows nothing of that call."""
+        session, inside, leave = self.open(), threading.Event(), threading.Event()
+        drain = session._drain
+
+        def slow(timeout_ms):
+            inside.set()
+            leave.wait(20)
+            drain(timeout_ms)
+
+        session.begin(ignore_eos=True)
+        session._drain, session._abandoned = slow, True
+        self.model._core.later(session._drain_later)
+        self.assertTrue(inside.wait(20))
+        threading.Timer(0.05, leave.set).start()
+        session.append([1])
+        self.assertEqual(session.tokens()[-1], 1)
+
+    def test_nothing_is_kept(self):
+        session = self.open()
+
+        async def main():
+            core = self.model._core
+            core._running = True  # a worker that always has something to do
+            for _ in range(5):
+                generation = session.agenerate()
+                core.kick(generation._waiter)
+                await generation.aclose()
+            del generation
+            gc.collect()
+            self.assertEqual(len(core._waiters), 0)
+            core._running = False
+
+        self.run_async(main())
+
     def test_leaving_the_loop(self):
         session = self.open()
 

@@ -138,6 +138,18 @@ with kvrt.Runtime(threads=1) as runtime:
             self.fails(kvrt.Invalid, session.append, [1])
             self.assertEqual(session.tokens(), [4, 5, 6])
 
+    def test_report_of_a_failed_generation(self):
+        model = self.poisoned()
+        with model.open_session() as session:
+            session.append([4, 5, 6])
+            with session.generate() as first:
+                pass
+            self.assertEqual(first.report.reason, kvrt.Reason.CANCELLED)
+            second = session.generate()
+            model.step()
+            second.close()
+            self.fails(kvrt.Invalid, lambda: second.report)
+
 
 class Arguments(Case):
     """A wrong argument is refused by its name, before anything else happens."""

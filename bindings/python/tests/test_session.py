@@ -70,6 +70,7 @@ class Text(Case):
         source = "{{ documents[0].title }}{{ enable_thinking }}{{ tools is none }}"
         arguments = {"documents": [{"title": "T\u00e9"}], "variables": {"enable_thinking": False}}
         self.assertEqual(kvrt.apply_template([], source=source, **arguments), "T\u00e9FalseTrue")
+        self.assertEqual(kvrt.apply_template([], source="a\0b"), "a\0b")
         self.assertEqual(self.model.apply_template([], source=source, **arguments), "T\u00e9FalseTrue")
         with self.model.open_session(**arguments) as session:
             self.assertEqual(len(session.tokens()), 0)

@@ -77,6 +77,16 @@ class Saving(Case):
             self.until(lambda: self.store.stat("auto").tokens == 49)
         self.assertRaises(kvrt.Invalid, self.model.open_session, autosave=kvrt.Autosave(turn=True))
 
+    def test_autosave_of_resume_or_open(self):
+        """It needs no name of its own."""
+        for tokens in (3, 6):
+            with self.model.resume_or_open(self.store, "ann", autosave=kvrt.Autosave(turn=True)) as session:
+                session.append([6] * 3)
+            self.assertEqual(self.store.stat("ann").tokens, tokens)
+        with self.model.resume_or_open(self.store, "bob", autosave=kvrt.Autosave(turn=True, name="carl")) as session:
+            session.append([6])
+        self.assertEqual([entry.name for entry in self.store.list()], ["ann", "carl"])
+
     def until(self, true):
         end = time.monotonic() + 20
         while not true() and time.monotonic() < end:
