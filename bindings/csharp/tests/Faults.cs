@@ -146,7 +146,7 @@ namespace Kvrt.Tests
                     MaxTokens = 4, IgnoreEos = true, StopTokens = new Growing<int>(10, 9),
                     LogitBias = new GrowingMap(new KeyValuePair<int, float>(11, 1f), new KeyValuePair<int, float>(9, 1000f))
                 });
-                Check.Same(new[] { 9 }, generation.Where(e => e.Type == EventType.Token).Select(e => e.Token), "all that is there");
+                Check.Same(new[] { 9 }, generation.Where(e => e.Type == EventType.Token).Select(e => e.Token).ToArray(), "all that is there");
                 Check.Equal(Reason.Stop, generation.Report.Reason, "reason");
             }
         }
