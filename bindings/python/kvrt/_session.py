@@ -98,9 +98,10 @@ class Session(Handle):
         which the user knows nothing."""
         self._enter()
         try:
-            me = threading.get_ident()
+            me, drainer = threading.get_ident(), self._drainer
             while not self._busy.acquire(blocking=False):
-                if self._drainer in (0, me):
+                before, drainer = drainer, self._drainer
+                if before in (0, me) and drainer in (0, me):  # its turn may have ended since
                     mine = self._owner == me
                     raise Busy("called from inside a callback of the same session" if mine else "another thread is inside a call on this session",
                                Status.BUSY, Detail.REENTRANT if mine else Detail.CONCURRENT)
