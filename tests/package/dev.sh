@@ -21,6 +21,10 @@ printf '#!/bin/sh\nexit 9\n' >"$work/bin/python3"
 chmod +x "$work"/bin/*
 dev() { (cd "$work/tree" && PATH=$work/bin:$PATH ./dev "$@" >"$work/log" 2>&1); }
 unset SOURCE_DATE_EPOCH 2>/dev/null || true
+# The repository is the one that is made here, whatever a hook or a rebase of the caller's is about, and no setting is a user's.
+# shellcheck disable=SC2046 # words
+unset $(git rev-parse --local-env-vars)
+export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1
 
 {
   sed -e '/^# tests/,$d' -e '/^#/d' "$source/.ci/apt.txt"
@@ -41,7 +45,7 @@ version() {
   found=$(sed -n 's/^-DKVRT_PACKAGE_VERSION=//p' "$work/cmake") || fail "cmake is not called: $(cat "$work/log")"
   printf '%s\n' "$found" | grep -qxE "$1" || fail "version: expected $1, found $found: $(cat "$work/log")"
 }
-git_() { TZ=Pacific/Kiritimati GIT_COMMITTER_DATE='1750000000 +1400' git -C "$work/tree" -c user.name=a -c user.email=a@b -c commit.gpgsign=false "$@"; }
+git_() { TZ=Pacific/Kiritimati GIT_COMMITTER_DATE='1750000000 +1400' git -C "$work/tree" -c user.name=a -c user.email=a@b "$@"; }
 release=$(sed -n 's/^project(kvrt VERSION \([0-9.]*\).*/\1/p' "$source/CMakeLists.txt")
 exact=$(printf %s "$release" | sed 's/\./\\./g')
 version "$exact" # sources without git
