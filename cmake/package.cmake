@@ -1,8 +1,11 @@
-# Packages by CPack: `cpack -G DEB` makes libkvrt0, libkvrt-dev, kvrt and, where it was built, kvrt-cuda.
+# Packages by CPack: `cpack -G DEB` makes libkvrt0, libkvrt-dev and, where they were built, kvrt and kvrt-cuda.
 # ./dev package configures as a package wants it, and calls this.
 set(KVRT_MAINTAINER "kvrt authors <kvrt@users.noreply.github.com>" CACHE STRING "Who answers for the Debian packages: Name <address>")
 
-set(KVRT_PACKAGE_VERSION ${PROJECT_VERSION} CACHE STRING "The version of the packages; ./dev package tells those of later commits from a release's")
+set(KVRT_PACKAGE_VERSION "" CACHE STRING "The version of the packages, where it is not the project's; ./dev package tells those of later commits from a release's")
+if(NOT KVRT_PACKAGE_VERSION)  # the cache would keep the project's
+  set(KVRT_PACKAGE_VERSION ${PROJECT_VERSION})
+endif()
 
 set(CPACK_PACKAGE_VENDOR "kvrt authors")
 set(CPACK_PACKAGE_CONTACT "${KVRT_MAINTAINER}")
@@ -11,10 +14,14 @@ set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_VERBATIM_VARIABLES ON)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-set(CPACK_COMPONENTS_ALL kvrt_Runtime kvrt_Development kvrt_Tools)
+set(CPACK_COMPONENTS_ALL kvrt_Runtime kvrt_Development)
+if(TARGET kvrt_cli)
+  list(APPEND CPACK_COMPONENTS_ALL kvrt_Tools)
+endif()
 if(TARGET kvrt_cuda AND NOT KVRT_GPU_TESTS)  # the tests' one is linked with CUDA's shared runtime
   list(APPEND CPACK_COMPONENTS_ALL kvrt_Cuda)
 endif()
+set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/packaging/debian/generator.cmake)
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/packaging/debian/stage.cmake)
 set(CPACK_POST_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/packaging/debian/size.cmake)
 set(CPACK_KVRT_STRIP ${CMAKE_STRIP})
