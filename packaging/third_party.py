@@ -111,7 +111,7 @@ def built(build):
                 objects.add(word)
             elif before == "-o":
                 results.add(build / word)
-        files["static"].update(w for w in words if w.startswith("/") and w.endswith(".a") and not w.startswith(str(build)))
+        files["static"].update(w for w in words if w.startswith("/") and w.endswith(".a") and not os.path.realpath(w).startswith(f"{build}/"))
         folders = [w[2:] for w in words if w.startswith("-L")]
         files["static"].update(a for w in words if w.startswith("-l") for a in [archive(w[2:], folders)] if a)
         if "-static-libstdc++" in words:
@@ -123,7 +123,8 @@ def built(build):
         elif wanted and line.strip().startswith("/"):
             files["headers"].add(line.strip())
     toolkit = cuda_root(build)
-    files["headers"] = {f for f in files["headers"] if not f.startswith((str(build) + "/", str(ROOT) + "/")) or (toolkit and toolkit in pathlib.Path(f).resolve().parents)}
+    ours = (f"{build}/", f"{ROOT}/")  # without links, which CMake keeps
+    files["headers"] = {f for f in files["headers"] if not os.path.realpath(f).startswith(ours) or (toolkit and toolkit in pathlib.Path(f).resolve().parents)}
     if not files["headers"]:
         raise Fault(f"{build}: expected a folder that Ninja built, found no depfiles of {', '.join(OUTPUTS)}")
     missing = [r for r in results if not r.exists()]

@@ -57,6 +57,25 @@ class ThirdParty(unittest.TestCase):
         command = [sys.executable, *flags, ROOT / "packaging/third_party.py", *arguments, "--build", BUILD, "--out", self.file]
         return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
 
+    def test_a_checkout_behind_a_link(self):
+        """CMake keeps the links by which it was called. The names of what is beside the build begin as its own do."""
+        link, beside = self.tree.parent / "link", f"{BUILD}-beside/libz.a"
+        link.symlink_to(BUILD)
+        sources = self.tree.parent / "sources"
+        sources.symlink_to(ROOT)
+        real = third_party.output
+
+        def through(*command):
+            text = real(*command)
+            if command[0] != "ninja":
+                return text
+            text = text.replace(f"{BUILD}/", f"{link}/").replace(f"{ROOT}/", f"{sources}/")
+            return text + f"ar {link}/lib/libkvrt.a {beside}\n" if "commands" in command else text
+
+        with unittest.mock.patch.object(third_party, "output", through):
+            results, files = third_party.built(BUILD)
+        self.assertEqual((results, files), (RESULTS, {**FILES, "static": FILES["static"] | {beside}}))
+
     def test_what_cmake_was_told_to_find_is_named(self):
         """The other end: what CMakeLists.txt asks for is in what the build's own records name."""
         asked = set(re.findall(r"pkg_check_modules\((\w+)", "".join(p.read_text() for p in (ROOT / "CMakeLists.txt", ROOT / "bindings/cli/CMakeLists.txt"))))
