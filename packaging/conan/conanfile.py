@@ -6,7 +6,7 @@ from conan import ConanFile
 from conan.errors import ConanInvalidConfiguration
 from conan.tools.build import check_min_cppstd
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
-from conan.tools.files import copy, load, rm, rmdir
+from conan.tools.files import copy, load, mkdir, rename, rm, rmdir
 from conan.tools.gnu import PkgConfigDeps
 
 required_conan_version = ">=2.0.9"
@@ -26,6 +26,11 @@ class KvrtConan(ConanFile):
     @property
     def _root(self):
         return os.path.join(self.recipe_folder, os.pardir, os.pardir)
+
+    @property
+    def _two_libraries(self):
+        """The program needs the shared one. Those who link the static one must not find it: CMake and the linker would prefer it."""
+        return self.options.tools and not self.options.shared
 
     def set_version(self):
         text = load(self, os.path.join(self._root, "CMakeLists.txt"))
@@ -75,11 +80,14 @@ class KvrtConan(ConanFile):
         for licence in ("LICENSE", "packaging/licenses/*"):
             copy(self, licence, self.source_folder, os.path.join(self.package_folder, "licenses"), keep_path=False)
         CMake(self).install()
-        # Consumers get the files of Conan's own generators. The program needs the shared library.
+        # Consumers get the files of Conan's own generators.
         rmdir(self, os.path.join(self.package_folder, "lib", "cmake"))
         rmdir(self, os.path.join(self.package_folder, "lib", "pkgconfig"))
         rmdir(self, os.path.join(self.package_folder, "share", "doc"))
-        if not self.options.shared and not self.options.tools:
+        if self._two_libraries:
+            mkdir(self, os.path.join(self.package_folder, "lib", "static"))
+            rename(self, os.path.join(self.package_folder, "lib", "libkvrt.a"), os.path.join(self.package_folder, "lib", "static", "libkvrt.a"))
+        elif not self.options.shared:
             rm(self, "libkvrt.so*", os.path.join(self.package_folder, "lib"))
 
     def package_info(self):
@@ -88,6 +96,8 @@ class KvrtConan(ConanFile):
         libkvrt.set_property("cmake_target_name", "kvrt::kvrt")
         libkvrt.set_property("pkg_config_name", "kvrt")
         libkvrt.libs = ["kvrt"]
+        if self._two_libraries:
+            libkvrt.libdirs = [os.path.join("lib", "static")]
         libkvrt.requires = ["libsodium::libsodium", "pcre2::pcre2-8", "sqlite3::sqlite", "xxhash::xxhash", "zstd::zstd"]
         if self.options.tools:
             libkvrt.requires += ["cli11::cli11", "fmt::fmt", "nlohmann_json::nlohmann_json"]
@@ -95,4 +105,4 @@ class KvrtConan(ConanFile):
             libkvrt.system_libs = ["m", "dl", "pthread", "stdc++"]
         cpp = self.cpp_info.components["cpp"]
         cpp.set_property("cmake_target_name", "kvrt::cpp")
-        cpp.libs, cpp.requires = [], ["libkvrt"]
+        cpp.libs, cpp.libdirs, cpp.requires = [], [], ["libkvrt"]

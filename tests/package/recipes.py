@@ -1,12 +1,17 @@
-"""recipes.py SOURCE: the vcpkg port and the Conan recipe agree with CMakeLists.txt, and the files that the recipe exports are enough to configure."""
+"""recipes.py SOURCE: the vcpkg port and the Conan recipe agree with CMakeLists.txt, the files that the recipe exports are enough to configure, and a
+static package of Conan's gives the static library."""
 import ast
 import json
+import os
 import pathlib
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import tempfile
+import types
+import unittest.mock
 
 source = pathlib.Path(sys.argv[1]).resolve()
 build_files = [source / "CMakeLists.txt", *source.glob("cmake/*.cmake"), *source.glob("bindings/*/CMakeLists.txt"), *source.glob("runtime/*/CMakeLists.txt")]
@@ -59,6 +64,29 @@ with tempfile.TemporaryDirectory() as folder:
     same("the files that conanfile.py exports: cmake's exit", run.returncode, 0)
     if run.returncode:
         faults.append(run.stderr)
+
+# The recipe's package() and package_info() without Conan, on files as CMake installs them: what those find who link the package.
+tools = types.SimpleNamespace(copy=lambda *a, **k: None, load=None, mkdir=lambda _, path: os.makedirs(path), rename=lambda _, a, b: os.rename(a, b),
+                              rm=lambda _, pattern, where: [p.unlink() for p in pathlib.Path(where).glob(pattern)], rmdir=lambda _, path: None)
+stubs = {f"conan{name}": unittest.mock.MagicMock() for name in (".errors", ".tools.build", ".tools.cmake", ".tools.gnu")}
+with unittest.mock.patch.dict(sys.modules, {**stubs, "conan": types.SimpleNamespace(ConanFile=object), "conan.tools.files": tools}):
+    made = runpy.run_path(str(recipe))["KvrtConan"]
+SHARED, STATIC = {"libkvrt.so", "libkvrt.so.0"}, {"libkvrt.a"}
+for shared, program, linked, kept in ((True, True, SHARED, SHARED), (False, False, STATIC, STATIC), (False, True, STATIC, SHARED)):
+    with tempfile.TemporaryDirectory() as folder:
+        conan = made()
+        conan.options, conan.package_folder, conan.source_folder = types.SimpleNamespace(shared=shared, tools=program), folder, str(source)
+        lib = pathlib.Path(folder, "lib")
+        lib.mkdir()
+        for name in SHARED if shared else SHARED | STATIC:
+            (lib / name).touch()
+        parts = {name: types.SimpleNamespace(libdirs=["lib"], set_property=lambda *_: None) for name in ("libkvrt", "cpp")}
+        conan.cpp_info = types.SimpleNamespace(components=parts, set_property=lambda *_: None)
+        conan.package()
+        conan.package_info()
+        what = f"conanfile.py: shared={shared}, tools={program}"
+        same(f"{what}: what is linked", {p.name for c in parts.values() for d in c.libdirs for p in pathlib.Path(folder, d).glob("libkvrt.*")}, linked)
+        same(f"{what}: what lib has", {p.name for p in lib.glob("libkvrt.*")}, kept)
 
 print("\n".join(faults) or "recipes: ok")
 sys.exit(bool(faults))
