@@ -1,6 +1,7 @@
 #!/bin/sh
 # dev.sh SOURCE: ./dev package and ./dev wheel ask a machine for the packages that they need, and for none of the tests'; the version of the packages
 # says whether they are a release's; a SOURCE_DATE_EPOCH that is no number is an error that says so. Nothing is built: cmake and apt-get are noted.
+# .ci/run calls ./dev test as continuous integration.
 set -eu
 source=$1
 work=$(mktemp -d)
@@ -69,4 +70,12 @@ for date in abc -1 1.5 12345678901; do
     [ "$(wc -l <"$work/log")" = 1 ] || fail "SOURCE_DATE_EPOCH=$date $command: $(cat "$work/log")"
   done
 done
+
+mkdir -p "$work/ci/.ci"
+cp "$source/.ci/run" "$work/ci/.ci/run"
+# shellcheck disable=SC2016 # for the stub
+printf '#!/bin/sh\necho "$* ${CI:-}"\n' >"$work/ci/dev"
+chmod +x "$work/ci/dev"
+found=$(env -u CI "$work/ci/.ci/run" --quick)
+[ "$found" = "test --quick 1" ] || fail ".ci/run: expected ./dev test with CI=1, found $found"
 echo "dev: ok"
