@@ -39,6 +39,16 @@ for command in "package $work/out" wheel; do
   cmp -s "$work/needed" "$work/named" || fail "$command asks for other packages than it needs: $(diff "$work/needed" "$work/named")"
 done
 
+# Packages that are installed for two architectures are installed.
+mv "$work/bin/dpkg-query" "$work/nothing"
+# shellcheck disable=SC2016 # for the stub
+printf '#!/bin/sh\nline=$(printf %%s "$3" | sed "s/[$]{db:Status-Status}/installed/")\nprintf "$line$line"\n' >"$work/bin/dpkg-query"
+chmod +x "$work/bin/dpkg-query"
+rm -f "$work/asked"
+dev wheel && fail "wheel: expected to end at the stubs, found exit 0"
+[ ! -e "$work/asked" ] || fail "packages of two architectures are asked for again: $(cat "$work/asked")"
+mv "$work/nothing" "$work/bin/dpkg-query"
+
 # version EXPECTED: an extended regular expression.
 version() {
   rm -f "$work/cmake"
