@@ -390,10 +390,6 @@ sys.exit([sys.argv[1] in l["text"] for l in lines if l["what"] == "cuda" and l["
   fail "doctor --json: $(cat out)"
 
 # bench
-TMPDIR=$work/nowhere exits 11 bench -m "$model" --prompt 4 --depth 0 --batch 1 --state 32 --decode 1 --runs 1
-is "kvrt: cannot make a directory in $work/nowhere: No such file or directory (IO)" "$(tail -n 1 err)" "bench without a place for states"
-exits 2 run -m "$model" --store fresh --no-save -p a -n 1
-[ ! -e fresh ] || fail "--no-save makes a store"
 exits 0 bench -m "$model" --prompt 64 --depth 0,32 --append 1,5 --batch 2 --state 96 --decode 4 --runs 2 --step-ms 20 --json
 [ "$(json out "j['step_ms_max']")" = 20 ] || fail "bench --step-ms 20: $(cat out)"
 for key in device device_name version numerics kv_format kv_bytes_per_token prefill_64_tok_s decode_at_32_tok_s append_1_at_32_ms append_5_at_32_ms decode_batch_2_tok_s state_96 cpu isa read_gib_s; do

@@ -160,4 +160,10 @@ exits 0 run -m "$model" -p a -n 1
 is "" "$(grep -v '^1 prompt token: ' err)" "messages without a HOME"
 exits 0 doctor
 grep -q '^warn .*cache .*NOT_FOUND' out || fail "doctor without a HOME: $(cat out)"
+
+# places that are not there
+TMPDIR=$work/nowhere exits 11 bench -m "$model" --prompt 4 --depth 0 --batch 1 --state 32 --decode 1 --runs 1
+is "kvrt: cannot make a directory in $work/nowhere: No such file or directory (IO)" "$(tail -n 1 err)" "bench without a place for states"
+exits 2 run -m "$model" --store fresh --no-save -p a -n 1
+[ ! -e fresh ] || fail "--no-save makes a store"
 echo "values: ok"
