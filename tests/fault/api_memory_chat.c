@@ -1,6 +1,6 @@
-// Every allocation of inspect and of chat turns fails once, or it and all that follow: the call says NO_MEMORY or succeeds all the same, and
-// the session is idle, has its messages as before and a part of the answer, and then comes to the answer and the messages of a session
-// that never wanted for memory.
+// Every allocation of inspect, of chat turns and of a cut within an answer fails once, or it and all that follow: the call says NO_MEMORY or
+// succeeds all the same, and the session is idle, has its messages as before and a part of the answer, and then comes to the answer and the
+// messages of a session that never wanted for memory.
 //
 //   api_memory_chat [EVERY]     1: each allocation (the whole proof); N: every Nth
 #include "../api/chat.h"
@@ -60,6 +60,7 @@ struct act {
   int call;    // the answer is kCall
   int events;  // by begin and next
   int result;  // a second turn, that follows the answer
+  int cut;     // a truncate within the answer, alone
 };
 
 static void open_chat(struct world* w, const struct act* act) {
@@ -166,6 +167,36 @@ static int try_turn(struct world* w, const struct act* act, long at, int all, lo
   return past;
 }
 
+static uint64_t within_answer(const struct world* w) {
+  const kvrt_message_props p = message_props(w->session, 1);
+  return (p.begin + p.end) / 2;
+}
+
+// The session is as it was, or cut; and the tokens that come then have their own KV.
+static int try_cut(struct world* w, const struct act* act, long at, int all, long* refused) {
+  char where[128];
+  snprintf(where, sizeof where, "%s, allocation %ld%s", act->name, at, all ? " and all after it" : "");
+  open_chat(w, act);
+  MUST(turn(w, act, 0));
+  const uint64_t place = within_answer(w);
+  want_memory_at(at, all);
+  const kvrt_status status = kvrt_session_truncate(w->session, place, NULL);
+  const int past = memory_again(at);
+  if (status != KVRT_OK) {
+    ++*refused;
+    EXPECT(status == KVRT_NO_MEMORY && !past, "%s: %s (%s)", where, kvrt_status_name(status), last_message());
+    say_all(w->session, &w->got);
+    EXPECT(memcmp(&w->got, &w->answered, sizeof w->got) == 0, "%s: %zu tokens, it had %zu", where, w->got.count, w->answered.count);
+    MUST(kvrt_session_truncate(w->session, place, NULL));
+  }
+  say_all(w->session, &w->got);
+  EXPECT(memcmp(&w->got, &w->want, sizeof w->got) == 0, "after %s: %zu tokens, expected %zu", where, w->got.count, w->want.count);
+  MUST(kvrt_session_append(w->session, w->want.tokens, 4, NULL));
+  expect_sound(w->session, w->model, where);
+  kvrt_session_close(w->session);
+  return past;
+}
+
 static kvrt_status call_inspect(struct world* w, char* out, size_t* size) {
   return kvrt_model_inspect(w->rt, w->path, strlen(w->path), 0, out, sizeof w->inspected, size, NULL);
 }
@@ -193,6 +224,7 @@ static const struct act kActs[] = {
     {.name = "tool call", .reply = KVRT_REPLY_HERMES, .call = 1, .result = 1},
     {.name = "tool call by next", .reply = KVRT_REPLY_AUTO, .call = 1, .events = 1, .result = 1},
     {.name = "tool call without reply", .call = 1, .result = 1},
+    {.name = "cut within a tool call", .call = 1, .cut = 1},
 };
 
 int main(int argc, char** argv) {
@@ -213,14 +245,16 @@ int main(int argc, char** argv) {
       MUST(turn(&w, act, 0));
       say_all(w.session, &w.answered);
       if (act->result) MUST(kvrt_session_append_message(w.session, kResult, sizeof kResult - 1, NULL, NULL));
+      if (act->cut) MUST(kvrt_session_truncate(w.session, within_answer(&w), NULL));
       say_all(w.session, &w.want);
       kvrt_session_close(w.session);
       EXPECT(!act->call || !act->reply || strstr(w.want.json[1], "\"tool_calls\":[{") != NULL, "no call in %s", w.want.json[1]);
     }
+    int (*const try_act)(struct world*, const struct act*, long, int, long*) = i == 0 ? try_inspect : act->cut ? try_cut : try_turn;
     long refused = 0, last = 0;
     for (int all = 0; all < 2; ++all) {
       long at = 1 + all % every;
-      while (at < 1000000 && !(i > 0 ? try_turn : try_inspect)(&w, act, at, all, &refused)) at += every;
+      while (at < 1000000 && !try_act(&w, act, at, all, &refused)) at += every;
       last = at;
     }
     printf("%s: %ld allocations, %ld refused\n", act->name, last - 1, refused);

@@ -151,18 +151,6 @@ Status Engine::append_text(Session* session, std::string_view text, bool parse_s
   return append(session, tokens);
 }
 
-Status Engine::truncate(Session* session, uint64_t count) {
-  Lock lock(mu_);
-  KVRT_TRY(enter(session, "truncate"));
-  if (count > session->tokens.size()) {
-    return error(Code::kInvalid, Detail::kNone, "truncate: to %llu tokens, the session has %zu", static_cast<unsigned long long>(count),
-                 session->tokens.size());
-  }
-  kvrt::truncate(*model_, session->arguments.tools, count, session);
-  cut_kv(session, count);
-  return {};
-}
-
 Status Engine::mark(Session* session, uint64_t tokens) {
   Lock lock(mu_);
   KVRT_TRY(enter(session, "mark"));
@@ -212,6 +200,18 @@ Result<AppendInfo> Engine::set_messages(Session* session, std::string_view messa
   KVRT_ASSIGN(std::vector<std::string> messages, normalize_messages(messages_json));
   return edit(session, "set_messages",
               [&](Conversation* said) { return replace_messages(*model_, session->arguments, std::move(messages), said); });
+}
+
+Status Engine::truncate(Session* session, uint64_t count) {
+  const auto change = [&](Conversation* said) -> Status {
+    if (count > said->tokens.size()) {
+      return error(Code::kInvalid, Detail::kNone, "truncate: to %llu tokens, the session has %zu", static_cast<unsigned long long>(count),
+                   said->tokens.size());
+    }
+    kvrt::truncate(*model_, session->arguments.tools, count, said);
+    return {};
+  };
+  return edit(session, "truncate", change).take_status();
 }
 
 Status Engine::erase(Session* session, uint64_t from, uint64_t to) {
