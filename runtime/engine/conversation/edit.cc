@@ -242,20 +242,26 @@ Status check_erase(const Conversation& said, uint64_t from, uint64_t to) {
   return {};
 }
 
-// The count of tokens from `to` on, before `end`, that must go as well so that the remaining ones spell `text`; 0 if no count does it.
+// The count of tokens from `to` on that must go as well so that those before `from` and the remaining ones up to the end of `next` spell
+// `text`, which ends with that message; 0 if no count does it. The template may write more behind a generated message.
 uint64_t joint(const LoadedModel& model, const std::vector<int32_t>& tokens, const std::string& text, uint64_t from, uint64_t to,
-               uint64_t end) {
-  const auto spelled = [&](uint64_t begin, uint64_t n) {  // the text after the token that will precede it
-    const uint64_t after = begin >= to ? from : begin;
-    return model.tokenizer().decode(std::span(tokens).subspan(begin, n), true, after ? tokens[after - 1] : -1);
+               const Message& next) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  const auto before = [&](uint64_t i) { return i ? tokens[i - 1] : -1; };
+  const auto decode = [&](uint64_t begin, uint64_t end) {
+    return tokenizer.decode(std::span(tokens).subspan(begin, end - begin), true, before(begin));
   };
-  const uint64_t bos = !tokens.empty() && tokens[0] == model.tokenizer().bos() && model.adds_bos(text) ? 1 : 0;
-  const size_t before = spelled(bos, from - std::min(bos, from)).size();
-  const std::string whole = encodable(model.tokenizer(), text);
-  if (before > whole.size()) return 0;
-  const std::string_view wanted = std::string_view(whole).substr(before);
-  for (uint64_t skip = 0; to + skip < end; ++skip) {
-    if (wanted.starts_with(spelled(to + skip, end - to - skip))) return skip;
+  const uint64_t bos = !tokens.empty() && tokens[0] == tokenizer.bos() && model.adds_bos(text) ? 1 : 0;
+  const std::string whole = encodable(tokenizer, text), left = decode(std::min(bos, from), from), rest = decode(to, next.end);
+  if (!whole.starts_with(left)) return 0;
+  const std::string_view wanted = std::string_view(whole).substr(left.size());
+  const uint64_t last = next.generated ? next.begin : next.end;  // sampled tokens stay
+  size_t at = 0;
+  for (uint64_t i = to; i <= last && i < next.end; ++i) {
+    at += tokenizer.piece_after(before(i), tokens[i], true).size();
+    const std::string_view first = tokenizer.piece_after(before(from), tokens[i], true), behind = std::string_view(rest).substr(at);
+    if (!next.generated && first.size() + behind.size() != wanted.size()) continue;
+    if (wanted.starts_with(first) && wanted.substr(first.size()).starts_with(behind)) return i - to;
   }
   return 0;
 }
@@ -316,8 +322,11 @@ Status erase(const LoadedModel& model, const TemplateArguments& arguments, uint6
   std::erase_if(said->messages, [&](const Message& m) { return m.end > from && m.begin < to; });
   const auto next = std::find_if(said->messages.begin(), said->messages.end(), [&](const Message& m) { return m.begin >= to; });
   if (next != said->messages.end() && from < to) {
-    auto text = model.render(as_array(said->messages, said->messages.size(), ""), false, arguments);
-    if (text.is_ok()) to += joint(model, said->tokens, *text, from, to, next->end);
+    Conversation left;
+    left.tokens.assign(said->tokens.begin(), said->tokens.begin() + static_cast<ptrdiff_t>(from));
+    left.messages.assign(said->messages.begin(), next);
+    auto text = spelled(model, arguments, left, left.messages.size(), next->json);
+    if (text.is_ok()) to += joint(model, said->tokens, *text, from, to, *next);
   }
   if (said->grammar.begin >= to) {
     said->grammar.begin -= to - from;

@@ -1,8 +1,13 @@
-// Conversations whose text has bytes that the vocabulary lacks: the tokens of each message, and what was sampled, stay in their places.
+// Conversations whose text has bytes that the vocabulary lacks: the tokens of each message, and what was sampled, stay in their places. And
+// the tokens that go when a span is erased.
 #include "runtime/engine/conversation/edit.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+
+#include "runtime/engine/conversation/answer.h"
 #include "runtime/text/tokenizer/byte_alphabet.h"
 
 namespace kvrt {
@@ -13,8 +18,12 @@ struct Lines final : Log {
   std::vector<std::string> said;
 };
 
-// Bytes but for '!' and 0xF1, "ok" merged, and <|im_start|>, <|im_end|>; ChatML.
-std::unique_ptr<LoadedModel> make_model(Log* log) {
+constexpr char kChatMl[] =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+// Bytes but for '!' and 0xF1, "ok" merged, and <|im_start|>, <|im_end|>.
+std::unique_ptr<LoadedModel> make_model(Log* log, std::string chat_template = kChatMl) {
   std::vector<std::string> tokens;
   for (int b = 0; b < 256; ++b) {
     if (b == '!' || b == 0xF1) continue;
@@ -31,9 +40,7 @@ std::unique_ptr<LoadedModel> make_model(Log* log) {
   ModelParts parts;
   parts.name = "toy";
   parts.tokenizer = std::move(Tokenizer::create(source)).value();
-  parts.chat_template =
-      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  parts.chat_template = std::move(chat_template);
   return std::make_unique<LoadedModel>(std::move(parts), log);
 }
 
@@ -75,6 +82,89 @@ TEST(Edit, BytesThatTheVocabularyLacks) {
   EXPECT_EQ(text_of(*model, fresh, 0), "<|im_start|>system\nx<|im_end|>\n");
   EXPECT_EQ(text_of(*model, fresh, 1), "<|im_start|>user\ny<|im_end|>\n");
   EXPECT_EQ(fresh.preamble, 17u) << "up to the first word of the user: 12 tokens of the system, 5 of <|im_start|>user";
+}
+
+void say(const LoadedModel& model, const TemplateArguments& arguments, std::string_view role, std::string_view content,
+         Conversation* said) {
+  const std::string message = R"({"role":")" + std::string(role) + R"(","content":")" + std::string(content) + R"("})";
+  ASSERT_TRUE(add_message(model, arguments, message, said).is_ok());
+}
+
+void answer(const LoadedModel& model, const TemplateArguments& arguments, std::string_view text, Conversation* said) {
+  ASSERT_TRUE(open_turn(model, arguments, said).is_ok());
+  const uint64_t begin = said->tokens.size();
+  ASSERT_TRUE(model.tokenizer().encode(text, true, &said->tokens).is_ok());
+  const ReplyStyle style = answer_style(model, said->tokens, arguments.tools, ReplyKind::kNone, begin);
+  said->messages.push_back({answer_message(model, style, said->tokens, begin), begin, said->tokens.size(), true});
+}
+
+// The next message begins with the line break after the answer before it, which goes. The call keeps the white space that the model wrote.
+TEST(Edit, EraseJoinsBehindACallInOtherWhiteSpace) {
+  Lines log;
+  const auto model = make_model(
+      &log,
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls %}<tool_call>\n"
+      "{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}<|im_end|>\n"
+      "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
+  TemplateArguments arguments;
+  arguments.tools = R"([{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])";
+  const std::string call = "<tool_call>\n{\"name\":\"f\",\"arguments\":{\"x\":1}}\n</tool_call><|im_end|>";
+  Conversation said;
+  say(*model, arguments, "user", "a", &said);
+  answer(*model, arguments, call, &said);
+  ASSERT_NE(said.messages[1].json.find("tool_calls"), std::string::npos) << said.messages[1].json;
+  say(*model, arguments, "tool", "1", &said);
+  answer(*model, arguments, "ok<|im_end|>", &said);
+  say(*model, arguments, "user", "b", &said);
+  answer(*model, arguments, "ok<|im_end|>", &said);
+  say(*model, arguments, "user", "c", &said);
+  ASSERT_EQ(text_of(*model, said, 1), call);
+  ASSERT_EQ(text_of(*model, said, 6), "\n<|im_start|>user\nc<|im_end|>\n");
+  ASSERT_TRUE(erase(*model, arguments, said.messages[2].end, said.messages[6].begin, &said).is_ok());
+  EXPECT_EQ(model->tokenizer().decode(said.tokens, true), "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n" + call +
+                                                              "\n<|im_start|>tool\n1<|im_end|>\n<|im_start|>user\nc<|im_end|>\n");
+  EXPECT_EQ(text_of(*model, said, 3), "<|im_start|>user\nc<|im_end|>\n");
+  const std::vector<int32_t> before = said.tokens;
+  say(*model, arguments, "user", "d", &said);
+  ASSERT_GT(said.tokens.size(), before.size());
+  EXPECT_TRUE(std::ranges::equal(before, std::span(said.tokens).first(before.size()))) << "nothing is rewritten";
+}
+
+// Behind an answer that was cut, the end of a turn is wanted: that of the next message is not taken for it.
+TEST(Edit, EraseKeepsWhatTheNextMessageSays) {
+  Lines log;
+  const auto model = make_model(&log);
+  const TemplateArguments arguments;
+  Conversation said;
+  say(*model, arguments, "user", "a", &said);
+  answer(*model, arguments, "ok", &said);
+  say(*model, arguments, "user", "b", &said);
+  answer(*model, arguments, "ok<|im_end|>", &said);
+  say(*model, arguments, "user", "c", &said);
+  const std::string last = text_of(*model, said, 4);
+  ASSERT_TRUE(erase(*model, arguments, said.messages[1].end, said.messages[4].begin, &said).is_ok());
+  ASSERT_EQ(said.messages.size(), 3u);
+  EXPECT_EQ(text_of(*model, said, 2), last);
+}
+
+// Without the system message the template writes one of its own, so that nothing joins: a long message is looked at once.
+TEST(Edit, EraseBeforeALongMessageTakesLinearTime) {
+  Lines log;
+  const auto model =
+      make_model(&log, std::string("{% if messages[0].role != 'system' %}<|im_start|>system\nBe kind.<|im_end|>\n{% endif %}") + kChatMl);
+  const TemplateArguments arguments;
+  Conversation said;
+  say(*model, arguments, "system", "Be brief.", &said);
+  std::string words;
+  while (words.size() < 60'000) words += "x ";
+  say(*model, arguments, "user", words, &said);
+  const std::string text = text_of(*model, said, 1);
+  ASSERT_GT(said.messages[1].end - said.messages[1].begin, 50'000u);
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(erase(*model, arguments, 0, said.messages[0].end, &said).is_ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));  // each token once: milliseconds
+  ASSERT_EQ(said.messages.size(), 1u);
+  EXPECT_EQ(text_of(*model, said, 0), text);
 }
 
 TEST(Edit, SaysInTheLogWhatWasLeftOut) {
