@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "runtime/base/check.h"
 
@@ -20,12 +21,13 @@ class SessionUse {
   bool may_step() const { return !kept_from_steps_; }
   void enter_step() {
     KVRT_CHECK(!in_step_ && may_step() && !closing_);
-    in_step_ = true;
+    in_step_ = stepped_ = true;
   }
   void leave_step() {
     KVRT_CHECK(in_step_);
     in_step_ = false;
   }
+  bool take_stepped() { return std::exchange(stepped_, false); }  // it was in a step since the last call
 
   bool in_save() const { return in_save_; }
   bool save_waits() const { return saves_waiting_ > 0; }
@@ -61,7 +63,7 @@ class SessionUse {
   }
 
  private:
-  bool in_step_ = false, in_save_ = false, kept_from_steps_ = false, closing_ = false;
+  bool in_step_ = false, stepped_ = false, in_save_ = false, kept_from_steps_ = false, closing_ = false;
   uint32_t saves_waiting_ = 0, pins_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // Sessions that save themselves: at which moment, under which name, which part, and after a failure; and close loses nothing.
-#include "support.h"
+#include "chat.h"
 
 enum { kPrompt = 100, kWaitMs = 20000 };
 
@@ -161,6 +161,59 @@ static void when_idle(void) {
   EXPECT(entry_of("idle").revision == revision + 1, "saved without being asked");
 }
 
+// A session that waits for its host is idle, whatever others of its model compute meanwhile.
+static void idle_beside_others(void) {
+  kvrt_session *s = open_with("waits", 0, 0, 60), *other = open_session(model, NULL, 1);
+  append(s, kPrompt, 9);
+  append(other, 10, 10);
+  const kvrt_generate_options o = {.struct_size = sizeof o, .sampler = KVRT_SAMPLER_HOST};
+  MUST(kvrt_session_begin(s, &o, NULL));
+  while (!session_props(s).awaits_accept) (void)next_event(s, -1);
+  for (const double start = now_ms(); entry_of("waits").tokens == 0 && now_ms() - start < 5000;) {
+    generate(other, 4, NULL, NULL);
+    MUST(kvrt_session_truncate(other, 10, NULL));
+  }
+  EXPECT(entry_of("waits").tokens == kPrompt, "%" PRIu64 " tokens saved", entry_of("waits").tokens);
+  kvrt_session_close(other);
+  kvrt_session_close(s);
+}
+
+static kvrt_session* resume_with(const char* name, const char* tools) {
+  kvrt_session_options o;
+  KVRT_INIT(&o);
+  o.autosave_turn = 1;
+  o.tools = tools;
+  o.tools_size = tools ? strlen(tools) : 0;
+  kvrt_session* s = NULL;
+  MUST(kvrt_session_resume(model, store, name, strlen(name), &o, NULL, NULL, NULL, &s, NULL));
+  return s;
+}
+
+// What changes beside the tokens is saved too: a member that the template does not render, and tools.
+static void beside_tokens(void) {
+  static const char kSaid[] = "[{\"role\":\"user\",\"content\":\"hi\"}]",
+                    kNumbered[] = "[{\"role\":\"user\",\"content\":\"hi\",\"id\":\"7\"}]";
+  static const char kTools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]";
+  kvrt_session* s = open_with("members", 1, 0, 0);
+  MUST(kvrt_session_set_messages(s, kSaid, sizeof kSaid - 1, NULL, NULL));
+  kvrt_session_close(s);
+  EXPECT(entry_of("members").revision == 1, "revision %" PRIu64 " at first", entry_of("members").revision);
+  s = resume_with("members", NULL);
+  const uint64_t tokens = session_props(s).tokens;
+  MUST(kvrt_session_set_messages(s, kNumbered, sizeof kNumbered - 1, NULL, NULL));
+  EXPECT(session_props(s).tokens == tokens, "the template renders it");
+  kvrt_session_close(s);
+  s = resume_with("members", kTools);
+  char json[256];
+  newest_message(s, json, sizeof json);
+  EXPECT(strstr(json, "\"id\":\"7\"") != NULL, "saved: %s", json);
+  kvrt_session_close(s);
+  EXPECT(entry_of("members").revision == 3, "revision %" PRIu64 " with tools", entry_of("members").revision);
+  kvrt_session_close(resume_with("members", kTools));
+  kvrt_session_close(resume_with("members", NULL));
+  EXPECT(entry_of("members").revision == 3, "revision %" PRIu64 ", and nothing had changed", entry_of("members").revision);
+}
+
 // KV that was computed after its tokens had been saved is saved too.
 static void kv_later(void) {
   kvrt_session* s = open_with("later", 0, 10, 30);
@@ -257,6 +310,8 @@ int main(void) {
   every_tokens();
   kv_after_tokens();
   when_idle();
+  idle_beside_others();
+  beside_tokens();
   kv_later();
   names();
   failures();

@@ -245,7 +245,7 @@ bool Engine::run_step(uint64_t patience_ns) {
         // A cancel that came meanwhile waits for the step's commit. There was none if an exception ended the step.
         if (s->generation->cancel && !s->generation->finished) engine->stop(s);
         s->changed.notify_all();
-        engine->touched(s);
+        if (s->use.take_stepped()) engine->touched(s);  // one that waits for its host is idle
       }
     }
   };
