@@ -63,7 +63,8 @@ struct SavedSession {
   // An autosave with the same mark, and no new KV, is skipped.
   struct Mark {
     BlockKey head;  // the key of all tokens' chain
-    uint64_t tokens = 0, messages = 0;
+    uint64_t tokens = 0;
+    Hash256 rest;  // of messages, arguments and grammar
     bool operator==(const Mark&) const = default;
   } mark;
   uint64_t blocks = 0;  // full blocks whose KV that save had

@@ -299,7 +299,7 @@ static void* come_and_go(void* user) {
 
 int main(void) {
   char tiny[kPathMax], dir[kPathMax];
-  tiny_path(tiny, 0);
+  tiny_path(tiny, 1);
   make_dir(dir);
   kvrt_runtime* rt = open_runtime(2, 0);
   model = open_model(rt, tiny, 0, 16, 4096);

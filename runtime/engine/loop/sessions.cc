@@ -4,6 +4,7 @@
 #include "runtime/base/limits.h"
 #include "runtime/engine/conversation/edit.h"
 #include "runtime/engine/loop/engine.h"
+#include "runtime/engine/snapshot/manifest.h"
 
 namespace kvrt {
 
@@ -20,8 +21,9 @@ Result<Session*> Engine::open_session(const SessionOptions& options) {
   session->arguments.now = runtime_->env()->unix_ms() / 1000;
   KVRT_ASSIGN(session->kv.root, root_for(options));
   session->wake = options.wake;
-  session->saved.mark.head = session->kv.root;  // the mark of no tokens: no autosave of an empty session
   KVRT_TRY(set_autosave(options, session.get()));
+  // The mark of no tokens: no autosave of an empty session.
+  if (session->autosave) session->saved.mark = {session->kv.root, 0, hash_rest(*session, session->arguments)};
   Lock lock(mu_);
   KVRT_TRY(enlist(session.get()));
   return session.release();

@@ -9,7 +9,36 @@ namespace {
 constexpr uint32_t kManifestVersion = 4, kManifestOldest = 3;  // 3 ends with the source of the grammar
 
 Status bad(const char* what, size_t at) { return error(Code::kCorrupt, Detail::kFormat, "manifest: %s at byte %zu", what, at); }
+
+// All that stands behind the pending tokens.
+void write_rest(const std::vector<Message>& messages, const TemplateArguments& arguments, const AnswerGrammar& grammar, ByteWriter* w) {
+  w->write(static_cast<uint32_t>(messages.size()));
+  for (const Message& message : messages) {
+    w->write(message.begin);
+    w->write(message.end);
+    w->write(uint32_t{message.generated});
+    w->write_string(message.json);
+  }
+  for (const std::string* json : {&arguments.tools, &arguments.documents, &arguments.variables}) w->write_string(*json);
+  w->write(arguments.now);
+  w->write(static_cast<uint32_t>(grammar.kind));
+  w->write(grammar.begin);
+  w->write_string(grammar.source);
+  w->write(uint32_t{grammar.bound});
+  w->write(static_cast<uint32_t>(grammar.place));
+  w->write(static_cast<uint32_t>(grammar.reply));
+  w->write(static_cast<uint32_t>(grammar.choice));
+  w->write_string(grammar.tool_name);
+  w->write(grammar.calls_max);
+  w->write(grammar.reasoning_tokens_max);
+}
 }  // namespace
+
+Hash256 hash_rest(const Conversation& said, const TemplateArguments& arguments) {
+  ByteWriter w;
+  write_rest(said.messages, arguments, said.grammar, &w);
+  return Hasher().add(w.bytes()).finish();
+}
 
 // Little-endian: u32 version, u32 block_tokens, u32 flags (1: share), text_id[32], template_id[32], u32 n, i32 pending[n],
 // u32 m, then per message u64 begin, u64 end, u32 flags (1: generated), u32 size, JSON; then u32 size, JSON of the tools,
@@ -25,25 +54,7 @@ std::vector<uint8_t> encode_manifest(const Manifest& m) {
   w.write_bytes(m.template_id.bytes.data(), 32);
   w.write(static_cast<uint32_t>(m.pending.size()));
   w.write_bytes(m.pending.data(), m.pending.size() * sizeof(int32_t));
-  w.write(static_cast<uint32_t>(m.messages.size()));
-  for (const Message& message : m.messages) {
-    w.write(message.begin);
-    w.write(message.end);
-    w.write(uint32_t{message.generated});
-    w.write_string(message.json);
-  }
-  for (const std::string* json : {&m.arguments.tools, &m.arguments.documents, &m.arguments.variables}) w.write_string(*json);
-  w.write(m.arguments.now);
-  w.write(static_cast<uint32_t>(m.grammar.kind));
-  w.write(m.grammar.begin);
-  w.write_string(m.grammar.source);
-  w.write(uint32_t{m.grammar.bound});
-  w.write(static_cast<uint32_t>(m.grammar.place));
-  w.write(static_cast<uint32_t>(m.grammar.reply));
-  w.write(static_cast<uint32_t>(m.grammar.choice));
-  w.write_string(m.grammar.tool_name);
-  w.write(m.grammar.calls_max);
-  w.write(m.grammar.reasoning_tokens_max);
+  write_rest(m.messages, m.arguments, m.grammar, &w);
   return std::move(w.bytes());
 }
 

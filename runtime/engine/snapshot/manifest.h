@@ -22,6 +22,8 @@ struct Manifest {
   Hash256 text_id, template_id;  // recorded only: no key has them in it
 };
 
+// The hash of what a manifest has of a conversation beside its tokens.
+Hash256 hash_rest(const Conversation& said, const TemplateArguments& arguments);
 std::vector<uint8_t> encode_manifest(const Manifest& manifest);
 // CORRUPT if the bytes are not a manifest. Message spans are checked against node_tokens and the pending ones.
 Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_tokens, uint32_t vocab);

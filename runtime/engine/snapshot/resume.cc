@@ -24,6 +24,8 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
   s.messages = std::move(manifest->messages);
   s.arguments = std::move(manifest->arguments);
   s.grammar = std::move(manifest->grammar);
+  if (options.autosave.on()) s.saved.mark.rest = hash_rest(s, s.arguments);       // as saved, whatever the caller gives instead
+  if (s.arguments.now == 0) s.arguments.now = runtime_->env()->unix_ms() / 1000;  // repair made it, without a manifest
   s.wake = options.wake;
   s.stored.resumed_tokens = saved.tokens.size();
   auto root = root_for(options);
@@ -51,7 +53,8 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
 void Engine::mark_restored(Session* session) const {
   Session& s = *session;
   const auto rest = std::span<const int32_t>(s.tokens).subspan(s.kv.chain.size() * kv_.block_tokens());
-  s.saved.mark = {s.kv.chain.empty() ? s.kv.root : s.kv.chain.back()->key, s.tokens.size(), s.messages.size()};
+  s.saved.mark.head = s.kv.chain.empty() ? s.kv.root : s.kv.chain.back()->key;
+  s.saved.mark.tokens = s.tokens.size();
   if (!rest.empty()) s.saved.mark.head = chain_key(s.saved.mark.head, rest);
 }
 

@@ -4,6 +4,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/engine/conversation/edit.h"
+#include "runtime/engine/snapshot/manifest.h"
 
 namespace kvrt {
 
@@ -75,7 +76,7 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   plan.said = as_cancelled(model, s, &kept);
   const auto tokens = std::span<const int32_t>(plan.said.tokens);
   const uint64_t n = tokens.size();
-  plan.mark = {s.kv.root, n, plan.said.messages.size()};
+  plan.mark = {s.kv.root, n, s.autosave ? hash_rest(plan.said, s.arguments) : Hash256()};
   if (n == 0) return plan;
   const auto filled = [&](uint32_t group, uint32_t i) -> uint64_t {
     const uint64_t has = s.kv.tables[group].filled(i), most = kept - std::min(kept, i * T);

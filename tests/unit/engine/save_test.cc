@@ -1,5 +1,7 @@
 // A save of the engine, with something going on in its store at the worst moment.
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <new>
 #include <thread>
@@ -267,6 +269,84 @@ TEST_F(EngineSave, ACancelOutlivesAStepWithoutMemory) {
   EXPECT_EQ(event->type, EventType::kDone);
   EXPECT_EQ(event->report.reason, Reason::kCancelled);
   (*engine)->close(*session);
+}
+
+// A generation that fails counts in the times of those that gave a token, if it gave one.
+TEST_F(EngineSave, AFailureAfterTheFirstTokenHasTimes) {
+  struct Breaks : ForwardPass {
+    int passes = 0;
+    Status run(const Step& step, uint8_t*, float* logits, DrawnToken*) override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (++passes > 3) return error(Code::kDevice, Detail::kNone, "gone");
+      std::fill_n(logits, step.logits_rows.size() * vocab, 0.0F);
+      return {};
+    }
+    uint64_t bytes() const override { return 0; }
+    size_t vocab = 0;
+  };
+  auto model = LoadedModel::open(runtime_.get(), {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, {}, nullptr);
+  ASSERT_OK(model.status());
+  auto pass = std::make_unique<Breaks>();
+  pass->vocab = (*model)->dims().vocab;
+  auto engine = Engine::assemble(runtime_, std::move(*model), std::move(pass), {});
+  ASSERT_OK(engine.status());
+  auto session = (*engine)->open_session({});
+  ASSERT_OK(session.status());
+  ASSERT_OK((*engine)->append(*session, some_ids(20, 1)));
+  GenerateOptions options;
+  options.ignore_eos = true;
+  ASSERT_OK((*engine)->begin(*session, options));
+  auto event = (*engine)->next(*session, -1);
+  while (event.is_ok()) event = (*engine)->next(*session, -1);
+  EXPECT_EQ(event.status().code(), Code::kDevice);
+  const Counters counters = (*engine)->metrics().counters;
+  EXPECT_EQ(counters.done[static_cast<size_t>(Reason::kFailed)], 1u);
+  EXPECT_EQ(counters.first_tokens, 1u);
+  EXPECT_GE(counters.ttft_ms, 1) << "a pass takes that long";
+  EXPECT_GE(counters.prefill_ms, 1);
+  EXPECT_GE(counters.decode_ms, 1);
+  (*engine)->close(*session);
+}
+
+// A session that repair made has no time for its template: it gets that of its resume, and an autosave keeps it.
+TEST_F(EngineSave, ARecoveredSessionHasOneTime) {
+  Session* session = open_session();
+  prefill(session, 64, 1);
+  ASSERT_OK(engine_->save(session, "ann", {}).status());
+  engine_->close(session);
+  auto saved = store_->load("", "ann");
+  ASSERT_OK(saved.status());
+  ASSERT_EQ(saved->tokens.size(), 64u);
+  std::vector<NodeIn> nodes;
+  BlockKey parent = saved->root;
+  for (size_t i = 0; i < saved->keys.size(); parent = saved->keys[i++]) {
+    nodes.push_back({saved->keys[i], parent, std::span<const int32_t>(saved->tokens).subspan(i * 32, 32)});
+  }
+  auto save = store_->begin_save(true);
+  ASSERT_OK(save.status());
+  SessionIn in;
+  in.name = "ann";
+  in.id = saved->id;
+  in.revision_seen = saved->revision;
+  in.root = saved->root;
+  in.nodes = nodes;
+  in.token_count = saved->token_count;
+  in.block_tokens = saved->block_tokens;
+  in.model_id = saved->model_id;
+  ASSERT_OK((*save)->commit(in).status());  // without a manifest
+  SessionOptions options;
+  options.store = store_;
+  options.autosave.every_turn = true;
+  const int64_t before = env_.unix_ms() / 1000;
+  for (int resume = 0; resume < 2; ++resume) {
+    Report report;
+    auto resumed = engine_->resume(options, "ann", nullptr, &report);
+    ASSERT_OK(resumed.status());
+    EXPECT_GE((*resumed)->arguments.now, before);
+    EXPECT_LT((*resumed)->arguments.now, before + 1000);
+    engine_->close(*resumed);
+    env_.unix_offset_ms += 1'000'000;
+  }
 }
 
 // A model is hashed once; each store that its sessions use has the hash for the next process.
