@@ -233,6 +233,7 @@ AppendInfo Engine::become(Session* session, Conversation said) noexcept {
 void Engine::cut_kv(Session* session, uint64_t count) {
   Session& s = *session;
   cache_->cut(&s.kv, count);
+  s.marked = {};  // the marks behind the cut are gone
   if (s.stored.tail_end > count) s.stored.tail_begin = s.stored.tail_end = 0;
   s.stored.resumed_tokens = std::min(s.stored.resumed_tokens, count);
   s.stored.own_tokens = std::min(s.stored.own_tokens, count);

@@ -1,4 +1,5 @@
 // An engine that frees what is behind windows against one that keeps it: the same bits, and less memory.
+#include <algorithm>
 #include <map>
 
 #include "runtime/engine/loop/engine.h"
@@ -96,6 +97,20 @@ TEST_P(WindowsFreed, RewindsToEveryPosition) {
   }
   kept_->close(a);
   freed_->close(b);
+}
+
+// Also where another conversation of as many messages and tokens took the place of one.
+TEST_P(WindowsFreed, MarksTheEndsOfMessagesAfterARewind) {
+  Session* s = session(freed_.get(), false);
+  s->messages = {{"{}", 0, 100, false}, {"{}", 100, 180, false}};
+  prefill(freed_.get(), s, text(0, 180), WantLogits::kNone);
+  EXPECT_TRUE(std::ranges::binary_search(s->kv.marks, 96u));
+  ASSERT_OK(freed_->truncate(s, 50));
+  ASSERT_TRUE(s->messages.empty());
+  s->messages = {{"{}", 0, 116, false}, {"{}", 116, 180, false}};
+  prefill(freed_.get(), s, text(50, 130, 5), WantLogits::kNone);
+  EXPECT_TRUE(std::ranges::binary_search(s->kv.marks, 112u));
+  freed_->close(s);
 }
 
 // Saved by either, resumed by either; the one that frees reads no more than it needs.
