@@ -9,6 +9,16 @@ namespace kvrt {
 namespace {
 double ms_between(uint64_t from_ns, uint64_t to_ns) { return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) * 1e-6 : 0.0; }
 
+// The times of the generation's phases up to now.
+void set_times(Generation* g, uint64_t now_ns) {
+  Report& r = g->report;
+  const uint64_t first = g->first_step_ns ? g->first_step_ns : now_ns, token = g->first_token_ns ? g->first_token_ns : now_ns;
+  r.queue_ms = ms_between(g->begin_ns, first);
+  r.prefill_ms = ms_between(first, token);
+  r.ttft_ms = g->first_token_ns ? ms_between(g->begin_ns, token) : 0;
+  r.decode_ms = g->first_token_ns ? ms_between(token, g->last_token_ns) : 0;
+}
+
 // The options that left no token, as a subject with its verb. A host that samples applies logit_bias itself.
 const char* banning(const Generation& g) {
   if (!g.guide) return "logit_bias leaves";
@@ -277,11 +287,7 @@ void Scheduler::push_done(Session* s, Reason reason, uint64_t now_ns) {
   g.finished = true;
   g.awaited.clear();
   r.reason = reason;
-  uint64_t first = g.first_step_ns ? g.first_step_ns : now_ns, token = g.first_token_ns ? g.first_token_ns : now_ns;
-  r.queue_ms = ms_between(g.begin_ns, first);
-  r.prefill_ms = ms_between(first, token);
-  r.ttft_ms = g.first_token_ns ? ms_between(g.begin_ns, token) : 0;
-  r.decode_ms = g.first_token_ns ? ms_between(token, g.last_token_ns) : 0;
+  set_times(&g, now_ns);
   r.kv_blocks = s->kv.units_held();
   r.kv_bytes = r.kv_blocks * unit_bytes;
   r.pool_bytes_end = pool_bytes_used();
@@ -300,6 +306,7 @@ void Scheduler::give_up(Session* s) noexcept {
   g.finished = g.no_memory = true;
   g.awaited.clear();
   g.report.reason = Reason::kFailed;
+  set_times(&g, g.last_token_ns);
   sum_up(g.report, g.first_token_ns != 0);
   if (s->mailbox.empty()) wake(s);
 }
@@ -320,6 +327,7 @@ void Scheduler::fail(Session* s, Status status) {
   g.awaited.clear();
   g.report.reason = Reason::kFailed;
   s->failure = std::move(status);
+  set_times(&g, g.last_token_ns);
   sum_up(g.report, g.first_token_ns != 0);
   if (s->mailbox.empty()) wake(s);
 }
