@@ -184,6 +184,7 @@
  *     begin                         as apply_template; compiling a grammar that is not among the model's last 16
  *     apply_template                rendering the template, about 100 ms at most
  *     append_message, set_messages  as apply_template, once for each new message
+ *     erase                         as apply_template
  *     checkpoint, suspend           one step of this session, other saves of it, and then the store, as every write to it
  *     close                         one step of a call that it cancels, a checkpoint of another thread, and with autosave a save;
  *                                   the last session of a released store or model: its release, too
@@ -196,6 +197,9 @@
  *     other calls to a store        reading the catalog
  *     release                       the last of a store: folding its log in, which waits 0.1 s for other writers, and for the disk;
  *                                   the last of a runtime that no model, store or session keeps: ending its threads
+ *
+ * Where begin, append_message or set_messages rewrites tokens of earlier messages, it renders the template once more for
+ * each message from the first of those on.
  *
  * The first session of a model that uses a store (session_open, resume) reads the whole model file once, for the
  * model's identity; the store keeps the result. A step takes step_ms_max by measured speed, and one token at least.
@@ -1281,7 +1285,7 @@ enum {
   KVRT_FOREIGN_KV_DEFAULT = 0,   /**< RECOMPUTE. */
   KVRT_FOREIGN_KV_RECOMPUTE = 1, /**< The tokens are computed again, and the session is as exact as any. */
   /** KV of the same format and block size is taken as it is. The answer may then differ from a computed one where two
-   * tokens are nearly as likely. Such a session is `inexact` for good, and no other session shares its KV. */
+   * tokens are nearly as likely. Such a session is `inexact` for good, and no exact session shares its KV. */
   KVRT_FOREIGN_KV_ACCEPT = 2
 };
 
@@ -1313,7 +1317,8 @@ typedef struct kvrt_session_options {
   const char* documents;       /**< A JSON array, the template's variable `documents`. Saved as tools are. */
   size_t documents_size;       /**< Bytes of it. */
   /** A JSON object with more variables of the template, as in kvrt_template_options. Saved as tools are. strftime_now
-   * gives the template the time when the session was opened, also after a resume. */
+   * gives the template the time when the session was opened, also after a resume; in a session that repair recovered,
+   * that of the resume. */
   const char* variables;
   size_t variables_size; /**< Bytes of it. */
   /** Autosave: the library saves the session by itself, each time that one of the three options below says so. It needs
@@ -1416,7 +1421,8 @@ typedef struct kvrt_append_info {
  * - Statuses: INVALID: no JSON object with a role, or the template refuses it (TEMPLATE_ERROR), or the session is
  *   FAILED. LIMIT: as kvrt_session_append, also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or its template
  *   uses a feature that kvrt lacks (the message names it). BUSY: as kvrt_session_append.
- * - Blocks: rendering, about 100 ms at most; with the user's first message twice. */
+ * - Blocks: rendering, about 100 ms at most; with the user's first message twice; where it rewrites, once more for each
+ *   message from there on. */
 KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info,
                                                  kvrt_error* err);
 
@@ -1426,7 +1432,7 @@ KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const ch
  * - `messages`: a JSON array of messages.
  * - `info`: says where the tokens parted; may be NULL.
  * - Statuses: as kvrt_session_append_message.
- * - Blocks: rendering, once for each new message, and once more for the user's first. */
+ * - Blocks: as kvrt_session_append_message, for each new message. */
 KVRT_API kvrt_status kvrt_session_set_messages(kvrt_session* session, const char* messages, size_t messages_size, kvrt_append_info* info,
                                                kvrt_error* err);
 
@@ -1602,7 +1608,8 @@ KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits
  *   (TEMPLATE_ERROR); the session is FAILED, or has no tokens. BUSY: it generates, or another call is inside. LIMIT:
  *   the opened turn does not fit the context; TEMPLATE_LIMIT; GRAMMAR_LIMIT. UNSUPPORTED: a keyword of a schema: the
  *   message names it.
- * - Blocks: rendering the template, about 100 ms at most; compiling a grammar, about 1 s at most. */
+ * - Blocks: rendering the template, about 100 ms at most, and as kvrt_session_append_message where it rewrites; compiling
+ *   a grammar, about 1 s at most. */
 KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options, kvrt_error* err);
 
 /** Gives the next event of a generation, and computes as needed.
@@ -1696,7 +1703,8 @@ KVRT_API kvrt_status kvrt_session_mark(kvrt_session* session, uint64_t tokens, k
  * To forget the oldest turns, erase from the end of the system message to the beginning of the first message to keep:
  * see kvrt_session_message.
  * - Statuses: INVALID: the range ends past the session, or cuts a message in two, or the session is FAILED. BUSY: it
- *   generates, or another call is inside. */
+ *   generates, or another call is inside.
+ * - Blocks: rendering, about 100 ms at most. */
 KVRT_API kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to, kvrt_error* err);
 
 /** Gives all token ids of the session.

@@ -136,7 +136,7 @@ func (s *Session) AppendText(value string, flags TextFlags) error {
 }
 
 // AppendMessage appends one message: a Message, or any value that is one in JSON. The next generation opens the model's turn. It blocks about 100 ms
-// at most.
+// at most, longer where it rewrites tokens of earlier messages.
 func (s *Session) AppendMessage(message any) (AppendInfo, error) {
 	made, err := toJSON(message)
 	if err != nil {

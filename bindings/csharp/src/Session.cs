@@ -183,7 +183,8 @@ namespace Kvrt
 
         /// <summary>
         /// Appends one message. The model's template renders it with the conversation before it; the next generation computes its tokens and makes a
-        /// message of the answer. Tokens that belong to no message are dropped. It blocks for about 100 ms at most.
+        /// message of the answer. Tokens that belong to no message are dropped. It blocks for about 100 ms at most, longer where it
+        /// rewrites tokens of earlier messages.
         /// </summary>
         /// <param name="json">A JSON object: `{"role": "user", "content": "Hello"}`.</param>
         /// <exception cref="KvrtException">INVALID: no JSON object with a role, the template refuses it, or the session is FAILED. LIMIT,

@@ -9,7 +9,7 @@ namespace Kvrt
         Recompute = Native.KVRT_FOREIGN_KV_RECOMPUTE,
         /// <summary>
         /// KV of the same format and block size is taken as it is. The answer may then differ from a computed one where two tokens are nearly as
-        /// likely. Such a session is `inexact` for good, and no other session shares its KV.
+        /// likely. Such a session is `inexact` for good, and no exact session shares its KV.
         /// </summary>
         Accept = Native.KVRT_FOREIGN_KV_ACCEPT
     }

@@ -311,7 +311,7 @@ numbers! {
         /// The tokens are computed again, and the session is as exact as any.
         RECOMPUTE = KVRT_FOREIGN_KV_RECOMPUTE,
         /// KV of the same format and block size is taken as it is. The answer may then differ from a computed one where two tokens are
-        /// nearly as likely. Such a session is `inexact` for good, and no other session shares its KV.
+        /// nearly as likely. Such a session is `inexact` for good, and no exact session shares its KV.
         ACCEPT = KVRT_FOREIGN_KV_ACCEPT,
     }
 

@@ -122,7 +122,7 @@ impl Session {
     }
 
     /// Appends one message, a JSON object: see [`message`](crate::message). The model's template renders it with the conversation before it, in about 100 ms
-    /// at most. Tokens that belong to no message are dropped. Statuses: INVALID: no JSON object with a role, or TEMPLATE_ERROR, or the session is FAILED.
+    /// at most, longer where it rewrites tokens of earlier messages. Tokens that belong to no message are dropped. Statuses: INVALID: no JSON object with a role, or TEMPLATE_ERROR, or the session is FAILED.
     /// LIMIT. UNSUPPORTED: the model has no template, or it uses a feature that kvrt lacks. BUSY: it generates.
     pub fn append_message(&mut self, json: &str) -> Result<AppendInfo> {
         let (data, size) = text(Some(json));
@@ -194,8 +194,8 @@ impl Session {
         Ok(Stream::new(self))
     }
 
-    /// Begins a generation, for hosts that call [`Session::next`] themselves. It computes nothing; rendering the template takes about 100 ms at most, and
-    /// compiling a grammar about 1 s.
+    /// Begins a generation, for hosts that call [`Session::next`] themselves. It computes nothing; rendering the template takes about 100 ms at most, longer
+    /// where that rewrites tokens of earlier messages, and compiling a grammar about 1 s.
     ///
     /// Statuses: INVALID: an option; GRAMMAR_ERROR; TEMPLATE_ERROR; the session is FAILED, or has no tokens. BUSY: it generates. LIMIT: the opened turn does
     /// not fit the context; TEMPLATE_LIMIT; GRAMMAR_LIMIT. UNSUPPORTED: a keyword of a schema: the message names it.
