@@ -40,11 +40,16 @@ class Trail {
   uint64_t a_ = 0xCBF29CE484222325u, b_ = 0x84222325CBF29CE4u;
 };
 
-std::string key_prefix(const Request& request) {
-  if (request.cache_key.empty()) return "chat-";
+// What a request says beside its messages. A session keeps it, and so do its forks.
+Trail setting_of(const std::string& model_id, const Request& request) {
   Trail trail;
-  trail.add(request.cache_key);
-  return "chat-" + trail.hex().substr(0, 16) + "-";
+  for (const std::string& text : {model_id, request.cache_key, request.tools, request.variables}) trail.add(text);
+  return trail;
+}
+
+// Of all names with the request's prompt_cache_key and the rest of its setting.
+std::string key_prefix(const std::string& model_id, const Request& request) {
+  return request.cache_key.empty() ? "chat-" : "chat-" + setting_of(model_id, request).hex().substr(0, 16) + "-";
 }
 
 std::string text_name(const Prompt& prompt) {
@@ -74,9 +79,8 @@ bool same_answer(const Message& message, const Json& answer) {
 
 // The names of the request's beginnings, the longest first.
 std::vector<std::string> Conversations::names_of(const Request& request) const {
-  const std::string prefix = key_prefix(request);
-  Trail trail;
-  for (const std::string& text : {model_id_, request.cache_key, request.tools, request.variables}) trail.add(text);
+  const std::string prefix = key_prefix(model_id_, request);
+  Trail trail = setting_of(model_id_, request);
   std::vector<std::string> names;
   for (const Message& m : request.messages) {
     trail.add(m.said());
@@ -133,11 +137,11 @@ std::shared_ptr<Conversation> Conversations::take_saved(const Key& key) {
   return c;
 }
 
-// A copy of what was last said under the request's prompt_cache_key, where no beginning of the request is known: the client has dropped or
-// changed some of its messages.
+// A copy of what was last said under the request's prompt_cache_key, its tools and variables, where no beginning of the request is known: the
+// client has dropped or changed some of its messages.
 std::shared_ptr<Conversation> Conversations::take_by_key(const Request& request, const std::string& domain) {
   if (request.cache_key.empty() || !store_) return nullptr;
-  const std::string prefix = key_prefix(request);
+  const std::string prefix = key_prefix(model_id_, request);
   std::string newest;
   int64_t newest_ms = -1;
   (void)store_.list(domain, [&](const kvrt::Event& e) {

@@ -136,6 +136,24 @@ class Life(Case):
         self.assertEqual(one.choices[0].message.content, other.choices[0].message.content)
 
 
+class Keys(Case):
+    template = "qwen2_5"
+
+    def test_a_key_with_other_tools(self):
+        # The prompt, and the answer, are those of the same request without a key.
+        tool = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}}
+        call = {"tools": [tool], "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 60}
+        for key, before, now in (("ann", {}, call), ("bob", call, {}), ("eve", call, {**call, "tools": [tool, {**tool, "function": {"name": "add"}}]})):
+            with self.subTest(key=key):
+                self.ask("One", prompt_cache_key=key, **before)
+                plain, keyed = self.ask("Two", **now), self.ask("Two", prompt_cache_key=key, **now)
+                self.assertEqual(keyed.usage.prompt_tokens, plain.usage.prompt_tokens)
+                for found in (plain, keyed):
+                    for c in found.choices[0].message.tool_calls or []:
+                        c.id = ""
+                self.assertEqual(keyed.choices[0].message, plain.choices[0].message)
+
+
 class InMemory(Case):
     stored = False
 
