@@ -6,7 +6,8 @@
 
 namespace {
 
-constexpr int kDepthMax = 60;  // kvrt reads JSON to 64, and a message has what it quotes deeper
+constexpr int kDepthMax = 60;           // kvrt reads JSON to 64, and a message has what it quotes deeper
+constexpr size_t kValuesMax = 1 << 20;  // each takes some fifty times its shortest text
 
 class Reader {
  public:
@@ -34,6 +35,7 @@ class Reader {
 
   Json read_value(int depth) {
     if (depth > kDepthMax) fail("nested deeper than 60");
+    if (++values_ > kValuesMax) fail("more than 1048576 values");
     skip_space();
     Json value;
     const size_t begin = at_;
@@ -156,7 +158,7 @@ class Reader {
   }
 
   std::string_view text_;
-  size_t at_ = 0;
+  size_t at_ = 0, values_ = 0;
 };
 
 }  // namespace

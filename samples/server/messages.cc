@@ -1,4 +1,6 @@
 // The messages of a chat.
+#include <map>
+
 #include "error.h"
 #include "request.h"
 
@@ -85,16 +87,14 @@ std::vector<Message> read_messages(const Json& list) {
   if (list.items.size() > kMessagesMax)
     refuse("messages", "messages: expected at most " + std::to_string(kMessagesMax) + ", found " + std::to_string(list.items.size()));
   std::vector<Message> out;
+  std::map<std::string, std::string> called;  // the tools, by the ids of their calls
   for (size_t i = 0; i < list.items.size(); ++i) {
     out.push_back(read_message(list.items[i], item("messages", i)));
     Message& m = out.back();
-    if (m.role != "tool" || !m.name.empty()) continue;
+    for (const ToolCall& call : m.calls) called[call.id] = call.name;
     // Templates may want the tool's name, which OpenAI's form says at the call alone.
-    for (const Message& before : out) {
-      for (const ToolCall& call : before.calls) {
-        if (call.id == m.call_id) m.name = call.name;
-      }
-    }
+    const auto call = called.find(m.call_id);
+    if (m.role == "tool" && m.name.empty() && call != called.end()) m.name = call->second;
   }
   return out;
 }

@@ -212,7 +212,9 @@ Request read_fields(std::string_view body, std::span<const Field> own) {
   for (size_t i = 0; i < object.items.size(); ++i) {
     const std::string& name = object.names[i];
     const auto is_it = [&](const Field& f) { return name == f.name; };
-    const Json* value = object.find(name);
+    const auto before = object.names.begin() + static_cast<ptrdiff_t>(i);  // known and different, all of them: few
+    if (std::find(object.names.begin(), before, name) != before) refuse(name, name + " comes twice");
+    const Json* value = object.items[i].is(Json::kNull) ? nullptr : &object.items[i];
     const bool refused = std::find(std::begin(kRefused), std::end(kRefused), name) != std::end(kRefused);
     if (refused && value) refuse(name, name + " is not supported by this server", "unsupported_parameter");
     const Field* field = std::find_if(std::begin(kFields), std::end(kFields), is_it);
@@ -221,7 +223,7 @@ Request read_fields(std::string_view body, std::span<const Field> own) {
       if (found == own.end() && !refused) refuse(name, "unrecognized request argument: " + name, "unknown_parameter");
       field = found == own.end() ? nullptr : &*found;
     }
-    if (value == &object.items[i] && field && field->read) field->read(*value, &r);
+    if (value && field && field->read) field->read(*value, &r);
   }
   if (r.model.empty()) refuse("model", "model is missing", "missing_required_parameter");
   return r;

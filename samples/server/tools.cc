@@ -8,6 +8,7 @@
 namespace {
 
 constexpr size_t kNameBytesMax = 64;
+constexpr size_t kToolsMax = 2048;
 
 void check_name(const Json& name, const std::string& where) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; };
@@ -53,6 +54,8 @@ const Json& function_of(const Json& value, const std::string& where) {
 
 void read_tools(const Json& list, Request* r) {
   if (!list.is(Json::kArray)) expected("tools", "a list", &list);
+  if (list.items.size() > kToolsMax)
+    refuse("tools", "tools: expected at most " + std::to_string(kToolsMax) + ", found " + std::to_string(list.items.size()));
   for (size_t i = 0; i < list.items.size(); ++i) {
     const Json& function = function_of(list.items[i], item("tools", i));
     const std::string where = item("tools", i) + ".function";

@@ -21,6 +21,12 @@ class Errors(Case):
                 self.assertEqual((status, answer["error"]["code"], answer["error"]["type"]), (400, code, "invalid_request_error"))
                 self.assertEqual(set(answer["error"]), {"message", "type", "param", "code"})
 
+    def test_a_field_twice(self):
+        body = json.dumps({"model": self.name, "messages": [{"role": "user", "content": "Hi"}], "user": "a", "metadata": None})
+        for more in ('"user": "b"', '"metadata": {}', '"model": null'):
+            status, answer = self.server.post(body[:-1] + ", " + more + "}")
+            self.assertEqual((status, answer["error"]["code"], answer["error"]["param"]), (400, "invalid_value", more.split('"')[1]))
+
     def test_unknown_model(self):
         with self.assertRaises(openai.NotFoundError) as caught:
             self.client.chat.completions.create(model="gpt-9", messages=[{"role": "user", "content": "Hi"}])
@@ -158,7 +164,7 @@ class Large(Case):
             self.assertLess(time.time() - begun, 30)
 
     def test_a_megabyte_of_json(self):
-        for body in ("[" * (1 << 20), '{"a":' * (1 << 18), '{"a":[' + "1," * (1 << 19) + "1]}", '{"seed":' + "9" * (1 << 20) + "}"):
+        for body in ("[" * (1 << 20), '{"a":' * (1 << 18), '{"a":[' + "1," * (1 << 19) + "1]}", '{"a":[' + "0," * (1 << 20) + "0]}", '{"seed":' + "9" * (1 << 20) + "}"):
             status, answer = self.server.post(body)
             self.assertEqual((status, answer["error"]["code"]), (400, "unknown_parameter" if "1,1" in body else "invalid_json"))
 

@@ -126,6 +126,11 @@ class Tools(Case):
                     self.call(**options)
                 self.assertEqual(caught.exception.param, param, caught.exception.message)
 
+    def test_too_many(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.call(tools=[NOW] * 2049)
+        self.assertEqual((caught.exception.param, "2049" in caught.exception.message), ("tools", True))
+
     def test_tools_that_are_right(self):
         for more in ({}, {"parameters": None}, {"parameters": {}}, {"parameters": {"type": "object"}}, {"name": "A-b_9" + "x" * 59, "strict": True},
                      {"description": None, "parameters": {"type": "object", "properties": {"a": True, "b": {"$dynamicRef": "#b"}}, "required": []}}):
