@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <system_error>
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int kCrowdReadMs = 500;
 constexpr std::chrono::milliseconds kPlaceWait{100};  // for a thread whose connection was ended
+constexpr std::chrono::milliseconds kIdleLeast{50};   // a new connection's request, or the next one, may be on its way
 
 using Clock = std::chrono::steady_clock;
 
@@ -177,8 +179,8 @@ class Connection final : public httplib::Stream {
 thread_local Connection* t_connection = nullptr;
 thread_local bool t_crowded = false, t_refused = false;
 
-// A thread for each connection, up to a number. One above it takes the place of that which has been idle the longest. Where none is idle, a few
-// threads look at it and its like, one after another and for a moment each; too many of these are closed.
+// A thread for each connection, up to a number. One above it takes the place of that which has been idle the longest. Where none has been
+// idle for a moment, a few threads look at it and its like, one after another and for a moment each; too many of these are closed.
 class Threads final : public httplib::TaskQueue {
  public:
   Threads(size_t most, std::function<bool()> end_an_idle_one) : most_(most), end_an_idle_one_(std::move(end_an_idle_one)) {
@@ -273,7 +275,7 @@ void HttpServer::close() {
   {
     std::lock_guard lock(mu_);
     closing_ = true;
-    for (const int sock : idle_) shutdown(sock, SHUT_RD);
+    for (const Idle& i : idle_) shutdown(i.sock, SHUT_RD);
   }
   stop();
 }
@@ -285,9 +287,16 @@ void HttpServer::cut() {
 
 bool HttpServer::end_an_idle_one() {
   std::lock_guard lock(mu_);
-  if (idle_.empty()) return false;
-  shutdown(idle_.front(), SHUT_RD);  // a request that has come is answered all the same
-  idle_.pop_front();
+  const auto now = Clock::now();
+  const auto is_silent = [now](const Idle& i) {
+    char first;
+    const ssize_t got = recv(i.sock, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got == 0 || (got < 0 && now - i.since >= kIdleLeast);
+  };
+  const auto found = std::find_if(idle_.begin(), idle_.end(), is_silent);
+  if (found == idle_.end()) return false;
+  shutdown(found->sock, SHUT_RD);
+  idle_.erase(found);
   return true;
 }
 
@@ -295,13 +304,13 @@ bool HttpServer::wait_for_request(int sock, int ms) {
   {
     std::lock_guard lock(mu_);
     if (closing_) return false;
-    if (!t_crowded) idle_.push_back(sock);
+    if (!t_crowded) idle_.push_back({sock, Clock::now()});
   }
   char first;
   const bool came = ready(sock, POLLIN, ms) && recv(sock, &first, 1, MSG_PEEK) == 1;
   std::lock_guard lock(mu_);
-  std::erase(idle_, sock);
-  return came;
+  const bool ended = !t_crowded && std::erase_if(idle_, [sock](const Idle& i) { return i.sock == sock; }) == 0;
+  return came && !ended;  // a request on a socket that is half shut would look like that of a client who has gone
 }
 
 bool HttpServer::process_and_close_socket(socket_t sock) {

@@ -4,6 +4,7 @@
 
 #include <httplib.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -39,6 +40,11 @@ class HttpServer : public httplib::Server {
   bool closing() const { return closing_; }
 
  private:
+  struct Idle {
+    int sock;
+    std::chrono::steady_clock::time_point since;
+  };
+
   bool process_and_close_socket(socket_t sock) override;
   bool wait_for_request(int sock, int ms);
   bool end_an_idle_one();
@@ -48,5 +54,5 @@ class HttpServer : public httplib::Server {
   std::atomic<bool> closing_{false};
   std::mutex mu_;
   std::set<int> open_;
-  std::deque<int> idle_;  // those that wait for a request; the first waits longest
+  std::deque<Idle> idle_;  // those that wait for a request; the first waits longest
 };

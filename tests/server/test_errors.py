@@ -1,5 +1,8 @@
 """What is refused, and how: by name, with OpenAI's codes, before and after the first byte."""
+import contextlib
+import http.client
 import json
+import signal
 import socket
 import time
 import unittest
@@ -227,10 +230,60 @@ class Gone(Case):
 
 
 class Crowd(unittest.TestCase):
+    def crowd(self, stack, server):
+        """Eight new connections that ask."""
+        others = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60)) for _ in range(8)]
+        for s in others:
+            s.sendall(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        return others
+
+    def test_a_request_that_has_come(self):
+        # The connection is idle no more, whoever looks at it first.
+        server = Server(PLAIN, "--connections", "1")
+        self.addCleanup(server.kill)
+        ours = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        self.addCleanup(ours.close)
+        body = json.dumps({"model": PLAIN.stem, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2})
+        ours.connect()
+        for _ in range(6):
+            time.sleep(0.06)  # it may be taken for idle
+            with contextlib.ExitStack() as stack:
+                server.process.send_signal(signal.SIGSTOP)  # all of it is there at once
+                try:
+                    ours.request("POST", "/v1/chat/completions", body)
+                    others = self.crowd(stack, server)
+                finally:
+                    server.process.send_signal(signal.SIGCONT)
+                self.assertEqual({s.recv(12) for s in others}, {b"HTTP/1.1 503"})
+                response = ours.getresponse()
+                self.assertEqual((response.status, "choices" in json.loads(response.read())), (200, True))
+
+    def test_a_request_that_is_about_to_come(self):
+        # A client that connects has a moment to say what it wants.
+        server = Server(PLAIN, "--connections", "1")
+        self.addCleanup(server.kill)
+
+        def survives():
+            ours = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            with contextlib.closing(ours), contextlib.ExitStack() as stack:
+                ours.connect()
+                time.sleep(0.01)
+                for s in self.crowd(stack, server):
+                    s.recv(12)
+                try:
+                    ours.request("GET", "/v1/models")
+                    return ours.getresponse().status == 200
+                except OSError:
+                    return False
+
+        self.assertTrue(any(survives() for _ in range(3)))  # the moment is short for a machine that has much to do
+
     def test_health_above_all_connections(self):
         server = Server(PLAIN, "--connections", "3")
         self.addCleanup(server.kill)
-        held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(5)]
+        held = [socket.create_connection(("127.0.0.1", server.port))]
+        time.sleep(0.1)
+        held += [socket.create_connection(("127.0.0.1", server.port)) for _ in range(4)]
         time.sleep(0.1)
         begun = time.time()
         for _ in range(5):  # those who say nothing give way
@@ -238,6 +291,7 @@ class Crowd(unittest.TestCase):
         self.assertEqual(held[0].recv(1), b"")  # the one that was silent for the longest time
         for s in held:
             s.close()
+        time.sleep(0.1)
         held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(5)]
         for s in held:
             s.sendall(b"GET /v1/models HTT")
