@@ -91,13 +91,13 @@ std::vector<std::string> Conversations::names_of(const Request& request) const {
   return names;
 }
 
-kvrt_session_options Conversations::session_options(const std::string& domain, const std::string& name) const {
+kvrt_session_options Conversations::session_options(const std::string& domain) const {
   auto o = kvrt::init<kvrt_session_options>();
   kvrt::assign(o.domain, o.domain_size, domain);
   if (!store_) return o;
   o.store = store_.get();
-  kvrt::assign(o.autosave_name, o.autosave_name_size, name);
-  o.autosave_tokens = kAutosaveTokens;  // within a long prompt or answer; the turn's end is saved by give_back
+  // Within a long prompt or answer, under the name of the last save; begun has the first one, give_back that of the turn's end.
+  o.autosave_tokens = kAutosaveTokens;
   return o;
 }
 
@@ -125,7 +125,7 @@ std::shared_ptr<Conversation> Conversations::take_saved(const Key& key) {
     std::lock_guard lock(mu_);
     if (!open_.emplace(key, c).second) return nullptr;  // another request was faster
   }
-  auto session = kvrt::Session::resume(model_, store_, c->name, session_options(c->domain, c->name));
+  auto session = kvrt::Session::resume(model_, store_, c->name, session_options(c->domain));
   if (!session.ok()) {
     // Damaged, or of another model: it is left as it is, and the words of the request make a new one.
     options_.log("session " + c->name + ": " + kvrt::last_error().message);
@@ -168,7 +168,7 @@ std::shared_ptr<Conversation> Conversations::open_new(const Request& request, co
     std::lock_guard lock(mu_);
     if (!open_.emplace(key, c).second) c->name.clear();
   }
-  auto options = session_options(c->domain, c->name);
+  auto options = session_options(c->domain);
   if (!request.tools.empty()) kvrt::assign(options.tools, options.tools_size, request.tools);
   kvrt::assign(options.variables, options.variables_size, request.variables);
   auto session = kvrt::Session::open(model_, options);
@@ -243,6 +243,14 @@ void Conversations::begins(const std::shared_ptr<Conversation>& c, const kvrt::C
   c->cancel = cancel;
 }
 
+void Conversations::begun(const std::shared_ptr<Conversation>& c) noexcept {
+  const auto info = c->session.info();
+  if (!store_ || c->name.empty() || !info.ok() || info->revision > 0) return;
+  auto options = save_options();
+  options.durability = KVRT_DURABILITY_PROCESS;  // nothing waits for the disk
+  (void)c->session.checkpoint(c->name, options);
+}
+
 void Conversations::give_back(const std::shared_ptr<Conversation>& c, const Request& request, uint64_t cut) noexcept {
   const Key before(c->domain, c->name), now(c->domain, names_of(request).front());
   const auto info = c->session.info();
@@ -299,7 +307,7 @@ void Conversations::let_go(const std::shared_ptr<Conversation>& c) noexcept {
 }
 
 kvrt::Session Conversations::open_text(const Prompt& prompt, const std::string& domain) {
-  auto options = session_options(domain, {});
+  auto options = session_options(domain);
   options.autosave_tokens = 0;
   auto session = kvrt::Session::open(model_, options).or_throw();
   if (prompt.tokens.empty()) {

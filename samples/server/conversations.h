@@ -46,6 +46,8 @@ class Conversations {
   std::shared_ptr<Conversation> take(const Request& request, const std::string& domain);
   // Its generation begins: a request for the same conversation that comes after this cancel waits for the end.
   void begins(const std::shared_ptr<Conversation>& conversation, const kvrt::Cancel& cancel);
+  // It generates. A new one gets its first save: autosaves keep that one's name, and its time to expire, which they cannot set.
+  void begun(const std::shared_ptr<Conversation>& conversation) noexcept;
   // Saves it under its new name, and lets others have it. `cut`: its last tokens that the client did not get.
   void give_back(const std::shared_ptr<Conversation>& conversation, const Request& request, uint64_t cut) noexcept;
   // After a request that came to nothing.
@@ -70,7 +72,7 @@ class Conversations {
   enum class Found { kNothing, kTaken, kBusy };
 
   std::vector<std::string> names_of(const Request& request) const;
-  kvrt_session_options session_options(const std::string& domain, const std::string& name) const;
+  kvrt_session_options session_options(const std::string& domain) const;
   Found take_open(const Key& key, std::shared_ptr<Conversation>* out);
   std::shared_ptr<Conversation> take_saved(const Key& key);
   std::shared_ptr<Conversation> take_by_key(const Request& request, const std::string& domain);

@@ -57,6 +57,7 @@ Generation::Generation(const kvrt::Model& model, Conversations& conversations, W
       for (uint32_t i = 1; i < request.n; ++i) sessions.push_back(&sessions_.emplace_back(first->fork().or_throw()));
     }
     for (uint32_t i = 0; i < sessions.size(); ++i) begin(i, sessions[i], i % request.n == 0);
+    if (conversation_) conversations.begun(conversation_);
   } catch (...) {
     for (kvrt::Session* s : sessions) (void)s->cancel();
     for (Choice& c : choices_) {

@@ -74,6 +74,30 @@ class Life(Case):
         said[-1] = {"role": "user", "content": "Go on for long"}
         self.assertEqual(self.ask(said, max_tokens=500, **ENDLESS).choices[0].message.content, whole)
 
+    def test_kill_in_a_first_answer(self):
+        # It is saved already, and not for ever.
+        self.restart()
+        before = len(self.sessions())
+        chunks = self.ask("Go on for ever", max_tokens=900, stream=True, **ENDLESS)
+        next(chunks)
+        self.restart()
+        chunks.close()
+        saved = self.sessions()
+        self.assertEqual(len(saved), before + 1)
+        self.assertTrue(all(s["expires_unix_ms"] > s["saved_unix_ms"] for s in saved), saved)
+
+    def test_what_is_refused_is_not_kept(self):
+        self.restart()
+        before = [s["name"] for s in self.sessions()]
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nothing"}}}
+        for text in ("Refused", "refused " * 80):  # and with so many tokens that an autosave is due
+            for n in (1, 2):
+                with self.assertRaises(openai.BadRequestError):
+                    self.ask(text, response_format=form, n=n)
+        self.server.stop()
+        self.server.start()
+        self.assertEqual([s["name"] for s in self.sessions()], before)
+
     def test_stop_saves(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             name = f"{LONG}4 {number}"
