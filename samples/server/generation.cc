@@ -152,7 +152,7 @@ void Generation::take(uint32_t index, const kvrt::Event& event) {
   switch (event.type) {
     case KVRT_EVENT_TOKEN:
       ++c.unclaimed;
-      if (request_.logprobs) c.chances.push_back(chance(event.token, event.logprob, event.top_span()));
+      if (request_.logprobs) add_chance(&c, event);
       if (whole) add(index, Piece::kContent, event.text_view());
       break;
     case KVRT_EVENT_CONTENT:
@@ -167,13 +167,24 @@ void Generation::take(uint32_t index, const kvrt::Event& event) {
       add(index, Piece::kCall, event.text_view());
       break;
     case KVRT_EVENT_DONE:
-      if (event.reason == KVRT_REASON_EOS && !c.chances.empty()) c.chances.pop_back();  // the end is no part of the text
+      if (event.reason == KVRT_REASON_EOS) c.mark.reset();  // the end is no part of the text
       if (whole) add(index, Piece::kContent, event.text_view());
       finish(index, event);
       break;
     default:
       break;
   }
+}
+
+// A token without text of its own may be the end of the turn, which text that was held back follows: it waits for the next one.
+void Generation::add_chance(Choice* c, const kvrt::Event& event) const {
+  if (c->mark) c->chances.push_back(std::move(*c->mark));
+  c->mark.reset();
+  TokenChance one = chance(event.token, event.logprob, event.top_span());
+  if (bytes_of(event.token, 0).empty())
+    c->mark = std::move(one);
+  else
+    c->chances.push_back(std::move(one));
 }
 
 void Generation::add(uint32_t index, Piece::Kind kind, std::string_view text) {
@@ -183,8 +194,12 @@ void Generation::add(uint32_t index, Piece::Kind kind, std::string_view text) {
   piece.kind = kind;
   piece.choice = index;
   piece.text = text;
-  if (kind == Piece::kContent) piece.chances = std::move(c.chances);
+  if (kind == Piece::kContent)
+    piece.chances = std::move(c.chances);
+  else
+    c.mark.reset();
   if (kind == Piece::kReasoning) usage_.reasoning += c.unclaimed;
+  c.answers = kind == Piece::kContent;
   c.chances.clear();
   c.unclaimed = 0;
   ready_.push_back(std::move(piece));
@@ -205,6 +220,9 @@ void Generation::finish(uint32_t index, const kvrt::Event& event) {
   piece.kind = Piece::kEnd;
   piece.choice = index;
   const bool full = event.reason == KVRT_REASON_MAX_TOKENS || event.reason == KVRT_REASON_CONTEXT_FULL;
+  // Of tokens that no text came of: a stop text cut it.
+  if (c.mark) c.chances.push_back(std::move(*c.mark));
+  if (c.answers && !request_.must_call()) piece.chances = std::move(c.chances);
   piece.reason = full ? "length" : c.called ? "tool_calls" : "stop";
   ready_.push_back(std::move(piece));
 }
@@ -221,11 +239,11 @@ void Generation::check_ended() const {
 }
 
 // The token's own bytes, as they stand within a text: some vocabularies leave out the space before the first token.
-std::string Generation::bytes_of(int32_t token) const {
+std::string Generation::bytes_of(int32_t token, uint32_t flags) const {
   const int32_t twice[] = {token, token};
   std::string one, two;
-  (void)model_.detokenize(kvrt::Span<const int32_t>(twice, 1), KVRT_TEXT_SPECIAL, one);
-  (void)model_.detokenize(kvrt::Span<const int32_t>(twice, 2), KVRT_TEXT_SPECIAL, two);
+  (void)model_.detokenize(kvrt::Span<const int32_t>(twice, 1), flags, one);
+  (void)model_.detokenize(kvrt::Span<const int32_t>(twice, 2), flags, two);
   return two.substr(std::min(one.size(), two.size()));
 }
 

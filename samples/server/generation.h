@@ -24,7 +24,7 @@ struct Piece {
   Kind kind = kContent;
   uint32_t choice = 0;
   std::string text;                  // whole characters; of a call its JSON
-  std::vector<TokenChance> chances;  // of the tokens of the text, where they are asked for
+  std::vector<TokenChance> chances;  // of the tokens of the text, where they are asked for; kEnd: of those that a stop text cut
   const char* reason = nullptr;      // kEnd: OpenAI's finish_reason
 };
 
@@ -57,15 +57,18 @@ class Generation {
     uint64_t cut = 0;                  // tokens of a stop string at its end
     uint64_t unclaimed = 0;            // tokens that no piece has had yet
     std::vector<TokenChance> chances;  // of these
+    std::optional<TokenChance> mark;   // of the last one, where it has no text
+    bool answers = true;               // its last piece is content
   };
 
   void begin(uint32_t index, kvrt::Session* session, bool first);
   std::vector<TokenChance> score(kvrt::Session* session, const Prompt& prompt) const;
   void take(uint32_t index, const kvrt::Event& event);
+  void add_chance(Choice* choice, const kvrt::Event& event) const;
   void add(uint32_t index, Piece::Kind kind, std::string_view text);
   void finish(uint32_t index, const kvrt::Event& event);
   TokenChance chance(int32_t token, double logprob, kvrt::Span<const kvrt_token_value> others) const;
-  std::string bytes_of(int32_t token) const;
+  std::string bytes_of(int32_t token, uint32_t flags = KVRT_TEXT_SPECIAL) const;
   void check_ended() const;
 
   const kvrt::Model& model_;

@@ -110,6 +110,22 @@ class Chat(Case):
         chunks = self.ask(max_tokens=12, logprobs=True, top_logprobs=2, stream=True)
         self.assertEqual([t for c in chunks for t in (c.choices[0].logprobs.content if c.choices[0].logprobs else [])], whole)
 
+    def test_logprobs_of_what_was_cut(self):
+        # A stop text that is one token: no text comes of it.
+        options = {"logit_bias": {"68": 100}, "max_tokens": 3, "logprobs": True, "top_logprobs": 1}
+        token = self.ask(**options).choices[0].logprobs.content[0]
+        cut = self.ask(stop=token.token, **options).choices[0]
+        self.assertEqual((cut.message.content, cut.finish_reason, cut.logprobs and cut.logprobs.content), ("", "stop", [token]))
+        chunks = self.ask(stop=token.token, stream=True, **options)
+        self.assertEqual([t for c in chunks for t in (c.choices[0].logprobs.content if c.choices[0].logprobs else [])], [token])
+
+    def test_logprobs_have_no_end(self):
+        # Text that might have begun a stop text comes behind the token that ends the turn.
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": "ok"}}}
+        choice = self.ask(response_format=form, stop='"no', max_tokens=20, logprobs=True).choices[0]
+        self.assertEqual((choice.message.content, choice.finish_reason), ('"ok"', "stop"))
+        self.assertEqual(b"".join(bytes(t.bytes) for t in choice.logprobs.content), b'"ok"')
+
     def test_choices_are_forks(self):
         answer = self.ask("A question of some length, for one prompt that three choices share", temperature=1, seed=3, n=3, max_tokens=20)
         self.assertEqual([c.index for c in answer.choices], [0, 1, 2])
@@ -219,6 +235,13 @@ class Text(Case):
         found = [top for choice in answer["choices"] for top in choice["logprobs"]["top_logprobs"]]
         self.assertEqual((status, len(found)), (200, 36))
         self.assertTrue(any(len(top) < 20 and "\ufffd" in top for top in found), found)
+
+    def test_logprobs_of_what_was_cut(self):
+        options = {"logit_bias": {"68": 100}, "max_tokens": 2, "logprobs": 1}
+        whole = self.complete("The harbour", **options).choices[0]
+        cut = self.complete("The harbour", stop=whole.text[0], **options).choices[0]
+        self.assertEqual((cut.text, cut.finish_reason), ("", "stop"))
+        self.assertEqual((cut.logprobs.tokens, cut.logprobs.token_logprobs), (whole.logprobs.tokens[:1], whole.logprobs.token_logprobs[:1]))
 
     def test_echo_with_logprobs(self):
         prompt = "The harbour, at night"
