@@ -9,6 +9,7 @@ namespace kvrt {
 
 namespace {
 
+constexpr int kTreeDepthMax = 20;  // SQLite's own limit: a deeper tree has a loop
 constexpr uint8_t kIndexInterior = 0x02, kTableInterior = 0x05, kIndexLeaf = 0x0a, kTableLeaf = 0x0d;
 
 // Reads a varint of up to 9 bytes; the high bit of each of the first 8 says that more follow. Its length; 0: it is cut short.
@@ -185,9 +186,9 @@ Status SqlitePages::each_row(const std::function<bool(size_t columns, bool in_ta
   return {};
 }
 
-bool SqlitePages::walk(uint64_t number, size_t columns, uint64_t* pages_left) {
+bool SqlitePages::walk(uint64_t number, size_t columns, int depth, uint64_t* pages_left) {
   std::vector<uint8_t> page;
-  if (number == 0 || number > pages_ || *pages_left == 0 || !read_page(number, &page).is_ok()) return false;
+  if (number == 0 || number > pages_ || depth > kTreeDepthMax || *pages_left == 0 || !read_page(number, &page).is_ok()) return false;
   --*pages_left;
   const size_t head = number == 1 ? 100 : 0;
   const uint8_t type = page[head];
@@ -197,7 +198,7 @@ bool SqlitePages::walk(uint64_t number, size_t columns, uint64_t* pages_left) {
   for (size_t i = 0; i < cells; i++) {
     const size_t at = be16(&page[pointers + 2 * i]);
     if (type == kTableInterior) {
-      if (at + 4 > page.size() || !walk(be32(&page[at]), columns, pages_left)) return false;
+      if (at + 4 > page.size() || !walk(be32(&page[at]), columns, depth + 1, pages_left)) return false;
       continue;
     }
     Cell cell;
@@ -206,7 +207,7 @@ bool SqlitePages::walk(uint64_t number, size_t columns, uint64_t* pages_left) {
             true, [&](size_t n, bool) { return n == columns; }, cell))
       return false;
   }
-  return type == kTableLeaf || walk(be32(&page[head + 8]), columns, pages_left);
+  return type == kTableLeaf || walk(be32(&page[head + 8]), columns, depth + 1, pages_left);
 }
 
 bool SqlitePages::is_whole(std::string_view table, size_t columns) {
@@ -220,7 +221,7 @@ bool SqlitePages::is_whole(std::string_view table, size_t columns) {
                          });
   uint64_t pages_left = pages_;
   overflow_pages_left_ = 2 * pages_;
-  return read.is_ok() && root > 0 && walk(static_cast<uint64_t>(root), columns, &pages_left);
+  return read.is_ok() && root > 0 && walk(static_cast<uint64_t>(root), columns, 1, &pages_left);
 }
 
 }  // namespace kvrt
