@@ -117,6 +117,10 @@ void files(Report& out, const std::string& root) {
   // Symbolic links to folders are not followed.
   auto it = std::filesystem::recursive_directory_iterator(root, std::filesystem::directory_options::none, error);
   for (; !error && it != std::filesystem::recursive_directory_iterator(); it.increment(error)) {
+    if (it.depth() == 0 && it->path().filename() == "lost+found") {  // the file system's, where the store is a mount point
+      it.disable_recursion_pending();
+      continue;
+    }
     struct stat st {};
     if (lstat(it->path().c_str(), &st) != 0) continue;  // removed meanwhile
     ++seen;
