@@ -1,5 +1,5 @@
 // Catalog: the store's SQLite database, with sessions, their token tree, and the place of each chunk. Its COMMIT is the only commit point.
-// Tables and their rules: FORMAT.md. Not thread-safe: the store has one that writes and one that reads, each guarded by a mutex of its own.
+// Tables and their rules: FORMAT.md. Not thread-safe: the store has one that writes and two that read, each guarded by a mutex of its own.
 #pragma once
 
 #include <cstdint>

@@ -9,6 +9,10 @@
 
 namespace kvrt {
 
+namespace {
+constexpr size_t kSharedSumsMax = 64u << 10;  // some 6 MB
+}  // namespace
+
 Result<NodeTable::Chain> NodeTable::find_chain(std::span<const NodeIn> nodes) {
   Chain chain;
   int64_t parent = 0;
@@ -78,8 +82,21 @@ Result<std::vector<NodeTable::NodeRow>> NodeTable::read_chain(int64_t head, cons
   return chain;
 }
 
+Result<NodeTable::Sums> NodeTable::sum_node(int64_t id, const SharedSums* known) {
+  if (known != nullptr) {
+    const auto found = known->find(id);
+    if (found != known->end()) return found->second;
+  }
+  Query q = db_->query(
+      "SELECT parent, refs, n.n, count(c.grp), coalesce(sum(c.bytes), 0), coalesce(sum(1 << c.grp), 0)"
+      " FROM nodes n LEFT JOIN chunks c ON c.node = n.id WHERE n.id = ? GROUP BY n.id");
+  KVRT_ASSIGN(bool row, q.bind(id).next());
+  if (!row) return broken_row("node");
+  return Sums{q.integer(0), q.integer(1), q.u64(2), q.u64(3), q.u64(4), static_cast<uint32_t>(q.integer(5))};
+}
+
 // A node is shared if it, or one below it, has two users. So on the walk up from the head, all from the first with two users on are shared.
-Status NodeTable::fill_stat(int64_t head, std::span<const SessionGroup> needs, SessionStat* stat) {
+Status NodeTable::fill_stat(int64_t head, std::span<const SessionGroup> needs, SessionStat* stat, SharedSums* shared_sums) {
   bool shared = false;
   int64_t steps = 0;
   uint64_t behind = 0;
@@ -87,18 +104,15 @@ Status NodeTable::fill_stat(int64_t head, std::span<const SessionGroup> needs, S
   KVRT_ASSIGN(const int64_t nodes_max, chain_nodes_max());
   for (int64_t id = head; id != 0;) {
     if (++steps > nodes_max) return broken_row("chain of nodes (it has a loop)");
-    Query q = db_->query(
-        "SELECT parent, refs, count(c.grp), coalesce(sum(c.bytes), 0), coalesce(sum(1 << c.grp), 0), n.n"
-        " FROM nodes n LEFT JOIN chunks c ON c.node = n.id WHERE n.id = ? GROUP BY n.id");
-    KVRT_ASSIGN(bool row, q.bind(id).next());
-    if (!row) return broken_row("node");
-    shared = shared || q.integer(1) > 1;
-    stat->chunks += q.u64(2);
-    stat->chunks_missing += chunks_lacking(needs, behind, static_cast<uint32_t>(q.integer(4)));
-    behind += q.u64(5);
-    stat->bytes += q.u64(3);
-    if (shared) stat->bytes_shared += q.u64(3);
-    id = q.integer(0);
+    KVRT_ASSIGN(const Sums node, sum_node(id, shared_sums));
+    shared = shared || node.refs > 1;
+    if (shared && shared_sums != nullptr && shared_sums->size() < kSharedSumsMax) shared_sums->emplace(id, node);
+    stat->chunks += node.chunks;
+    stat->chunks_missing += chunks_lacking(needs, behind, node.stored);
+    behind += node.tokens;
+    stat->bytes += node.bytes;
+    if (shared) stat->bytes_shared += node.bytes;
+    id = node.parent;
   }
   return {};
 }

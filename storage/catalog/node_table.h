@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "storage/catalog/catalog_db.h"
@@ -43,7 +44,15 @@ class NodeTable {
     std::vector<int32_t> tokens;
   };
   Result<std::vector<NodeRow>> read_chain(int64_t head, const BlockKey& root);
-  Status fill_stat(int64_t head, std::span<const SessionGroup> needs, SessionStat* stat);  // counts the chain's chunks
+  // What a walk up a chain reads of a node.
+  struct Sums {
+    int64_t parent = 0, refs = 0;
+    uint64_t tokens = 0, chunks = 0, bytes = 0;
+    uint32_t stored = 0;  // the groups that it has a chunk of, as a bit mask
+  };
+  using SharedSums = std::unordered_map<int64_t, Sums>;
+  // Counts the chain's chunks. Calls within one Snapshot may have a `shared`: each shared node is read once then, up to a number of them.
+  Status fill_stat(int64_t head, std::span<const SessionGroup> needs, SessionStat* stat, SharedSums* shared = nullptr);
 
   struct Added {
     int64_t head = 0;   // the last node; 0: none
@@ -62,6 +71,7 @@ class NodeTable {
 
  private:
   Result<NodeRow> read_node(int64_t id);
+  Result<Sums> sum_node(int64_t id, const SharedSums* known);
   Result<std::vector<bool>> boundaries(int64_t head, std::span<const SessionGroup> needs);
   Result<int64_t> chain_nodes_max();
 

@@ -109,7 +109,8 @@ Result<std::vector<SessionStat>> SessionTable::list(std::string_view domain, boo
       stats.push_back(std::move(stat));
     }
   }
-  for (const Uncounted& u : uncounted) KVRT_TRY(nodes_->fill_stat(u.head, u.needs, &stats[u.at]));
+  NodeTable::SharedSums shared;
+  for (const Uncounted& u : uncounted) KVRT_TRY(nodes_->fill_stat(u.head, u.needs, &stats[u.at], &shared));
   return stats;
 }
 

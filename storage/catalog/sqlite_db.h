@@ -1,6 +1,7 @@
 // The thinnest wrapper of SQLite that the catalog needs: statements prepared once, Status instead of codes. Not thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -78,8 +79,8 @@ class Db {
   Result<int64_t> number(const char* sql);   // the first column of the first row, 0 if none
   int64_t changes() const;
   int64_t last_rowid() const;
-  uint64_t wal_bytes() const { return wal_bytes_; }
-  uint64_t log_file_bytes();  // the log's file, with other processes' frames
+  uint64_t wal_bytes() const { return wal_bytes_; }  // any thread may ask
+  uint64_t log_file_bytes();                         // the log's file, with other processes' frames
   // Folds the log in. `truncate`: in full, and its file is empty afterwards, else BUSY. Waits 50 ms for readers elsewhere.
   Status checkpoint(bool truncate);
   void rollback() noexcept;  // rolls back the open transaction, if there is one
@@ -120,7 +121,8 @@ class Db {
   std::string path_;
   Watched log_, index_;
   bool log_saved_ = false;  // it is gone, and all that it had is in the database
-  uint64_t wal_bytes_ = 0, page_bytes_ = 4096;
+  uint64_t page_bytes_ = 4096;
+  std::atomic<uint64_t> wal_bytes_{0};
   std::unordered_map<const char*, sqlite3_stmt*> statements_;
 };
 

@@ -24,7 +24,7 @@ Status StoreImpl::start() {
   if (opened.is_ok()) opened = check_identity();
   files_.set_store(catalog_.db.id());
   open_.set_store(catalog_.db.id());
-  if (opened.is_ok()) opened = open_reader();
+  if (opened.is_ok()) opened = open_readers();
   if (!opened.is_ok()) {
     broken_ = opened.clone();  // so that closing writes nothing
     return opened;
@@ -64,9 +64,13 @@ Status StoreImpl::open_catalog() {
   return catalog_.db.open(dir_.root + "/catalog.db", mode);
 }
 
-Status StoreImpl::open_reader() {
-  Lock lock(read_mutex_);
-  return reader_.db.open(dir_.root + "/catalog.db", read_mode());
+Status StoreImpl::open_readers() {
+  {
+    Lock lock(read_mutex_);
+    KVRT_TRY(reader_.db.open(dir_.root + "/catalog.db", read_mode()));
+  }
+  Lock lock(list_mutex_);
+  return lister_.db.open(dir_.root + "/catalog.db", read_mode());
 }
 
 void StoreImpl::tell_of_log() {
@@ -125,9 +129,13 @@ StoreImpl::~StoreImpl() {
       const Impatient soon = catalog_.db.impatient(kCloseWaitMs);
       (void)catalog_.db.checkpoint(true).is_ok();
     }
-    {
+    {  // these first: only the last connection folds the log in
       Lock reading(read_mutex_);
-      (void)reader_.db.close(false).is_ok();  // first: only the last connection folds the log in
+      (void)reader_.db.close(false).is_ok();
+    }
+    {
+      Lock listing(list_mutex_);
+      (void)lister_.db.close(false).is_ok();
     }
     Status closed = catalog_.db.close(sound && !litter_ && !open_.litter());  // a log that is left makes the next open look for litter
     if (!closed.is_ok()) logf(log_, LogLevel::kWarn, "store: closing: %s", closed.message().c_str());

@@ -212,7 +212,7 @@ void StoreImpl::settle_segments(Durability durability) try {
     auto segments = catalog_.segments.total_bytes();
     if (!segments.is_ok()) return;
     const uint64_t used = *segments + catalog_.db.disk_bytes() + uncounted_bytes();
-    auto free = bytes_free_locked(used);
+    auto free = bytes_free(used);
     if (!free.is_ok()) return;
     open_.retire(std::min(kOpenSegmentBytes, (used + *free) / kOpenSegmentPart));
     for (const SegmentId& id : own) {

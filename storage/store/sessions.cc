@@ -23,8 +23,8 @@ void StoreImpl::touch(std::string_view domain, std::string_view name) {
 }
 
 Result<std::vector<SessionStat>> StoreImpl::list(std::string_view domain, bool all_domains) {
-  Lock lock(read_mutex_);
-  return reader_.sessions.list(domain, all_domains, env_->unix_ms());
+  Lock lock(list_mutex_);
+  return lister_.sessions.list(domain, all_domains, env_->unix_ms());
 }
 
 Result<SessionStat> StoreImpl::stat(std::string_view domain, std::string_view name) {

@@ -40,7 +40,7 @@ uint64_t StoreImpl::kept_free(const FsInfo& fs) const {
   return std::max(kCommitBytes, free_bytes_min_ != 0 ? free_bytes_min_ : std::min(kFreeBytesMin, fs.total_bytes / 20));
 }
 
-Result<uint64_t> StoreImpl::bytes_free_locked(uint64_t used) {
+Result<uint64_t> StoreImpl::bytes_free(uint64_t used) {
   KVRT_ASSIGN(const FsInfo fs, env_->fs_info(dir_.root));
   const uint64_t free = fs.free_bytes - std::min(fs.free_bytes, kept_free(fs));
   return disk_bytes_max_ != 0 ? std::min(free, disk_bytes_max_ - std::min(disk_bytes_max_, used)) : free;

@@ -64,10 +64,18 @@ void StoreImpl::fold_log(uint64_t from_bytes) {
   if (!folded.is_ok()) logf(log_, LogLevel::kWarn, "store: checkpoint: %s", folded.message().c_str());
 }
 
+// Without mutex_: it is one atomic number.
+uint64_t StoreImpl::log_bytes() const KVRT_NO_THREAD_SAFETY_ANALYSIS { return catalog_.db.log_bytes(); }
+
 Result<StoreInfo> StoreImpl::info() {
-  Lock lock(mutex_);
-  KVRT_ASSIGN(Catalog::Totals totals, catalog_.totals(env_->unix_ms()));
+  Catalog::Totals totals;
   StoreInfo info;
+  {
+    Lock lock(read_mutex_);
+    KVRT_ASSIGN(totals, reader_.totals(env_->unix_ms()));
+    info.disk_bytes = totals.segment_bytes + reader_.db.disk_bytes();  // it knows of no log
+  }
+  info.disk_bytes += log_bytes();
   info.path = dir_.root;
   info.read_only = dir_.read_only;
   info.format = kStoreLayout;
@@ -76,8 +84,7 @@ Result<StoreInfo> StoreImpl::info() {
   info.segments = totals.segments;
   info.chunk_bytes = totals.chunk_bytes;
   info.chunk_raw_bytes = totals.chunk_raw_bytes;
-  info.disk_bytes = totals.segment_bytes + catalog_.db.disk_bytes();
-  KVRT_ASSIGN(info.bytes_free, bytes_free_locked(info.disk_bytes + uncounted_bytes()));
+  KVRT_ASSIGN(info.bytes_free, bytes_free(info.disk_bytes + uncounted_bytes()));
   info.chunks_damaged = damaged_;
   info.chunks_evicted = evicted_;
   auto old = find_old_files(env_, dir_.root);

@@ -20,8 +20,8 @@ namespace kvrt {
 
 inline constexpr size_t kOpenSegmentsMax = 64;
 
-// The open store. Files are read, and frames are encoded, outside of its two mutexes. It has a field for each thing that is open or promised on
-// disk: directory, locks, two connections, segments, reserve, trash, and the bytes of running saves.
+// The open store. Files are read, and frames are encoded, outside of its mutexes. It has a field for each thing that is open or promised on
+// disk: directory, locks, three connections, segments, reserve, trash, and the bytes of running saves.
 class StoreImpl final : public Store {
  public:
   StoreImpl(Env* env, Log* log, StoreDirectory dir, const StoreOptions& options)
@@ -64,7 +64,7 @@ class StoreImpl final : public Store {
   Status open_catalog() KVRT_REQUIRES(mutex_);
   Status advise(Status opened) const;
   CatalogDb::OpenMode read_mode() const;
-  Status open_reader();
+  Status open_readers();
   Status check_identity() KVRT_REQUIRES(mutex_);
   void tell_of_log() KVRT_REQUIRES(mutex_);
   Status tidy_alone() KVRT_REQUIRES(mutex_);
@@ -84,7 +84,8 @@ class StoreImpl final : public Store {
   Result<Shortage> shortage_locked(Need need, uint64_t more) KVRT_REQUIRES(mutex_);
   uint64_t kept_free(const FsInfo& fs) const;  // the bytes that must stay free
   uint64_t uncounted_bytes() { return pending_bytes_ + open_.uncounted_bytes(); }
-  Result<uint64_t> bytes_free_locked(uint64_t used) KVRT_REQUIRES(mutex_);
+  Result<uint64_t> bytes_free(uint64_t used);
+  uint64_t log_bytes() const;
   Status make_room(Need need, uint64_t more, const SavedBy& by);
   Result<bool> free_some(uint64_t bytes, const SavedBy& by, int64_t* compacted);
   Result<uint64_t> compact(const SegmentRow& segment, Collection* c);
@@ -146,6 +147,10 @@ class StoreImpl final : public Store {
   Mutex read_mutex_;
   Catalog reader_ KVRT_GUARDED_BY(read_mutex_);  // its connection sees committed rows only
   ChunkKeys bad_ KVRT_GUARDED_BY(read_mutex_);   // found bad, but the catalog names them still
+
+  // For lists, which may walk every chain: no look-up waits for one. No other mutex of the store is taken under it.
+  Mutex list_mutex_;
+  Catalog lister_ KVRT_GUARDED_BY(list_mutex_);
 };
 
 inline constexpr uint64_t kSliceNs = 5'000'000;  // of gc's work; waits for the disk come on top

@@ -282,6 +282,7 @@ int shim_close(sqlite3_file* file) {
 }
 
 int shim_read(sqlite3_file* file, void* to, int n, sqlite3_int64 at) {
+  if (g_plan != nullptr && g_plan->on_sqlite_read) g_plan->on_sqlite_read();
   KVRT_SHIM_TRY(Op::kOther, SQLITE_IOERR_READ);
   return real_of(file)->pMethods->xRead(real_of(file), to, n, at);
 }

@@ -44,6 +44,8 @@ class FaultPlan {
   }
   // Called before every sync, by the thread that syncs; set while nobody does.
   std::function<void()> on_sync;
+  // Likewise before every read of a file by SQLite.
+  std::function<void()> on_sqlite_read;
   uint64_t count() const { return count_; }
   uint64_t fired() const { return fired_; }
   uint64_t first() const { return first_; }  // operation that failed; 0: none

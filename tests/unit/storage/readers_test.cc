@@ -1,10 +1,13 @@
-// A reader waits for no disk: while a commit is in its sync, the state before it is there, and nothing of the commit.
+// A reader waits for no disk: while a commit is in its sync, the state before it is there, and nothing of the commit. Nor for a list.
+#include <sqlite3.h>
+
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <future>
 #include <thread>
 
+#include "storage/catalog/catalog.h"
 #include "tests/support/fault_env.h"
 #include "tests/support/store_rig.h"
 
@@ -21,7 +24,7 @@ class Readers : public testing::Test {
     ASSERT_OK(save_chain(store_.get(), "ann", ann_).status());
   }
   void TearDown() override {
-    plan_.on_sync = nullptr;
+    plan_.on_sync = plan_.on_sqlite_read = nullptr;
     store_.reset();
     set_sqlite_faults(nullptr);
   }
@@ -32,24 +35,25 @@ class Readers : public testing::Test {
     options.durability = durability;
     return save_chain(store_.get(), "bob", bob_, options).take_status();
   }
-  // Does `write` in another thread, and `read` while the first of its syncs goes on. That ends after a time by itself, so that a reader
-  // that waits for it fails and does not hang.
-  void beside_a_sync(const std::function<void()>& write, const std::function<void()>& read) {
+  void beside_a_sync(const std::function<void()>& write, const std::function<void()>& read) { beside(&plan_.on_sync, write, read); }
+  // Does `work` in another thread, and `read` while the first operation that `hook` tells of goes on. That ends after a time by itself, so
+  // that a reader that waits for it fails and does not hang.
+  void beside(std::function<void()>* hook, const std::function<void()>& work, const std::function<void()>& read) {
     std::promise<void> begun, go_on;
     std::future<void> go = go_on.get_future();
     std::atomic<bool> first{true}, patient{false};
-    plan_.on_sync = [&] {
+    *hook = [&] {
       if (!first.exchange(false)) return;
       begun.set_value();
       patient = go.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
     };
-    std::thread writer(write);
+    std::thread worker(work);
     begun.get_future().wait();
     read();
     go_on.set_value();
-    writer.join();
-    EXPECT_TRUE(patient) << "a reader waited for the sync";
-    plan_.on_sync = nullptr;
+    worker.join();
+    EXPECT_TRUE(patient) << "a reader waited";
+    *hook = nullptr;
   }
   // The session that SetUp saved.
   void expect_ann() {
@@ -62,6 +66,9 @@ class Readers : public testing::Test {
     auto loaded = store_->load("", "ann");
     ASSERT_OK(loaded.status());
     EXPECT_EQ(loaded->keys.size(), ann_.nodes.size());
+    auto info = store_->info();
+    ASSERT_OK(info.status());
+    EXPECT_GE(info->sessions, 1u);
   }
   size_t sessions() { return store_->list("", false)->size(); }
 
@@ -77,6 +84,8 @@ TEST_F(Readers, DoNotWaitForASave) {
                 [&] {
                   expect_ann();
                   EXPECT_EQ(sessions(), 1u);
+                  EXPECT_EQ(store_->info()->sessions, 1u);
+                  EXPECT_EQ(store_->info()->chunks, ann_.nodes.size());
                   EXPECT_EQ(store_->stat("", "bob").status().code(), Code::kNotFound);
                   EXPECT_EQ(readable_chunks(store_.get(), bob_), 0u);
                 });
@@ -137,6 +146,48 @@ TEST_F(Readers, DiscardWaitsForASave) {
   writer.join();
   plan_.on_sync = nullptr;
   EXPECT_EQ(store_->stat("", "ann")->chunks_missing, ann_.nodes.size());
+}
+
+// A list may have to walk every chain: no look-up of a step waits for it.
+TEST_F(Readers, DoNotWaitForAList) {
+  beside(
+      &plan_.on_sqlite_read, [&] { EXPECT_EQ(sessions(), 1u); }, [&] { expect_ann(); });
+}
+
+// A list whose counts do not hold any more reads a node that many sessions share once.
+TEST_F(Readers, AListReadsASharedNodeOnce) {
+  constexpr size_t kForks = 20, kTrunk = 50;
+  const Chain trunk(token_run(kTrunk * Chain::kBlock, 7));
+  for (size_t i = 0; i < kForks; i++) {
+    std::vector<int32_t> tokens = trunk.tokens;
+    const auto own = token_run(Chain::kBlock, static_cast<int32_t>(100 + i));
+    tokens.insert(tokens.end(), own.begin(), own.end());
+    SaveOptions o;
+    o.id = static_cast<uint8_t>(10 + i);
+    ASSERT_OK(save_chain(store_.get(), "fork " + std::to_string(i), Chain(tokens), o).status());
+  }
+  ASSERT_EQ(store_->discard(std::span(trunk.nodes).first(1), "of no use"), 1u);  // a chunk of them all
+  Catalog catalog;
+  CatalogDb::OpenMode mode;
+  mode.read_only = true;
+  ASSERT_OK(catalog.db.open(tmp_.path() + "/s/catalog.db", mode));
+  size_t statements = 0;
+  const auto count = [](unsigned, void* n, void*, void*) { return ++*static_cast<size_t*>(n), 0; };
+  sqlite3_trace_v2(catalog.db.sql()->handle(), SQLITE_TRACE_STMT, count, &statements);
+  auto list = catalog.sessions.list("", true, 1);
+  ASSERT_OK(list.status());
+  ASSERT_EQ(list->size(), 1 + kForks);
+  EXPECT_LT(statements, 2 * (kTrunk + kForks));
+  for (const SessionStat& listed : *list) {
+    const bool fork = listed.name != "ann";
+    EXPECT_EQ(listed.chunks, fork ? kTrunk : ann_.nodes.size()) << listed.name;
+    EXPECT_EQ(listed.chunks_missing, fork ? 1u : 0u);
+    auto stat = store_->stat("", listed.name);
+    ASSERT_OK(stat.status());
+    EXPECT_EQ(listed.bytes, stat->bytes);
+    EXPECT_EQ(listed.bytes_shared, stat->bytes_shared);
+  }
+  ASSERT_OK(catalog.db.close(false));
 }
 
 // A save that fails in its sync is not seen, and the state before it is.
