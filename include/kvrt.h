@@ -1022,9 +1022,12 @@ KVRT_API kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char*
 /** Options of kvrt_store_open. */
 typedef struct kvrt_store_options {
   uint32_t struct_size; /**< sizeof this struct. */
-  uint32_t read_only;   /**< 1: never write. A directory that cannot be written is opened so by itself. */
-  uint32_t must_exist;  /**< 1: NOT_FOUND instead of making a new store. */
-  uint32_t reserved;    /**< Must be 0: a later version may have an option here. */
+  /** 1: never write. A directory that cannot be written is opened so by itself. Where nobody has the store open for
+   * writing then, it is read without the catalog's log: once another process has written it, calls that read are IO, and
+   * it is to be opened again. */
+  uint32_t read_only;
+  uint32_t must_exist; /**< 1: NOT_FOUND instead of making a new store. */
+  uint32_t reserved;   /**< Must be 0: a later version may have an option here. */
   /** Bytes that catalog and segments may take on the disk, as kvrt_store_props.disk_bytes counts them; 0: no cap.
    * Where KV would pass the cap, other saved sessions lose KV (see kvrt_store_pin); where that is not enough, the
    * save leaves KV out. A save whose tokens would pass it is NO_SPACE. The catalog's log may pass it by some 100 KiB

@@ -47,6 +47,7 @@ Status CatalogDb::open(const std::string& path, const OpenMode& mode) {
   if (sqlite3_threadsafe() == 0) return error(Code::kUnsupported, Detail::kNone, "SQLite is built without threads");
   read_only_ = mode.read_only;
   const int flags = (mode.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
+  if (mode.immutable) db_.watch_content(path);
   KVRT_TRY(db_.open(file_uri(path) + (mode.immutable ? "?immutable=1" : ""), flags, path));
   db_.set_write_lock(mode.write_lock);
   KVRT_TRY(configure());

@@ -20,7 +20,7 @@ class CatalogDb {
  public:
   struct OpenMode {
     bool read_only = false;
-    bool immutable = false;           // nobody writes it as long as it is open: it needs no log, no shared memory, no lock
+    bool immutable = false;           // it needs no log, no shared memory, no lock; once somebody writes it, look-ups are IO
     bool check = false;               // run SQLite's quick check
     int32_t oldest = kCatalogSchema;  // the oldest schema that is taken; older ones are INCOMPATIBLE
     FileLock* write_lock = nullptr;   // see Db

@@ -52,6 +52,7 @@ Result<CatalogProbe> probe_catalog(Env* env, const std::string& path) {
                : probe.schema < kCatalogSchemaOldest           ? Kind::kTooOld
                : probe.schema < kCatalogSchema                 ? Kind::kOld
                                                                : Kind::kOurs;
+  KVRT_ASSIGN(probe.index, env->exists(path + "-shm"));
   auto log = env->open_read(path + "-wal");
   if (log.is_ok()) {
     KVRT_ASSIGN(uint64_t log_bytes, (*log)->size());

@@ -21,6 +21,7 @@ struct CatalogProbe {
   int32_t application_id = 0, schema = 0;
   bool log = false;       // there is a log: a process has the catalog open, or did not close it
   bool log_rows = false;  // the log is not empty
+  bool index = false;     // there is a log's index
 };
 
 // Reads through SQLite, immutable: closing a descriptor of our own would free the locks that SQLite holds elsewhere in this process.

@@ -27,6 +27,7 @@ Result<std::vector<ChunkPlace>> read_places(Query& q) {
 }  // namespace
 
 Result<std::optional<ChunkLocation>> ChunkTable::find(const ChunkKey& chunk) {
+  KVRT_TRY(db_->check_content());
   Query q = db_->query(
       "SELECT s.name, c.offset, c.bytes FROM nodes n JOIN chunks c ON c.node = n.id JOIN segments s ON s.id = c.segment"
       " WHERE n.key = ? AND c.grp = ?");
@@ -40,6 +41,7 @@ Result<std::optional<ChunkLocation>> ChunkTable::find(const ChunkKey& chunk) {
 }
 
 Result<std::vector<ChunkPlace>> ChunkTable::of_node(const BlockKey& node) {
+  KVRT_TRY(db_->check_content());
   Query q = db_->query(
       "SELECT n.key, c.grp, c.offset, c.bytes, c.raw_bytes FROM nodes n JOIN chunks c ON c.node = n.id WHERE n.key = ? ORDER BY c.grp");
   return read_places(q.bind_blob(node.bytes));

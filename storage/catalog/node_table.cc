@@ -14,6 +14,7 @@ constexpr size_t kSharedSumsMax = 64u << 10;  // some 6 MB
 }  // namespace
 
 Result<NodeTable::Chain> NodeTable::find_chain(std::span<const NodeIn> nodes) {
+  KVRT_TRY(db_->check_content());
   Chain chain;
   int64_t parent = 0;
   for (const NodeIn& node : nodes) {

@@ -207,7 +207,22 @@ Status Db::check(Watched* file) const {
   return error(Code::kIo, Detail::kNone, "%s: moved, deleted or replaced since it was opened; open the store again", file->path.c_str());
 }
 
+void Db::watch_content(const std::string& path) {
+  struct stat st;
+  if (::lstat(path.c_str(), &st) == 0) content_ = {true, st.st_dev, st.st_ino, st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
+}
+
+// A writer has a log, or has folded it in.
+Status Db::check_content() const {
+  struct stat st;
+  if (!content_.watched || ::lstat(path_.c_str(), &st) != 0 || st.st_dev != content_.device || st.st_ino != content_.inode) return {};
+  const bool same = st.st_size == content_.bytes && st.st_mtim.tv_sec == content_.modified_s && st.st_mtim.tv_nsec == content_.modified_ns;
+  if (same && (::lstat((path_ + "-wal").c_str(), &st) != 0 || st.st_size == 0)) return {};
+  return error(Code::kIo, Detail::kNone, "%s: another process has written it since it was opened; open the store again", path_.c_str());
+}
+
 Status Db::check_log() {
+  KVRT_TRY(check_content());
   Status log = check(&log_), index = check(&index_);
   return log.is_ok() ? std::move(index) : std::move(log);
 }

@@ -98,6 +98,9 @@ class Db {
   // folded in where it is gone and no process has written another one.
   Status check_in_place();
   Status check_log();  // of the log and its index alone
+  // For a database that is opened as one that nobody writes: SQLite keeps what it has read. To be called before it is opened.
+  void watch_content(const std::string& path);
+  Status check_content() const;  // IO if somebody has written it since; of a file that is not at its path any more all can be read
 
  private:
   friend class WriteTurn;
@@ -110,6 +113,11 @@ class Db {
     bool moved = false, unwritten = false;  // as the last check found it: it is not there; nobody has written another one
   };
   bool has_moved();
+  struct Content {
+    bool watched = false;
+    uint64_t device = 0, inode = 0;
+    int64_t bytes = 0, modified_s = 0, modified_ns = 0;
+  };
   Status check(Watched* file) const;
   void save_log();
 
@@ -120,6 +128,7 @@ class Db {
   uint64_t wait_ms_ = kWriteWaitMs;
   std::string path_;
   Watched log_, index_;
+  Content content_;
   bool log_saved_ = false;  // it is gone, and all that it had is in the database
   uint64_t page_bytes_ = 4096;
   std::atomic<uint64_t> wal_bytes_{0};

@@ -129,6 +129,7 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
   }
   dir.format = now.format;
   dir.log_rows = now.catalog.log_rows;
+  dir.log_open = now.catalog.log && now.catalog.index;
   dir.unclean = dir.alone && now.catalog.log;
   return dir;
 }

@@ -22,6 +22,7 @@ struct StoreDirectory {
   bool alone = false;                    // until share(): no other handle or process has it open, so this one may repair
   bool unclean = false;                  // alone, and there is a log: the last process was killed
   bool log_rows = false;                 // the log is not empty
+  bool log_open = false;                 // the log and its index are there: a process has the store open, or was killed
   bool log_mended = false;               // bits of the log had flipped, and are put right
   std::string log_damage;                // why some commits in the log cannot be read; "": all can
   std::unique_ptr<FileLock> lock;        // shared while the store is open; null only where it cannot be had: a read-only file system

@@ -46,7 +46,8 @@ Status StoreImpl::advise(Status opened) const {
 CatalogDb::OpenMode StoreImpl::read_mode() const {
   CatalogDb::OpenMode mode;
   mode.read_only = true;
-  mode.immutable = dir_.read_only && !dir_.log_rows && !(dir_.writable && dir_.lock != nullptr);
+  const bool log_can_be_had = dir_.log_rows || dir_.log_open || (dir_.writable && dir_.lock != nullptr);
+  mode.immutable = dir_.read_only && !log_can_be_had;
   return mode;
 }
 

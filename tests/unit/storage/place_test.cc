@@ -4,6 +4,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <chrono>
+
 #include "tests/support/damage_rig.h"
 #include "tests/support/fault_env.h"
 
@@ -11,7 +13,28 @@ namespace kvrt {
 namespace {
 
 using namespace test;
-using Place = Damage;
+
+class Place : public Damage {
+ protected:
+  std::unique_ptr<Store> open_with_empty_log() {
+    auto store = open_store(root());
+    EXPECT_OK(store.status());
+    EXPECT_OK((*store)->gc(nullptr).status());
+    EXPECT_EQ(fs::file_size(catalog() + "-wal"), 0u);
+    EXPECT_TRUE(fs::exists(catalog() + "-shm"));
+    return std::move(*store);
+  }
+  Result<std::unique_ptr<Store>> open_mounted_read_only() {
+    mounted_read_only_.dir_override = &not_writable_;
+    auto store = open_store(root(), {}, &mounted_read_only_);
+    EXPECT_TRUE(store.is_ok() && (*store)->info()->read_only);
+    return store;
+  }
+
+  FaultPlan no_faults_;
+  FaultEnv mounted_read_only_{posix_env(), &no_faults_};
+  DirInfo not_writable_{.owned = true, .others_can_write = false, .writable = false};
+};
 
 TEST_F(Place, ReadOnlyReadsAndChangesNothing) {
   StoreOptions options;
@@ -73,16 +96,73 @@ class Tmpfs {
 TEST_F(Place, ReadOnlyFileSystem) {
   Tmpfs mount(tmp_.path() + "/m", "size=8m");
   if (!mount.mounted()) GTEST_SKIP() << "no right to mount";
-  std::string place = tmp_.path() + "/m/s";
-  fs::copy(root(), place, fs::copy_options::recursive);
-  fs::permissions(place, fs::perms::owner_all);
+  const std::string closed = tmp_.path() + "/m/closed", open = tmp_.path() + "/m/open";
+  fs::copy(root(), closed, fs::copy_options::recursive);
+  {
+    auto writer = open_with_empty_log();
+    fs::copy(root(), open, fs::copy_options::recursive);
+  }
+  for (const std::string& place : {closed, open}) fs::permissions(place, fs::perms::owner_all);
   ASSERT_TRUE(mount.make_read_only());
-  auto store = open_store(place);
-  ASSERT_OK(store.status());
-  EXPECT_TRUE((*store)->info()->read_only);
-  EXPECT_EQ((*store)->load("", "ann")->tokens, chain_.tokens);
-  EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
-  EXPECT_EQ((*store)->begin_save().status().code(), Code::kIo);
+  for (const std::string& place : {closed, open}) {
+    SCOPED_TRACE(place);
+    auto store = open_store(place);
+    ASSERT_OK(store.status());
+    EXPECT_TRUE((*store)->info()->read_only);
+    EXPECT_EQ((*store)->load("", "ann")->tokens, chain_.tokens);
+    EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
+    EXPECT_EQ((*store)->begin_save().status().code(), Code::kIo);
+  }
+}
+
+// A directory that cannot be written here, by a mount that is read-only, but elsewhere. A store that nobody has open there is read without
+// a log. A writer that comes none the less is noticed.
+TEST_F(Place, AWriterComesToAReadOnlyMount) {
+  const Chain bob(token_run(50, 3));
+  fs::last_write_time(catalog(), fs::last_write_time(catalog()) - std::chrono::seconds(1));
+  auto reader = open_mounted_read_only();
+  ASSERT_OK(reader.status());
+  const auto expect_noticed = [&] {
+    for (const Status& status :
+         {(*reader)->list("", true).take_status(), (*reader)->load("", "ann").take_status(), (*reader)->stat("", "ann").take_status(),
+          (*reader)->info().take_status(), (*reader)->verify(nullptr).take_status()}) {
+      EXPECT_EQ(status.code(), Code::kIo) << status.message();
+      EXPECT_NE(status.message().find("open the store again"), std::string::npos) << status.message();
+    }
+    EXPECT_EQ((*reader)->has(chain_.nodes), std::vector<uint32_t>(chain_.nodes.size()));
+    EXPECT_EQ(readable_chunks(reader->get(), chain_), 0u);
+    EXPECT_TRUE((*reader)->chunk_sizes({{chain_.nodes[0].key}})[0].empty());
+  };
+  EXPECT_EQ((*reader)->list("", true)->size(), 1u);
+  EXPECT_EQ(readable_chunks(reader->get(), chain_), 5u);
+  {
+    auto writer = open_store(root());
+    ASSERT_OK(writer.status());
+    ASSERT_OK(save_chain(writer->get(), "bob", bob).status());
+    expect_noticed();
+  }
+  EXPECT_FALSE(fs::exists(catalog() + "-wal"));
+  expect_noticed();
+  reader = open_mounted_read_only();
+  ASSERT_OK(reader.status());
+  EXPECT_EQ((*reader)->list("", true)->size(), 2u);
+  EXPECT_EQ(readable_chunks(reader->get(), bob), bob.nodes.size());
+}
+
+// A writer is there already, with a log that is empty at the moment: the reader sees what it saves.
+TEST_F(Place, AWriterIsAtAReadOnlyMount) {
+  const Chain bob(token_run(50, 3)), eve(token_run(60, 4));
+  auto writer = open_with_empty_log();
+  auto reader = open_mounted_read_only();
+  ASSERT_OK(reader.status());
+  EXPECT_EQ((*reader)->list("", true)->size(), 1u);
+  ASSERT_OK(save_chain(writer.get(), "bob", bob).status());
+  ASSERT_EQ((*reader)->list("", true)->size(), 2u);
+  ASSERT_OK(writer->gc(nullptr).status());
+  ASSERT_OK(save_chain(writer.get(), "eve", eve).status());
+  EXPECT_EQ((*reader)->load("", "eve")->tokens, eve.tokens);
+  EXPECT_EQ(readable_chunks(reader->get(), eve), eve.nodes.size());
+  EXPECT_TRUE((*reader)->verify(nullptr)->empty());
 }
 
 // The limit of a file's size is an error, not the end of the process: its signal is the system's default here.
