@@ -124,10 +124,10 @@ Status SegmentWriter::sync_name() {
 }
 
 Result<uint64_t> segment_store_tag(const File& file) {
-  KVRT_ASSIGN(const uint64_t size, file.size());
-  if (size < kSegmentHeaderBytes) return uint64_t{0};
   std::array<uint8_t, kSegmentHeaderBytes> head;
-  KVRT_TRY(file.pread(0, head));
+  Status read = file.pread(0, head);
+  if (read.code() == Code::kCorrupt) return uint64_t{0};  // it is shorter, or was emptied since it was opened
+  KVRT_TRY(std::move(read));
   const bool known = load<uint32_t>(head.data()) == kSegmentMagic && load<uint16_t>(head.data() + 4) == kSegmentVersion &&
                      load<uint16_t>(head.data() + 6) == 0;
   return known ? load<uint64_t>(head.data() + kStoreTagAt) : uint64_t{0};

@@ -4,12 +4,24 @@
 
 namespace kvrt {
 
+namespace {
+
+// Unlinks a segment, and empties it: a process that has it open would keep its space. What reads there finds its row gone, or elsewhere.
+bool remove_segment(Env* env, Log* log, const std::string& path, RemovedFiles* removed) {
+  auto file = env->open_append(path);
+  if (!remove_counted(env, log, path, removed)) return false;
+  if (file.is_ok()) (void)(*file)->resize(0).is_ok();
+  return true;
+}
+
+}  // namespace
+
 size_t empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, uint64_t until_ns,
                    RemovedFiles* removed) {
   std::vector<SegmentId> gone;
   for (const SegmentId& id : catalog->segments.settled_trash()) {
     if (!gone.empty() && env->now_ns() >= until_ns) break;
-    if (remove_counted(env, log, id.path(root), removed)) gone.push_back(id);
+    if (remove_segment(env, log, id.path(root), removed)) gone.push_back(id);
     files->forget(id);  // an open file keeps its space
   }
   if (gone.empty()) return 0;

@@ -131,6 +131,7 @@ Result<std::unique_ptr<File>> FaultEnv::open_append(const std::string& path) {
   KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
   KVRT_ASSIGN(auto file, base_->open_append(path));
   KVRT_ASSIGN(const uint64_t bytes, file->size());
+  plan_->done({DiskOp::Kind::kTruncate, path, "", bytes, {}});  // to the length that it has
   return std::unique_ptr<File>(new FaultFile(std::move(file), path, plan_, bytes));
 }
 

@@ -51,6 +51,46 @@ TEST_F(Processes, TwoHandlesShareADirectory) {
   EXPECT_TRUE(faults->empty());
 }
 
+// Sizes of the segments that this process has open and that have no name any more.
+std::vector<uint64_t> removed_segments_open(const std::string& root) {
+  std::vector<uint64_t> sizes;
+  for (auto& e : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(e.path(), gone).string();
+    if (target.find(root + "/segs") == 0 && target.ends_with(".seg (deleted)")) sizes.push_back(std::filesystem::file_size(e.path()));
+  }
+  return sizes;
+}
+
+// A segment that is removed gives its space back, whoever has it open, and nobody takes it for damage.
+TEST_F(Processes, ARemovedSegmentTakesNoSpace) {
+  auto second = open_store(root());
+  ASSERT_OK(second.status());
+  const Chain chain(token_run(40)), trunk(token_run(32, 60)), whole([&] {
+    auto ids = trunk.tokens;
+    for (int32_t t : token_run(160, 61)) ids.push_back(t);
+    return ids;
+  }());
+  SaveOptions o;
+  ASSERT_OK(save_chain(store_.get(), "ann", chain, o).status());
+  EXPECT_EQ(readable_chunks(second->get(), chain), chain.nodes.size());
+  ASSERT_OK(store_->remove("", "ann"));
+  EXPECT_EQ(removed_segments_open(root()), std::vector<uint64_t>{0});
+  EXPECT_EQ(readable_chunks(second->get(), chain), 0u);
+  // One that was written anew elsewhere.
+  o.id = 2;
+  ASSERT_OK(save_chain(store_.get(), "whole", whole, o).status());
+  o.id = 3;
+  ASSERT_OK(save_chain(store_.get(), "trunk", trunk, o).status());
+  EXPECT_EQ(readable_chunks(second->get(), whole), whole.nodes.size());
+  ASSERT_OK(store_->remove("", "whole"));
+  ASSERT_GT(store_->gc(nullptr)->bytes_rewritten, 0u);
+  EXPECT_EQ(removed_segments_open(root()), (std::vector<uint64_t>{0, 0}));
+  EXPECT_EQ(readable_chunks(second->get(), trunk), trunk.nodes.size());
+  EXPECT_EQ((*second)->info()->chunks_damaged, 0u);
+  EXPECT_TRUE((*second)->verify(nullptr)->empty());
+}
+
 // A segment that a reader missed may have gone by the time that it says so, and its row be another's.
 TEST_F(Processes, SegmentsAreForgottenByName) {
   const Chain lost(token_run(40)), later(token_run(60, 7));
