@@ -1173,7 +1173,7 @@ typedef struct kvrt_gc_report {
  * kvrt_store_remove_old removes, and a log that log_bytes_kept reports.
  *
  * A save with durability TOKENS or KV does one slice of this work, too. When the wall clock has jumped since the last
- * save or gc (5 minutes back, or 7 days forth), the first slice removes no expired session.
+ * save or gc (5 minutes back, or 7 days forth), a gc removes no expired session, and the log says so; the next gc does.
  * - `callback`: PROGRESS between slices of about 5 ms of work; a slice that ends in a commit or a file also waits for
  *   the disk. Wherever the callback stops it, the store is whole.
  * - `report`: may be NULL.

@@ -65,10 +65,12 @@ Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segme
   return result;
 }
 
-// A wall clock that jumped since the last look expires nothing this once: it may have been set wrong.
+// A wall clock that jumped since the last look expires nothing this once: it may have been set wrong. A look that saw a jump is negative.
+// The look after it minds no second jump forth, else a gc once a month would never remove a session.
 Result<bool> Catalog::trusts_clock(int64_t now_ms) {
-  KVRT_ASSIGN(const int64_t seen_ms, sql_->number("SELECT seen_ms FROM totals"));
-  return seen_ms == 0 || (now_ms >= seen_ms - kClockBackMs && now_ms <= seen_ms + kClockForthMs);
+  KVRT_ASSIGN(const int64_t look, sql_->number("SELECT seen_ms FROM totals"));
+  const int64_t seen_ms = look < 0 ? -(look + 1) : look;  // a damaged one may be any number
+  return look == 0 || (now_ms >= seen_ms - kClockBackMs && (look < 0 || now_ms <= seen_ms + kClockForthMs));
 }
 
 Status Catalog::note_time(CatalogTransaction* txn, int64_t now_ms) {
@@ -82,14 +84,15 @@ Result<Collected> Catalog::collect(int64_t now_ms, const Collected& before, cons
   KVRT_TRY(txn.begin());
   Collected c = before;
   KVRT_ASSIGN(const bool trusted, trusts_clock(now_ms));
+  c.jumped = c.jumped || !trusted;
   do {
     KVRT_ASSIGN(bool removed, nodes.sweep(&txn, &c));
-    if (!removed && trusted) {
+    if (!removed && !c.jumped) {
       KVRT_ASSIGN(removed, sessions.remove_expired(&txn, now_ms, &c));
     }
     c.finished = !removed;
   } while (!c.finished && more());
-  txn.totals.seen_ms = now_ms;
+  txn.totals.seen_ms = c.jumped ? -now_ms : now_ms;
   KVRT_TRY(txn.commit());
   return c;
 }

@@ -21,7 +21,7 @@ class CatalogTransaction {
     int64_t chunks = 0, chunk_bytes = 0, chunk_raw_bytes = 0, segments = 0, segment_bytes = 0;
     bool shares = false;  // a node became shared or unshared, or an old node's chunk changed: the counts in sessions' rows are out of date
     bool used = false;    // the clock ticks: a session is used, or the transaction needs something to write
-    int64_t seen_ms = 0;  // the wall clock; 0: unchanged
+    int64_t seen_ms = 0;  // the wall clock, negative where it jumped; 0: unchanged
   };
   Totals totals;
 

@@ -170,6 +170,10 @@ Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t 
     Lock lock(mutex_);
     remake_reserve();
   }
+  if (c.rows.jumped && total > 1) {
+    logf(log_, LogLevel::kWarn, "store: the clock jumped since the last gc or save; expired sessions (%llu) stay until the next gc",
+         static_cast<unsigned long long>(total - 1));
+  }
   if (progress) progress(total, total);
   const double ms = static_cast<double>(env_->now_ns() - start) * 1e-6;
   return GcReport{c.rows.sessions, c.rows.chunks, c.files.count, c.files.bytes, c.rewritten, c.punched, c.log_bytes_kept, ms};

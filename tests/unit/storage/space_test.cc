@@ -316,6 +316,45 @@ TEST_F(Space, AJumpOfTheClockIsLookedAtTwice) {
   EXPECT_EQ(gc().sessions_removed, 0u) << "its time was counted by the other clock";
 }
 
+// A gc once a month sees a jump each time. Every second one removes what has expired.
+TEST_F(Space, AClockThatJumpsAtEveryLook) {
+  SaveOptions o;
+  o.ttl_seconds = 3600;
+  for (const uint64_t removed : {0u, 1u, 0u, 1u}) {
+    if (removed == 0) save("ann", Chain(token_run(40)), o);
+    env_.unix_offset_ms += int64_t{30} * 24 * 3600 * 1000;
+    EXPECT_EQ(gc().sessions_removed, removed);
+  }
+}
+
+// It removes none in its later slices either, and says so.
+TEST_F(Space, AGcThatSeesAJumpKeepsWhatHasExpired) {
+  struct Lines final : Log {
+    void write(LogLevel, std::string_view line) override { text += std::string(line) + "\n"; }
+    std::string text;
+  } lines;
+  store_.reset();
+  store_ = std::move(*Store::open(&env_, &lines, root(), {}));
+  SaveOptions o;
+  o.ttl_seconds = 10;
+  save("first", Chain(token_run(160)), o);
+  o.ttl_seconds = 3600;
+  save("ann", Chain(token_run(40, 3)), o);
+  env_.unix_offset_ms = 20'000;
+  env_.tick_ns = 1'000'000'000;  // every slice is over at once
+  int slices = 3;
+  EXPECT_EQ(store_->gc([&](uint64_t, uint64_t) { return slices-- > 0; }).status().code(), Code::kCancelled);
+  env_.unix_offset_ms = int64_t{30} * 24 * 3600 * 1000;
+  const GcReport report = gc();
+  EXPECT_GT(report.chunks_removed, 3u);
+  EXPECT_EQ(report.sessions_removed, 0u);
+  EXPECT_NE(lines.text.find("expired sessions (1) stay"), std::string::npos) << lines.text;
+  lines.text.clear();
+  EXPECT_EQ(gc().sessions_removed, 1u);
+  EXPECT_EQ(lines.text, "");
+  store_.reset();
+}
+
 // The slice of a save is one that sees it: a store whose host never calls gc, and rests for a month, is collected too.
 TEST_F(Space, AJumpOfTheClockIsLookedAtTwiceBySaves) {
   SaveOptions o;
