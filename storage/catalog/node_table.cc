@@ -167,26 +167,53 @@ Status NodeTable::note_fork(CatalogTransaction* txn, const Added& added) {
   return {};
 }
 
-// Gives one reference of the node back. A node without any is deleted, with its chunks and its reference on the parent. `ignored`: a node
-// whose users note_fork compares.
-Status NodeTable::release(CatalogTransaction* txn, int64_t node, int64_t ignored) {
-  while (node != 0) {
-    int64_t refs, parent;
+// `ignored`: a node that the session itself goes on with, and whose users note_fork compares.
+Result<NodeTable::Users> NodeTable::take_reference(CatalogTransaction* txn, int64_t node, int64_t ignored) {
+  Users left;
+  {
+    Query q = db_->query("UPDATE nodes SET refs = refs - 1 WHERE id = ? RETURNING refs, parent");
+    KVRT_ASSIGN(bool row, q.bind(node).next());
+    if (!row) return broken_row("node");
+    left = {q.integer(0), q.integer(1)};
+    KVRT_TRY(q.run());
+  }
+  if (left.refs > 0 && node != ignored) {
+    txn->totals.shares = txn->totals.shares || left.refs == 1;
+    KVRT_TRY(wake_session(node));
+  }
+  return left;
+}
+
+// A session left the node, and others are below. It may have brought KV to nodes of theirs after all of them had lost theirs (`used` 0):
+// then no eviction would come there any more. So one of them, whichever is found first, can be evicted again.
+Status NodeTable::wake_session(int64_t node) {
+  KVRT_ASSIGN(const int64_t nodes_max, chain_nodes_max());
+  for (int64_t steps = 0; node != 0 && steps < nodes_max; steps++) {
+    int64_t used, child;
     {
-      Query q = db_->query("UPDATE nodes SET refs = refs - 1 WHERE id = ? RETURNING refs, parent");
+      Query q = db_->query(
+          "SELECT coalesce((SELECT max(used) FROM sessions WHERE head = ?1), -1),"
+          " (SELECT id FROM nodes WHERE parent = ?1 AND refs > 0 LIMIT 1)");
       KVRT_ASSIGN(bool row, q.bind(node).next());
       if (!row) return broken_row("node");
-      refs = q.integer(0);
-      parent = q.integer(1);
-      KVRT_TRY(q.run());
+      used = q.integer(0);
+      child = q.integer(1);
     }
-    if (refs > 0) {
-      txn->totals.shares = txn->totals.shares || (refs == 1 && node != ignored);
-      return {};
-    }
+    if (used == 0) return db_->query("UPDATE sessions SET used = 1 WHERE head = ?").bind(node).run();
+    if (used > 0) return {};
+    node = child;  // 0: all below wait for sweep, which comes here again
+  }
+  return {};
+}
+
+// Gives one reference of the node back. A node without any is deleted, with its chunks and its reference on the parent.
+Status NodeTable::release(CatalogTransaction* txn, int64_t node, int64_t ignored) {
+  while (node != 0) {
+    KVRT_ASSIGN(const Users left, take_reference(txn, node, ignored));
+    if (left.refs > 0) return {};
     KVRT_TRY(chunks_->drop(txn, node).take_status());
     KVRT_TRY(db_->query("DELETE FROM nodes WHERE id = ?").bind(node).run());
-    node = parent;
+    node = left.parent;
   }
   return {};
 }
@@ -203,13 +230,7 @@ Result<bool> NodeTable::sweep(CatalogTransaction* txn, Collected* collected) {
   }
   KVRT_ASSIGN(const ChunkTable::Dropped dropped, chunks_->drop(txn, node));
   KVRT_TRY(db_->query("DELETE FROM nodes WHERE id = ?").bind(node).run());
-  if (parent != 0) {
-    Query q = db_->query("UPDATE nodes SET refs = refs - 1 WHERE id = ? RETURNING refs");
-    KVRT_ASSIGN(bool row, q.bind(parent).next());
-    if (!row) return broken_row("node");
-    txn->totals.shares = txn->totals.shares || q.integer(0) == 1;
-    KVRT_TRY(q.run());
-  }
+  if (parent != 0) KVRT_TRY(take_reference(txn, parent).take_status());
   collected->nodes++;
   collected->chunks += dropped.chunks;
   return true;

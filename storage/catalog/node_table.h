@@ -65,6 +65,11 @@ class NodeTable {
   Status note_fork(CatalogTransaction* txn, const Added& added);
   Status release(CatalogTransaction* txn, int64_t node, int64_t ignored = 0);
   Result<bool> sweep(CatalogTransaction* txn, Collected* collected);
+  struct Users {
+    int64_t refs = 0, parent = 0;
+  };
+  // Takes one of the node's references away; its row stays.
+  Result<Users> take_reference(CatalogTransaction* txn, int64_t node, int64_t ignored = 0);
   // What it leaves of a chain: nothing; what others need; or a chain that ends at a boundary, since `bytes` were free then.
   enum class Left { kNothing, kNeeded, kChain };
   Result<Left> evict_chain(CatalogTransaction* txn, int64_t head, std::span<const SessionGroup> needs, uint64_t bytes,
@@ -73,6 +78,7 @@ class NodeTable {
  private:
   Result<NodeRow> read_node(int64_t id);
   Result<Sums> sum_node(int64_t id, const SharedSums* known);
+  Status wake_session(int64_t node);
   Result<std::vector<bool>> boundaries(int64_t head, std::span<const SessionGroup> needs);
   Result<int64_t> chain_nodes_max();
 

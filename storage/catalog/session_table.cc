@@ -333,7 +333,7 @@ Result<bool> SessionTable::remove_expired(CatalogTransaction* txn, int64_t now_m
     if (!row.is_ok() && row.status().code() == Code::kCorrupt) continue;
     if (!row.is_ok()) return row.take_status();
     KVRT_TRY(drop(domain, name, row->revision));
-    if (row->head != 0) KVRT_TRY(db_->query("UPDATE nodes SET refs = refs - 1 WHERE id = ?").bind(row->head).run());
+    if (row->head != 0) KVRT_TRY(nodes_->take_reference(txn, row->head).take_status());
     txn->totals.shares = true;
     collected->sessions++;
     return true;

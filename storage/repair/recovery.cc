@@ -241,12 +241,10 @@ class Planner {
     out_.sessions.push_back(std::move(row));
   }
 
-  // No checksum covers `used`: only its order is kept.
+  // No checksum covers `used`: only its order is kept. Frames of KV that was evicted may be there still, so none stays 0.
   void number_used() {
     std::vector<SessionRow*> used;
-    for (SessionRow& row : out_.sessions) {
-      if (row.used > 0) used.push_back(&row);
-    }
+    for (SessionRow& row : out_.sessions) used.push_back(&row);
     std::stable_sort(used.begin(), used.end(), [](auto* a, auto* b) { return a->used < b->used; });
     for (size_t i = 0; i < used.size(); i++) used[i]->used = static_cast<int64_t>(i) + 1;
     clock_ = static_cast<int64_t>(used.size());

@@ -63,7 +63,7 @@ class LostRows : public Damage {
 TEST_F(LostRows, WhatIsNotOfTheConversationIsPutRight) {
   for (const char* change :
        {"needs = x'01000000008214000000'", "needs = x'03000000000214000000'", "needs = x'01000000000210000000'", "needs = x''",
-        "needs = x'ff00000000'", "pinned = 4", "pinned = 256", "expires_ms = 1024", "created_ms = 0, saved_ms = 0",
+        "needs = x'ff00000000'", "pinned = 4", "pinned = 256", "expires_ms = 1024", "created_ms = 0, saved_ms = 0", "used = 0",
         "used = -5, chunks = -1, chunk_bytes = 7, counted = (SELECT shares FROM totals)"}) {
     SCOPED_TRACE(change);
     reset();
@@ -72,6 +72,7 @@ TEST_F(LostRows, WhatIsNotOfTheConversationIsPutRight) {
     const Repaired r = expect_all_told(3);
     EXPECT_EQ(r.report.sessions_lost, 0u);
     EXPECT_EQ(r.report.sessions_recovered, 0u);
+    EXPECT_EQ(sql_rows(catalog(), "SELECT count(*) FROM sessions WHERE used <= 0"), "0|\n") << "its KV is there: it can be evicted";
     if (HasFailure()) return;
   }
 }
