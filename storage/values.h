@@ -108,8 +108,9 @@ struct SessionIn {
 // The session that needs room. It may take the KV of sessions that are not pinned, and of those in its domain with a lower pin.
 struct SavedBy {
   std::string domain, name;
-  uint8_t pin = 0;    // as SessionIn's
-  ChunkKeys needs{};  // chunks of the store that the save counts on
+  uint8_t pin = 0;              // as SessionIn's
+  uint64_t manifest_bytes = 0;  // KV leaves room for the manifest
+  ChunkKeys needs{};            // chunks of the store that the save counts on
 };
 
 struct Saved {

@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "storage/catalog/rows.h"
@@ -184,7 +185,27 @@ Status CatalogDb::checkpoint(bool truncate) {
 
 uint64_t CatalogDb::disk_bytes() {
   auto pages = db_.number("PRAGMA page_count");
-  return (pages.is_ok() ? static_cast<uint64_t>(*pages) * 4096 : 0) + db_.wal_bytes();
+  return (pages.is_ok() ? static_cast<uint64_t>(*pages * kPageBytes) : 0) + db_.wal_bytes();
+}
+
+uint64_t CatalogDb::free_bytes() {
+  auto pages = db_.number("PRAGMA freelist_count");
+  return pages.is_ok() ? static_cast<uint64_t>(*pages * kPageBytes) : 0;
+}
+
+Result<uint64_t> CatalogDb::vacuum(const std::function<bool()>& more) {
+  KVRT_ASSIGN(const int64_t before, db_.number("PRAGMA freelist_count"));
+  if (before <= 0) return uint64_t{0};
+  Transaction txn(&db_);
+  KVRT_TRY(txn.begin());
+  int64_t left = before, last;
+  do {
+    last = left;
+    KVRT_TRY(db_.query("PRAGMA incremental_vacuum(16)").run());
+    KVRT_ASSIGN(left, db_.number("PRAGMA freelist_count"));
+  } while (left > 0 && left < last && more());
+  KVRT_TRY(txn.commit());
+  return static_cast<uint64_t>(std::max<int64_t>(before - left, 0));
 }
 
 }  // namespace kvrt

@@ -50,6 +50,9 @@ class CatalogDb {
   std::vector<SegmentId>& settled_trash() { return settled_trash_; }
 
   uint64_t disk_bytes();  // database and log
+  uint64_t free_bytes();  // of the database: pages that the next rows take
+  // Gives free pages back, in one transaction as long as more() is true. The count.
+  Result<uint64_t> vacuum(const std::function<bool()>& more);
   // Folds the log in. `truncate`: in full, and its file is empty afterwards; BUSY while a reader elsewhere needs it.
   Status checkpoint(bool truncate = false);
   // Folds the log in full. Then zeroes the rests of other rows that SQLite leaves in the free parts of pages, from page `scrubbed` on, as

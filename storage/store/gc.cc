@@ -61,6 +61,21 @@ Result<bool> StoreImpl::gc_trash(Collection* c) {
   return gone > 0;
 }
 
+// Gives the catalog's free pages back. Where there is no room to move its last pages there they stay.
+Result<bool> StoreImpl::gc_pages(Collection* c) {
+  Lock lock(mutex_);
+  const Impatient as_told = catalog_.db.impatient(c->wait_ms);
+  auto more = [&] { return env_->now_ns() < c->slice_end; };
+  uint64_t freed = 0;
+  Status vacuumed = change_locked(true, [&]() KVRT_REQUIRES(mutex_) -> Status {
+    KVRT_ASSIGN(freed, catalog_.db.vacuum(more));
+    return {};
+  });
+  if (vacuumed.code() == Code::kNoSpace) return false;
+  KVRT_TRY(std::move(vacuumed));
+  return freed > 0;
+}
+
 // Folds the log in a slice of its own, once the other slices wrote enough to it, or less on a full disk. The clock cuts slices short, so a
 // slow machine has more of them, and without this a longer log.
 Status StoreImpl::gc_log(Collection* c) {
@@ -158,7 +173,7 @@ Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t 
   };
   using Slice = Result<bool> (StoreImpl::*)(Collection*);
   for (Slice slice : {&StoreImpl::gc_rows, &StoreImpl::gc_seal, &StoreImpl::gc_sparse, &StoreImpl::gc_find_dead, &StoreImpl::gc_punch,
-                      &StoreImpl::gc_trash, &StoreImpl::gc_orphans}) {
+                      &StoreImpl::gc_trash, &StoreImpl::gc_orphans, &StoreImpl::gc_pages}) {
     for (bool more = true; more;) {
       KVRT_TRY(c.next_slice());
       KVRT_ASSIGN(more, (this->*slice)(&c));

@@ -50,7 +50,6 @@ class StoreImpl::SaveImpl final : public Store::Save {
     auto saved = publish_and_commit(session);
     if (saved.status().code() == Code::kNoSpace && session.durability != Durability::kKv) {  // tokens are the truth, KV is a cache
       drop_chunks();
-      KVRT_TRY(store_->make_room(Need::kTokens, session.manifest.size(), by_));
       saved = publish_and_commit(session);
     }
     part_.give_up();
@@ -71,6 +70,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
   }
 
   Result<Saved> publish_and_commit(const SessionIn& session) {
+    KVRT_TRY(store_->make_room(0, session.manifest.size(), by_));  // others' KV gives way before this save's does
     const bool writes = !places_.empty();
     if (writes) KVRT_TRY(publish(session.durability == Durability::kKv));
     Lock lock(store_->mutex_);
@@ -107,7 +107,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
 
   Status append(const ChunkIn& chunk, std::span<const uint8_t> frame) {
     const uint64_t more = frame.size() + kSegmentEntryBytes + (places_.empty() ? kSegmentHeaderBytes + kSegmentTrailerBytes : 0);
-    KVRT_TRY(store_->make_room(Need::kKv, more, by_));
+    KVRT_TRY(store_->make_room(more, by_.manifest_bytes, by_));
     store_->pending_bytes_ += more;
     auto at = part_.append(chunk.key, frame);
     store_->pending_bytes_ -= more;
@@ -174,7 +174,7 @@ Status StoreImpl::distrust_locked(const SegmentId& id, const Status& why) {
 
 Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const NewSegment* segment, const ChunkKeys& needed) {
   KVRT_TRY(check_writable_locked());
-  KVRT_ASSIGN(Shortage shortage, shortage_locked(Need::kTokens, session.manifest.size()));
+  KVRT_ASSIGN(Shortage shortage, shortage_locked(0, session.manifest.size()));
   if (shortage.bytes > 0) return std::move(shortage.why);
   Durability durability = session.durability == Durability::kDefault ? Durability::kTokens : session.durability;
   if (durability == Durability::kKv) KVRT_TRY(sync_reused(session));

@@ -13,11 +13,13 @@ constexpr uint64_t kCommitBytes = 64u << 10;  // KV leaves these free in any cas
 unsigned long long ull(uint64_t v) { return v; }
 }  // namespace
 
-Result<StoreImpl::Shortage> StoreImpl::shortage_locked(Need need, uint64_t more) {
+// For a frame and the manifest that is to follow it, or for the manifest alone (`kv` 0).
+Result<StoreImpl::Shortage> StoreImpl::shortage_locked(uint64_t kv, uint64_t manifest) {
   Shortage shortage;
   if (disk_bytes_max_ != 0) {
     KVRT_ASSIGN(const uint64_t segments, catalog_.segments.total_bytes());
     const uint64_t used = segments + catalog_.db.disk_bytes() + uncounted_bytes();
+    const uint64_t more = kv + manifest - std::min(manifest, catalog_.db.free_bytes());  // free pages are in `used`
     if (used + more > disk_bytes_max_) {
       shortage.bytes = used + more - disk_bytes_max_;
       shortage.why = error(Code::kNoSpace, Detail::kNone, "%s: %llu bytes used, %llu more wanted, disk_bytes_max is %llu",
@@ -25,8 +27,9 @@ Result<StoreImpl::Shortage> StoreImpl::shortage_locked(Need need, uint64_t more)
     }
   }
   KVRT_ASSIGN(const FsInfo fs, env_->fs_info(dir_.root));
-  const uint64_t reserve = reserve_given_ ? kReserveBytes : 0;            // to be made again
-  const uint64_t keep = need == Need::kKv ? kept_free(fs) + reserve : 0;  // tokens may use the space that KV leaves free
+  const uint64_t reserve = reserve_given_ ? kReserveBytes : 0;  // to be made again
+  const uint64_t keep = kv != 0 ? kept_free(fs) + reserve : 0;  // tokens may use the space that KV leaves free
+  const uint64_t more = kv + manifest;
   if (fs.free_bytes < keep + more && keep + more - fs.free_bytes > shortage.bytes) {
     shortage.bytes = keep + more - fs.free_bytes;
     shortage.why =
@@ -46,14 +49,15 @@ Result<uint64_t> StoreImpl::bytes_free(uint64_t used) {
   return disk_bytes_max_ != 0 ? std::min(free, disk_bytes_max_ - std::min(disk_bytes_max_, used)) : free;
 }
 
-// Takes the log's space and garbage first, then the waste in sparse segments, then other sessions' KV in evict's order. Tokens stay.
-Status StoreImpl::make_room(Need need, uint64_t more, const SavedBy& by) {
+// Takes the log's space and garbage first, then the waste in sparse segments, then the catalog's free pages if they are enough, then other
+// sessions' KV in evict's order. Tokens stay.
+Status StoreImpl::make_room(uint64_t kv, uint64_t manifest, const SavedBy& by) {
   int64_t compacted = 0;
   for (;;) {
     Shortage shortage;
     {
       Lock lock(mutex_);
-      KVRT_ASSIGN(shortage, shortage_locked(need, more));
+      KVRT_ASSIGN(shortage, shortage_locked(kv, manifest));
     }
     if (shortage.bytes == 0) return {};
     KVRT_ASSIGN(const bool freed, free_some(shortage.bytes, by, &compacted));
@@ -85,9 +89,19 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
   KVRT_ASSIGN(const bool compacting, gc_sparse(&c));
   *compacted = c.compacted;
   if (compacting) return true;
+  uint64_t free_pages;
+  {
+    Lock lock(mutex_);
+    free_pages = catalog_.db.free_bytes();
+  }
+  if (free_pages >= bytes) {
+    c.slice_end = env_->now_ns() + kSliceNs;
+    KVRT_ASSIGN(const bool vacuumed, gc_pages(&c));
+    if (vacuumed) return true;
+  }
   Lock lock(mutex_);
   KVRT_ASSIGN(const uint64_t segments, catalog_.segments.total_bytes());
-  if (segments < bytes) return false;  // all KV of the store would not be enough
+  if (segments + free_pages < bytes) return false;  // all KV of the store would not be enough
   Evicted evicted;
   c.slice_end = env_->now_ns() + kSliceNs;
   KVRT_TRY(change_locked(true, [&]() KVRT_REQUIRES(mutex_) -> Status {

@@ -80,13 +80,12 @@ class StoreImpl final : public Store {
     uint64_t bytes = 0;  // 0: there is room
     Status why;
   };
-  enum class Need { kKv, kTokens };  // tokens may use what KV leaves free on the file system
-  Result<Shortage> shortage_locked(Need need, uint64_t more) KVRT_REQUIRES(mutex_);
+  Result<Shortage> shortage_locked(uint64_t kv, uint64_t manifest) KVRT_REQUIRES(mutex_);
   uint64_t kept_free(const FsInfo& fs) const;  // the bytes that must stay free
   uint64_t uncounted_bytes() { return pending_bytes_ + open_.uncounted_bytes(); }
   Result<uint64_t> bytes_free(uint64_t used);
   uint64_t log_bytes() const;
-  Status make_room(Need need, uint64_t more, const SavedBy& by);
+  Status make_room(uint64_t kv, uint64_t manifest, const SavedBy& by);
   Result<bool> free_some(uint64_t bytes, const SavedBy& by, int64_t* compacted);
   Result<uint64_t> compact(const SegmentRow& segment, Collection* c);
   Result<bool> gc_seal(Collection* c);
@@ -120,6 +119,7 @@ class StoreImpl final : public Store {
   void remake_reserve() KVRT_REQUIRES(mutex_);
   Result<bool> gc_rows(Collection* c);
   Result<bool> gc_trash(Collection* c);
+  Result<bool> gc_pages(Collection* c);
   Status gc_log(Collection* c);
   Status gc_fold(Collection* c);
   Result<bool> gc_orphans(Collection* c);

@@ -130,7 +130,7 @@ inline Status put_chunk(Store::Save* save, const Chain& chain, size_t block, uin
 }
 
 inline Result<uint64_t> save_once(Store* store, const std::string& name, const Chain& chain, SaveOptions* o, bool reuse_chunks) {
-  KVRT_ASSIGN(auto save, store->begin_save(reuse_chunks, {o->domain, name, o->pin}));
+  KVRT_ASSIGN(auto save, store->begin_save(reuse_chunks, {o->domain, name, o->pin, o->manifest.size()}));
   for (size_t i = 0; i < chain.nodes.size(); i++) {
     for (const uint32_t group : o->groups) KVRT_TRY(put_chunk(save.get(), chain, i, group));
   }

@@ -144,7 +144,8 @@ SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveO
 
 Result<Saved> Engine::write_once(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
                                  SaveReport* report) {
-  KVRT_ASSIGN(auto save, session->store->begin_save(reuse_chunks, {std::string(in.domain), std::string(in.name), options.pin}));
+  const SavedBy by{std::string(in.domain), std::string(in.name), options.pin, in.manifest.size()};
+  KVRT_ASSIGN(auto save, session->store->begin_save(reuse_chunks, by));
   KVRT_ASSIGN(const uint64_t not_needed, put_chunks(session, save.get(), plan, options, report));
   const uint64_t put = save->chunks_written();
   auto saved = save->commit(in);

@@ -77,7 +77,7 @@ class Boundaries : public Gc {
     {
       Catalog catalog;
       EXPECT_OK(catalog.db.open(root() + "/catalog.db", {}));
-      auto done = catalog.evict({"", "new", 0, counted_on}, bytes, [] { return true; });
+      auto done = catalog.evict({"", "new", 0, 0, counted_on}, bytes, [] { return true; });
       EXPECT_OK(done.status());
       *evicted = *done;
       EXPECT_OK(catalog.db.close(true));
