@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/base/json.h"
+#include "runtime/base/limits.h"
 #include "runtime/text/grammar/json_schema.h"
 #include "runtime/text/reply/syntax.h"
 #include "runtime/text/reply/tools.h"
@@ -178,12 +179,15 @@ std::string loose_parameters(std::string_view parameters) {
   const ArgumentSchema schema = tools.arguments("f");
   std::string out = R"({"type":"object","additionalProperties":true,"properties":{)";
   std::string_view comma;
-  for (std::string_view name : schema.property_names()) {
+  const std::vector<std::string_view> names = schema.property_names();
+  if (names.size() > kGrammarRulesMax) return R"({"type":"object"})";  // each is a rule
+  for (std::string_view name : names) {
     out.append(comma);
     append_json_string(name, &out);
+    const unsigned its = schema.property(name).types();
     std::string types;
     for (const auto& [text, type] : ArgumentSchema::kTypeNames)
-      if (schema.property(name).types() & type) types.append(types.empty() ? "\"" : ",\"").append(text).append("\"");
+      if (its & type) types.append(types.empty() ? "\"" : ",\"").append(text).append("\"");
     out += types.empty() ? ":{}" : ":{\"type\":[" + types + "]}";
     comma = ",";
   }

@@ -11,7 +11,9 @@ using jinja::Value;
 
 namespace {
 
-constexpr int kDepthMax = 8;  // of references and branches
+constexpr int kDepthMax = 8;       // of references and branches
+constexpr int kVisitsMax = 1'000;  // schemas and steps of references, for one question: branches may refer to each other
+constexpr size_t kReferenceBytesMax = 1'000;
 
 const Value* member(const Value* of, std::string_view name) {
   return of != nullptr && of->is(Kind::kDict) ? of->dict->find(name) : nullptr;
@@ -44,10 +46,10 @@ unsigned type_of(const Value& value) {
 }
 
 // Where "#/$defs/name" leads to; null: nowhere.
-const Value* resolve(const Value* root, std::string_view reference) {
-  if (!reference.starts_with('#')) return nullptr;
+const Value* resolve(const Value* root, std::string_view reference, int* visits) {
+  if (!reference.starts_with('#') || reference.size() > kReferenceBytesMax) return nullptr;
   const Value* at = root;
-  for (reference.remove_prefix(1); !reference.empty();) {
+  for (reference.remove_prefix(1); !reference.empty() && --*visits > 0;) {
     reference.remove_prefix(1);
     const size_t end = std::min(reference.find('/'), reference.size());
     at = member(at, reference.substr(0, end));
@@ -67,76 +69,99 @@ ToolFunction function_of(const Value& tool) {
   return {name != nullptr && name->is(Kind::kString) ? name : nullptr, member(function, "parameters")};
 }
 
-const Value* ArgumentSchema::find(std::string_view keyword) const {
+// The schema that $ref leads to.
+const Value* ArgumentSchema::target(int* visits) const {
   const Value* at = at_;
   for (int hops = 0; hops < kDepthMax; ++hops) {
     const Value* reference = member(at, "$ref");
     if (reference == nullptr || !reference->is(Kind::kString)) break;
-    at = resolve(root_, reference->str());
+    at = resolve(root_, reference->str(), visits);
   }
-  return member(at, keyword);
+  return at;
 }
 
 template <typename Visit>
-void ArgumentSchema::each_branch(Visit visit) const {
+void ArgumentSchema::each_branch(const Value* of, const int* visits, Visit visit) const {
   for (std::string_view keyword : {"anyOf", "oneOf", "allOf"}) {
-    const Value* branches = find(keyword);
+    const Value* branches = member(of, keyword);
     if (branches == nullptr || !branches->is(Kind::kList)) continue;
-    for (uint32_t i = 0; i < branches->list->size; ++i) visit(ArgumentSchema(root_, branches->list->data + i), keyword);
+    for (uint32_t i = 0; *visits > 0 && i < branches->list->size; ++i) visit(ArgumentSchema(root_, branches->list->data + i), keyword);
   }
 }
 
-unsigned ArgumentSchema::types(int depth) const {
-  if (at_ == nullptr || depth > kDepthMax) return kUnknown;
+unsigned ArgumentSchema::types() const {
+  int visits = kVisitsMax;
+  const unsigned found = types(0, &visits);
+  return visits > 0 ? found : kUnknown;
+}
+
+unsigned ArgumentSchema::types(int depth, int* visits) const {
+  if (at_ == nullptr || depth > kDepthMax || --*visits <= 0) return kUnknown;
+  const Value* at = target(visits);
   unsigned types = kUnknown;
-  if (const Value* type = find("type"); type != nullptr) {
+  if (const Value* type = member(at, "type"); type != nullptr) {
     if (type->is(Kind::kString)) types = type_of(type->str());
-    for (uint32_t i = 0; type->is(Kind::kList) && i < type->list->size; ++i)
+    for (uint32_t i = 0; type->is(Kind::kList) && i < type->list->size && --*visits > 0; ++i)
       if (type->list->data[i].is(Kind::kString)) types |= type_of(type->list->data[i].str());
   }
-  if (const Value* values = find("enum"); types == kUnknown && values != nullptr && values->is(Kind::kList))
+  if (const Value* values = member(at, "enum"); types == kUnknown && values != nullptr && values->is(Kind::kList)) {
+    *visits -= static_cast<int>(values->list->size / 256);
     for (uint32_t i = 0; i < values->list->size; ++i) types |= type_of(values->list->data[i]);
-  if (const Value* value = find("const"); types == kUnknown && value != nullptr) types = type_of(*value);
+  }
+  if (const Value* value = member(at, "const"); types == kUnknown && value != nullptr) types = type_of(*value);
   if (types == kUnknown) {
     bool any = false;  // a branch that may be of any type
-    each_branch([&](ArgumentSchema branch, std::string_view keyword) {
-      const unsigned its = branch.types(depth + 1);
+    each_branch(at, visits, [&](ArgumentSchema branch, std::string_view keyword) {
+      const unsigned its = branch.types(depth + 1, visits);
       any |= its == kUnknown && keyword != "allOf";
       types |= its;
     });
     if (any) return kUnknown;
   }
-  if (types == kUnknown && find("properties") != nullptr) types = kObject;
-  if (types == kUnknown && find("items") != nullptr) types = kArray;
-  const Value* nullable = find("nullable");
+  if (types == kUnknown && member(at, "properties") != nullptr) types = kObject;
+  if (types == kUnknown && member(at, "items") != nullptr) types = kArray;
+  const Value* nullable = member(at, "nullable");
   if (types != kUnknown && nullable != nullptr && jinja::truth(*nullable)) types |= kNull;
   return types;
 }
 
 std::vector<std::string_view> ArgumentSchema::property_names() const {
   std::vector<std::string_view> out;
-  const Value* properties = find("properties");
+  int visits = kVisitsMax;
+  const Value* properties = member(target(&visits), "properties");
   const bool listed = properties != nullptr && properties->is(Kind::kDict);
   for (uint32_t i = 0; listed && i < properties->dict->size; ++i) out.push_back(properties->dict->data[i].key.str());
   return out;
 }
 
-ArgumentSchema ArgumentSchema::property(std::string_view key, int depth) const {
-  if (at_ == nullptr || depth > kDepthMax) return {};
-  ArgumentSchema found(root_, member(find("properties"), key));
-  if (found.at_ == nullptr)
-    each_branch([&](ArgumentSchema branch, std::string_view) {
-      if (found.at_ == nullptr) found = branch.property(key, depth + 1);
-    });
-  return found.at_ != nullptr ? found : sub("additionalProperties");
+ArgumentSchema ArgumentSchema::property(std::string_view key) const {
+  int visits = kVisitsMax;
+  return property(key, 0, &visits);
 }
 
-ArgumentSchema ArgumentSchema::items(int depth) const {
-  if (at_ == nullptr || depth > kDepthMax) return {};
-  ArgumentSchema found = sub("items");
+ArgumentSchema ArgumentSchema::property(std::string_view key, int depth, int* visits) const {
+  if (at_ == nullptr || depth > kDepthMax || --*visits <= 0) return {};
+  const Value* at = target(visits);
+  ArgumentSchema found(root_, member(member(at, "properties"), key));
   if (found.at_ == nullptr)
-    each_branch([&](ArgumentSchema branch, std::string_view) {
-      if (found.at_ == nullptr) found = branch.items(depth + 1);
+    each_branch(at, visits, [&](ArgumentSchema branch, std::string_view) {
+      if (found.at_ == nullptr) found = branch.property(key, depth + 1, visits);
+    });
+  return found.at_ != nullptr ? found : ArgumentSchema(root_, member(at, "additionalProperties"));
+}
+
+ArgumentSchema ArgumentSchema::items() const {
+  int visits = kVisitsMax;
+  return items(0, &visits);
+}
+
+ArgumentSchema ArgumentSchema::items(int depth, int* visits) const {
+  if (at_ == nullptr || depth > kDepthMax || --*visits <= 0) return {};
+  const Value* at = target(visits);
+  ArgumentSchema found(root_, member(at, "items"));
+  if (found.at_ == nullptr)
+    each_branch(at, visits, [&](ArgumentSchema branch, std::string_view) {
+      if (found.at_ == nullptr) found = branch.items(depth + 1, visits);
     });
   return found;
 }

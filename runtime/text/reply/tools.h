@@ -23,20 +23,20 @@ class ArgumentSchema {
                                                                          {"number", kNumber}, {"string", kString},   {"array", kArray},
                                                                          {"object", kObject}};
   const void* id() const { return at_; }  // the same for the same schema
-  unsigned types() const { return types(0); }
-  ArgumentSchema property(std::string_view key) const { return property(key, 0); }
+  unsigned types() const;                 // kUnknown also where there is too much to look at
+  ArgumentSchema property(std::string_view key) const;
   std::vector<std::string_view> property_names() const;  // without those of branches
-  ArgumentSchema items() const { return items(0); }
+  ArgumentSchema items() const;
 
  private:
   ArgumentSchema(const jinja::Value* root, const jinja::Value* at) : root_(root), at_(at) {}
-  const jinja::Value* find(std::string_view keyword) const;  // of the schema that $ref leads to
-  ArgumentSchema sub(std::string_view keyword) const { return {root_, find(keyword)}; }
-  unsigned types(int depth) const;
-  ArgumentSchema property(std::string_view key, int depth) const;
-  ArgumentSchema items(int depth) const;
+  // `visits`: how much may still be looked at; no answer is of use once it is 0 or less.
+  const jinja::Value* target(int* visits) const;
+  unsigned types(int depth, int* visits) const;
+  ArgumentSchema property(std::string_view key, int depth, int* visits) const;
+  ArgumentSchema items(int depth, int* visits) const;
   template <typename Visit>
-  void each_branch(Visit visit) const;  // of anyOf, oneOf, allOf
+  void each_branch(const jinja::Value* of, const int* visits, Visit visit) const;  // of anyOf, oneOf, allOf
 
   const jinja::Value* root_ = nullptr;
   const jinja::Value* at_ = nullptr;

@@ -2,9 +2,11 @@
 // reply parser reads of it is held against jsonschema in tests/golden.
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <string>
 
 #include "runtime/text/reply/family.h"
+#include "runtime/text/reply/tools.h"
 #include "tests/support/arguments_rig.h"
 
 namespace kvrt {
@@ -149,6 +151,25 @@ TEST(Arguments, LooseOnesHaveTheTypesOfMembers) {
   expect("MiniMax M3", loose_parameters(parameters), "]<]minimax[>[<s>12]<]minimax[>[</s>]<]minimax[>[<n>12]<]minimax[>[</n>",
          R"({"s":"12","n":12})");
   expect("Hermes", loose_parameters(parameters), R"({"s": "12", "x": [{}]})", R"({"s":"12","x":[{}]})");
+}
+
+// Each of the branches has all of them as branches: looked at one by one, they have no end.
+TEST(Arguments, BranchesThatReferToEachOther) {
+  const std::string ref = R"({"$ref":"#/properties/x"})";
+  for (const char* keyword : {"anyOf", "oneOf", "allOf"}) {
+    std::string x = std::string("{\"") + keyword + "\":[" + ref;
+    for (int i = 0; i < 3; ++i) x += "," + ref;
+    const std::string parameters = R"({"type":"object","properties":{"x":)" + x + "]}}}";
+    const clock_t begin = clock();
+    EXPECT_EQ(loose_parameters(parameters), R"({"type":"object","additionalProperties":true,"properties":{"x":{}}})");
+    const ReplyTools tools(R"([{"name":"f","parameters":)" + parameters + "}]");
+    const reply::ArgumentSchema schema = tools.arguments("f").property("x");
+    EXPECT_EQ(schema.types(), reply::ArgumentSchema::kUnknown);
+    EXPECT_EQ(schema.property("y").id(), nullptr);
+    EXPECT_EQ(schema.items().id(), nullptr);
+    (void)read("Qwen3-Coder", parameters, "", false);
+    EXPECT_LT(clock() - begin, CLOCKS_PER_SEC / 2) << keyword;
+  }
 }
 
 TEST(Arguments, SchemasOfOneBuilder) {
