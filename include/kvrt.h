@@ -1584,7 +1584,7 @@ typedef struct kvrt_generate_options {
   /** KVRT_TOOL_CHOICE_... Not AUTO, REQUIRED or NAMED with a grammar_kind; none of these four fields with CONTINUE (the
    * answer goes on with those that it began with), ignore_eos or prefill. */
   uint32_t tool_choice;
-  uint32_t parallel_calls_max; /**< Calls of one answer at most; 0: no limit. A family that numbers them writes 16 at most. */
+  uint32_t parallel_calls_max; /**< Calls of one answer at most; 0: no limit. */
   /** Tokens of reasoning at most; then its end is the only text that may come, and content or calls follow. 0: no limit. */
   uint32_t reasoning_tokens_max;
   const char* tool_name; /**< With NAMED: the tool's name, UTF-8. Else NULL. */

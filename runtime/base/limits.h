@@ -87,7 +87,6 @@ inline constexpr uint32_t kStopStringsMax = 16;
 inline constexpr uint32_t kStopBytesMax = 256;
 inline constexpr uint32_t kThreadsMax = 256;
 inline constexpr uint32_t kCallsMax = 1'000;             // calls of one answer
-inline constexpr uint32_t kNumberedCallsMax = 16;        // in a family that numbers them
 inline constexpr uint32_t kGrammarsKept = 16;            // compiled grammars that a model keeps for the next generation
 inline constexpr size_t kGrammarsKeptBytes = 64u << 20;  // of them, with their masks
 inline constexpr uint32_t kReasoningLookBack = 64;       // tokens at a prompt's end that may have opened the model's reasoning

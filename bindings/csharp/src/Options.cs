@@ -353,7 +353,7 @@ namespace Kvrt
         /// </summary>
         public ToolChoice ToolChoice { get; set; }
 
-        /// <summary>Calls of one answer at most; 0: no limit. A family that numbers them writes 16 at most.</summary>
+        /// <summary>Calls of one answer at most; 0: no limit.</summary>
         public uint ParallelCallsMax { get; set; }
 
         /// <summary>Tokens of reasoning at most; then its end is the only text that may come, and content or calls follow. 0: no limit.</summary>

@@ -53,8 +53,8 @@ class AnswerBuilder {
   Status add_tools();
   Status add_tool(const reply::WrittenCalls& written, const BoundTool& tool);
   Node first_call();
-  uint32_t call_rule(uint32_t number);
-  Part pattern(std::string_view pattern, uint32_t number);
+  uint32_t call_rule();
+  Part pattern(std::string_view pattern);
 
   // answer_harmony.cc
   Result<Node> harmony();

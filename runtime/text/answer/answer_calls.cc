@@ -103,9 +103,9 @@ Status AnswerBuilder::add_tool(const reply::WrittenCalls& written, const BoundTo
   return {};
 }
 
-// What stands around a call, with the call's number.
-AnswerBuilder::Part AnswerBuilder::pattern(std::string_view pattern, uint32_t number) {
-  constexpr uint32_t kIdLetters = 9;
+// What stands around a call. A number is any: models count the calls of the whole conversation.
+AnswerBuilder::Part AnswerBuilder::pattern(std::string_view pattern) {
+  constexpr uint32_t kIdLetters = 9, kDigits = 6;
   Part part = builder_.empty();
   while (!pattern.empty()) {
     size_t at = pattern.find('%');
@@ -116,7 +116,7 @@ AnswerBuilder::Part AnswerBuilder::pattern(std::string_view pattern, uint32_t nu
     if (at == std::string_view::npos) break;
     const char what = pattern[at + 1];
     pattern.remove_prefix(at + 2);
-    if (what != 'i') part = builder_.sequence(part, builder_.literal(std::to_string(what == 'd' ? number : number + 1)));
+    if (what != 'i') part = builder_.sequence(part, builder_.repeat(builder_.bytes('0', '9'), 1, kDigits));
     for (uint32_t i = 0; what == 'i' && i < kIdLetters; ++i) {
       const Part one[] = {builder_.bytes('0', '9'), builder_.bytes('A', 'Z'), builder_.bytes('a', 'z')};
       part = builder_.sequence(part, builder_.choice(one));
@@ -126,14 +126,14 @@ AnswerBuilder::Part AnswerBuilder::pattern(std::string_view pattern, uint32_t nu
 }
 
 // A call from its name to its end.
-uint32_t AnswerBuilder::call_rule(uint32_t number) {
+uint32_t AnswerBuilder::call_rule() {
   const uint32_t rule = builder_.add_rule("a call");
   std::vector<Part> ways;
   for (const Tool& tool : tools_) {
     Part call = builder_.literal(tool.name);
-    call = builder_.sequence(call, pattern(written_->named, number));
+    call = builder_.sequence(call, pattern(written_->named));
     call = builder_.sequence(call, builder_.call(tool.arguments));
-    ways.push_back(builder_.sequence(call, pattern(written_->end, number)));
+    ways.push_back(builder_.sequence(call, pattern(written_->end)));
   }
   builder_.define(rule, builder_.choice(ways));
   return rule;
@@ -141,28 +141,20 @@ uint32_t AnswerBuilder::call_rule(uint32_t number) {
 
 // Where the first call goes on behind its mark.
 AnswerBuilder::Node AnswerBuilder::first_call() {
-  const auto numbered = [&](std::string_view part) {
-    return part.find("%d") != std::string_view::npos || part.find("%D") != std::string_view::npos;
-  };
   const reply::WrittenCalls& w = *written_;
-  const bool any_number = numbered(w.call) || numbered(w.named) || numbered(w.end) || numbered(w.between);
   const std::string first = std::string(w.begin) + std::string(w.call), next = std::string(w.between) + std::string(w.call);
   const Node close = then(w.close, end_);
-  const uint32_t one = any_number ? 0 : call_rule(0);
-  if (!any_number && rules_.calls_max == 0) {
-    const Node call = builder_.join(), after = either({close, then(pattern(next, 0), call)});
-    builder_.link(call, then(builder_.call(one), after));
-    return then(pattern(first.substr(mark_.size()), 0), call);
+  const uint32_t one = call_rule();
+  Node call;
+  if (rules_.calls_max == 0) {
+    call = builder_.join();
+    builder_.link(call, then(builder_.call(one), either({close, then(pattern(next), call)})));
+  } else {
+    call = then(builder_.call(one), close);
+    for (uint32_t i = std::min(rules_.calls_max, kCallsMax); i > 1; --i)
+      call = then(builder_.call(one), either({close, then(pattern(next), call)}));
   }
-  uint32_t number = any_number ? kNumberedCallsMax : kCallsMax;
-  if (rules_.calls_max != 0) number = std::min(number, rules_.calls_max);
-  Node after = close;
-  while (--number > 0) {
-    const Node call = then(builder_.call(any_number ? call_rule(number) : one), after);
-    after = either({close, then(pattern(next, number), call)});
-  }
-  const Node call = then(builder_.call(any_number ? call_rule(0) : one), after);
-  return then(pattern(first.substr(mark_.size()), 0), call);
+  return then(pattern(first.substr(mark_.size())), call);
 }
 
 }  // namespace kvrt

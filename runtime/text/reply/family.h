@@ -10,8 +10,8 @@
 namespace kvrt::reply {
 
 // The calls of one turn as a family writes them: `begin`, then of each call `call`, its name, `named`, its arguments and `end`, `between`
-// two calls, and `close`. %d is the call's number from 0, %D from 1, %i nine letters or digits. What the parser reads is more: it takes
-// other white space, and JSON's keys in any order.
+// two calls, and `close`. %d is the call's number, by templates from 0, %D from 1; answers may have any. %i is nine letters or digits. What
+// the parser reads is more: it takes other white space, and JSON's keys in any order.
 struct WrittenCalls {
   std::string_view begin, call, named, end, between, close;
   enum class Arguments : uint8_t {

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/limits.h"
 #include "runtime/text/answer/answer_grammar.h"
 #include "runtime/text/reply/family.h"
 #include "tests/support/byte_vocabulary.h"
@@ -139,24 +138,28 @@ TEST(Answer, FreeContentGoesOnAsItIs) {
   EXPECT_FALSE(fits(*begun, "text"));
 }
 
-std::string calls_of_kimi(uint32_t count) {
+std::string calls_of_kimi(uint32_t count, uint32_t first = 0) {
   std::string text = "<|tool_calls_section_begin|>";
   for (uint32_t i = 0; i < count; ++i)
-    text += "<|tool_call_begin|>functions.f:" + std::to_string(i) + "<|tool_call_argument_begin|>{}<|tool_call_end|>";
+    text += "<|tool_call_begin|>functions.f:" + std::to_string(first + i) + "<|tool_call_argument_begin|>{}<|tool_call_end|>";
   return text + "<|tool_calls_section_end|>";
 }
 
-TEST(Answer, CallsThatAreNumberedCountFrom0To15) {
+// Models count the calls of the whole conversation: in its second answer the first one may be 1, or 12.
+TEST(Answer, CallsThatAreNumberedGoOnFromAnyNumber) {
   AnswerRules rules = rules_of("Kimi K2", ToolChoice::kRequired, AnswerPlace::kBegin);
   const auto grammar = grammar_of(rules);
-  EXPECT_TRUE(fits(*grammar, calls_of_kimi(1)) && fits(*grammar, calls_of_kimi(kNumberedCallsMax)));
-  EXPECT_FALSE(fits(*grammar, calls_of_kimi(kNumberedCallsMax + 1)) || fits(*grammar, calls_of_kimi(0)));
+  for (uint32_t first : {0u, 1u, 12u, 999u}) EXPECT_TRUE(fits(*grammar, calls_of_kimi(2, first))) << first;
+  EXPECT_TRUE(fits(*grammar, calls_of_kimi(40)));
+  EXPECT_FALSE(fits(*grammar, calls_of_kimi(0)));
   std::string other = calls_of_kimi(1);
-  other[other.find(":0") + 1] = '1';
+  other[other.find(":0") + 1] = 'x';
   EXPECT_FALSE(fits(*grammar, other));
   rules.calls_max = 2;
-  EXPECT_TRUE(fits(*grammar_of(rules), calls_of_kimi(2)));
-  EXPECT_FALSE(fits(*grammar_of(rules), calls_of_kimi(3)));
+  EXPECT_TRUE(fits(*grammar_of(rules), calls_of_kimi(2, 1)));
+  EXPECT_FALSE(fits(*grammar_of(rules), calls_of_kimi(3, 1)));
+  const auto r7b = grammar_of(rules_of("Command R7B", ToolChoice::kRequired, AnswerPlace::kBegin));
+  EXPECT_TRUE(fits(*r7b, "<|START_ACTION|>[\n    {\"tool_call_id\": \"3\", \"tool_name\": \"f\", \"parameters\": {}}\n]<|END_ACTION|>"));
 }
 
 // A host that asks for nothing pays for nothing: no vocabulary is made for such an answer.

@@ -65,7 +65,7 @@ pub struct GenerateOptions<'a> {
     /// Which calls of the session's tools the answer has. Not AUTO, REQUIRED or NAMED with a grammar; none of these three fields with `Grammar::Continue` (the answer goes on with those that it
     /// began with), ignore_eos or prefill.
     pub tool_choice: ToolChoice<'a>,
-    /// Calls of one answer at most; 0: no limit. A family that numbers them writes 16 at most.
+    /// Calls of one answer at most; 0: no limit.
     pub parallel_calls_max: u32,
     /// Tokens of reasoning at most; then its end is the only text that may come, and content or calls follow. 0: no limit.
     pub reasoning_tokens_max: u32,
