@@ -35,6 +35,7 @@ inline constexpr uint64_t kTemplateStepsMax = 1'000'000;
 inline constexpr size_t kTemplateOutputBytesMax = 4u << 20;
 inline constexpr size_t kTemplateSourceBytesMax = 1u << 20;
 inline constexpr size_t kTemplateTokensMax = 32'768;
+inline constexpr size_t kTemplateNameBytesMax = 256;       // a variable's: looking for one has a cost of one step
 inline constexpr uint64_t kTemplateRangeMax = 100'000;     // Jinja's sandbox has the same
 inline constexpr size_t kTemplateMessageCharsMax = 1'000;  // raise_exception's message
 inline constexpr size_t kTemplateHeapBytesMax = 16u << 20;

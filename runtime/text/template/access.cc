@@ -43,14 +43,14 @@ Value Renderer::attribute(uint32_t at, Value v, std::string_view name) {
   }
   if (v.is(Kind::kLoop)) return loop_attribute(at, *v.loop, name);
   if (v.is(Kind::kNamespace)) {
-    const Value* found = v.space->values.find(name);
+    const Value* found = find(at, v.space->values, Value::of(name));
     return found != nullptr ? *found : Value::undefined(name);
   }
   if (v.is(Kind::kFunction)) {
     if (name == "name" && v.function->macro != nullptr) return Value::of(v.function->name);
     return unsupported(at, "attribute \"" + own(name) + "\" of a function");
   }
-  const Value* found = v.is(Kind::kDict) ? v.dict->find(name) : nullptr;
+  const Value* found = v.is(Kind::kDict) ? find(at, *v.dict, Value::of(name)) : nullptr;
   if (found == nullptr && name.substr(0, 2) == "__") return unsupported(at, "attribute " + own(name));
   return found != nullptr ? *found : Value::undefined(name);
 }
@@ -59,7 +59,7 @@ Value Renderer::item(uint32_t at, Value v, Value key) {
   if (failed() || undefined(at, v)) return {};
   std::string_view name = key.is(Kind::kString) ? key.str() : std::string_view("item");
   if (v.is(Kind::kDict)) {
-    if (const Value* found = v.dict->find(key)) return *found;
+    if (const Value* found = find(at, *v.dict, key)) return *found;
   } else if (key.is_integral() && v.is_range_or_plain()) {
     size_t i;
     return python_index(key.as_int(), v.list->size, &i) ? v.list->data[i] : Value::undefined(name);
@@ -73,6 +73,10 @@ Value Renderer::item(uint32_t at, Value v, Value key) {
     return one;
   }
   return key.is(Kind::kString) ? attribute(at, v, name) : Value::undefined(name);
+}
+
+void Renderer::set(uint32_t at, Dict* dict, Value key, Value value) {
+  if (spend(at, key_steps(key))) dict->set(arena_, key, value);
 }
 
 Value Renderer::slice(const Link& link, Value v) {

@@ -17,7 +17,10 @@ Table table_of(std::initializer_list<std::span<const Builtin>> parts) {
   return table;
 }
 
+constexpr size_t kNameMax = 32;  // no builtin has a longer one: a template's text is not hashed whole
+
 const Builtin* find(const Table& table, std::string_view name) {
+  if (name.size() > kNameMax) return nullptr;
   auto found = table.find(name);
   return found == table.end() ? nullptr : found->second;
 }

@@ -70,7 +70,7 @@ Value Renderer::evaluate_dict(const Expr& e) {
     if (key.is(Kind::kList) || key.is(Kind::kDict)) return fail(e.kids[i]->at, std::string("a key cannot be a ") + type_name(key));
     if (!key.is_number() && !key.is(Kind::kString) && !key.is(Kind::kNone))
       return unsupported(e.kids[i]->at, std::string("a key of type ") + type_name(key));
-    dict->set(arena_, key, value);
+    set(e.kids[i]->at, dict, key, value);
   }
   return Value::of(dict);
 }
@@ -93,9 +93,10 @@ Arguments Renderer::evaluate_args(const Args& args) {
 void Renderer::spread(uint32_t at, Value value, Arguments* out) {
   if (failed()) return;
   if (!value.is(Kind::kDict)) return void(type_error(at, "** needs a mapping, found", value));
-  for (uint32_t i = 0; i < value.dict->size && spend(at, 1 + out->named.size() / 4); ++i) {
+  for (uint32_t i = 0; i < value.dict->size; ++i) {
     const Pair& pair = value.dict->data[i];
     if (!pair.key.is(Kind::kString)) return void(fail(at, "** needs names, found a key of type " + std::string(type_name(pair.key))));
+    if (!spend(at, (1 + pair.key.size / 256) * (1 + out->named.size() / 4))) return;
     for (const auto& [name, given] : out->named) {
       if (name == pair.key.str()) return void(fail(at, "the argument '" + own(name) + "' twice"));
     }

@@ -33,7 +33,7 @@ Value to_float(Renderer& r, const Call& c) {
   if (r.undefined(c.at, c.self)) return {};
   Value otherwise = c.has(0) ? c[0] : Value::of(0.0);
   if (c.self.is_number()) return Value::of(c.self.as_real());
-  if (!c.self.is(Kind::kString)) return otherwise;
+  if (!c.self.is(Kind::kString) || !r.spend(c.at, c.self.size / 4)) return otherwise;
   if (c.self.str().find('_') != std::string_view::npos) return r.unsupported(c.at, "float of digits with _");
   double d = 0;
   return read_float(strip(c.self.str(), nullptr, true, true), &d) ? Value::of(d) : otherwise;
@@ -52,7 +52,7 @@ Value to_int(Renderer& r, const Call& c) {
     if (std::isinf(c.self.real)) return r.fail(c.at, "int of infinity");
     return int_of_real(r, c, c.self.real, otherwise);
   }
-  if (!c.self.is(Kind::kString)) return otherwise;
+  if (!c.self.is(Kind::kString) || !r.spend(c.at, c.self.size / 4)) return otherwise;
   if (c.has(1) && !(c[1].is_integral() && c[1].as_int() == 10)) return r.unsupported(c.at, "int with a base");
   std::string_view s = strip(c.self.str(), nullptr, true, true);
   if (s.find('_') != std::string_view::npos) return r.unsupported(c.at, "int of digits with _");

@@ -14,6 +14,7 @@ Value member(Renderer& r, uint32_t at, Value item, Value path, const Value* othe
   }
   for (std::string_view rest = path.str();; rest.remove_prefix(rest.find('.') + 1)) {
     std::string_view part = rest.substr(0, rest.find('.'));
+    if (!r.spend(at, 1 + part.size() / 64)) return {};
     int64_t index = 0;
     auto read = std::from_chars(part.data(), part.data() + part.size(), index);
     bool digits = !part.empty() && part[0] != '-' && read.ec == std::errc() && read.ptr == part.data() + part.size();
@@ -23,12 +24,7 @@ Value member(Renderer& r, uint32_t at, Value item, Value path, const Value* othe
   }
 }
 
-Value fold_case(Renderer& r, Value v) {
-  if (!v.is(Kind::kString)) return v;
-  TextBuilder out(r.arena());
-  append_lower(v.str(), &out);
-  return out.value();
-}
+Value fold_case(Renderer& r, uint32_t at, Value v) { return v.is(Kind::kString) ? change_text(r, at, v.str(), "lower") : v; }
 
 namespace {
 

@@ -14,7 +14,7 @@ bool hashable(Value v) { return !v.is(Kind::kDict) && !(v.is(Kind::kList)); }
 // The sort keys of the items: an attribute or the item itself, without regard to case unless asked for.
 Value key_of(Renderer& r, uint32_t at, Value item, Value path, bool case_sensitive, const Value* otherwise = nullptr) {
   Value key = path.is(Kind::kNone) ? item : member(r, at, item, path, otherwise);
-  return case_sensitive ? key : fold_case(r, key);
+  return case_sensitive ? key : fold_case(r, at, key);
 }
 
 // The order of the items by their keys, equal ones as they came, as Python's sorted gives it. `in_lists`: Jinja compares lists of
@@ -87,8 +87,8 @@ Value unique(Renderer& r, const Call& c) {
     if (key.is_sequence() && key.list->form == ListForm::kRange) return r.unsupported(c.at, "unique of ranges");
     if (!hashable(key)) return r.fail(c.at, std::string("unique of unhashable ") + type_name(key));
     if (key.is(Kind::kTuple)) return r.unsupported(c.at, "unique of tuples");
-    if (seen->find(key) != nullptr) continue;
-    seen->set(r.arena(), key, Value::none());
+    if (r.find(c.at, *seen, key) != nullptr) continue;
+    r.set(c.at, seen, key, Value::none());
     out->push(r.arena(), items->data[i]);
   }
   out->form = ListForm::kGenerator;

@@ -124,7 +124,7 @@ Value format(Renderer& r, const Call& c) {
   auto dict = create<Dict>(r.arena());
   if (r.failed() || list == nullptr || dict == nullptr) return {};
   for (Value value : c.raw->list) list->push(r.arena(), value);
-  for (const auto& [name, value] : c.raw->named) dict->set(r.arena(), Value::of(name), value);
+  for (const auto& [name, value] : c.raw->named) r.set(c.at, dict, Value::of(name), value);
   return format_percent(r, c.at, s, dict->size > 0 ? Value::of(dict) : Value::of(list, Kind::kTuple));
 }
 

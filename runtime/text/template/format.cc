@@ -199,7 +199,7 @@ class Percent {
       if (close == std::string_view::npos || s->substr(1, close - 1).find('(') != std::string_view::npos)
         return fail("incomplete format key");
       if (!values_.is(Kind::kDict)) return fail("format requires a mapping");
-      const Value* found = values_.dict->find(s->substr(1, close - 1));
+      const Value* found = r_.find(at_, *values_.dict, Value::of(s->substr(1, close - 1)));
       if (found == nullptr) return fail("no value for a format key");
       value = *found;
       named = true;
@@ -347,7 +347,10 @@ class Braces {
 
 }  // namespace
 
-Value format_percent(Renderer& r, uint32_t at, std::string_view format, Value values) { return Percent(r, at, values).run(format); }
-Value format_braces(Renderer& r, const Call& call) { return Braces(r, call).run(); }
+Value format_percent(Renderer& r, uint32_t at, std::string_view format, Value values) {
+  return r.spend(at, format.size() / 16) ? Percent(r, at, values).run(format) : Value();
+}
+
+Value format_braces(Renderer& r, const Call& call) { return r.spend(call.at, call.self.size / 16) ? Braces(r, call).run() : Value(); }
 
 }  // namespace kvrt::jinja

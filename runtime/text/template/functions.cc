@@ -32,7 +32,7 @@ bool fill(Renderer& r, const Call& c, Dict* out) {
   if (!c.raw->list.empty()) {
     Value from = c.raw->list[0];
     if (from.is(Kind::kDict)) {
-      for (uint32_t i = 0; i < from.dict->size; ++i) out->set(r.arena(), from.dict->data[i].key, from.dict->data[i].value);
+      for (uint32_t i = 0; i < from.dict->size; ++i) r.set(c.at, out, from.dict->data[i].key, from.dict->data[i].value);
     } else {
       const List* pairs = r.iterate(c.at, from);
       for (uint32_t i = 0; pairs != nullptr && i < pairs->size && r.spend(c.at, 1); ++i) {
@@ -41,11 +41,11 @@ bool fill(Renderer& r, const Call& c, Dict* out) {
         Value key = pair->data[0];
         if (!key.is_number() && !key.is(Kind::kString) && !key.is(Kind::kNone))
           return r.unsupported(c.at, std::string("a key of type ") + type_name(key)), false;
-        out->set(r.arena(), key, pair->data[1]);
+        r.set(c.at, out, key, pair->data[1]);
       }
     }
   }
-  for (const auto& [name, value] : c.raw->named) out->set(r.arena(), Value::of(name), value);
+  for (const auto& [name, value] : c.raw->named) r.set(c.at, out, Value::of(name), value);
   return r.spend(c.at, out->size / 4);
 }
 

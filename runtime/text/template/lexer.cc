@@ -161,6 +161,10 @@ class Lexer {
     if (is_name_start(c)) {
       size_t end = at_;
       while (end < s_.size() && (is_name_start(s_[end]) || is_digit(s_[end]))) ++end;
+      if (end - at_ > kTemplateNameBytesMax) {
+        return error_at(s_, static_cast<uint32_t>(at_), Code::kLimit, Detail::kTemplateLimit,
+                        "a name of more than " + std::to_string(kTemplateNameBytesMax) + " bytes");
+      }
       push(Token::kName, at_, std::string(s_.substr(at_, end - at_)));
       at_ = end;
       return {};

@@ -34,15 +34,15 @@ Value dict_items(Renderer& r, const Call& c) {
 
 Value dict_get(Renderer& r, const Call& c) {
   if (c[0].is(Kind::kList) || c[0].is(Kind::kDict)) return r.fail(c.at, std::string("a key cannot be a ") + type_name(c[0]));
-  const Value* found = c.self.dict->find(c[0]);
+  const Value* found = r.find(c.at, *c.self.dict, c[0]);
   return found != nullptr ? *found : c.has(1) ? c[1] : Value::none();
 }
 
 Value dict_copy(Renderer& r, const Call& c) {
   auto copy = create<Dict>(r.arena());
   if (copy == nullptr || !r.spend(c.at, c.self.dict->size / 4)) return {};
-  for (uint32_t i = 0; i < c.self.dict->size; ++i) copy->set(r.arena(), c.self.dict->data[i].key, c.self.dict->data[i].value);
-  return Value::of(copy);
+  for (uint32_t i = 0; i < c.self.dict->size; ++i) r.set(c.at, copy, c.self.dict->data[i].key, c.self.dict->data[i].value);
+  return r.failed() ? Value() : Value::of(copy);
 }
 
 Value list_copy(Renderer& r, const Call& c) {

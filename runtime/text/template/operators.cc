@@ -162,7 +162,6 @@ Value Renderer::repeat(uint32_t at, Value v, int64_t count) {
 }
 
 bool Renderer::compare(Op op, uint32_t at, Value a, Value b) {
-  if (a.is(Kind::kString) && b.is(Kind::kString) && !spend(at, std::min(a.size, b.size) / 256)) return false;
   if (op == Op::kEq) return same(a, b);
   if (op == Op::kNe) return !same(a, b);
   if (op == Op::kIn || op == Op::kNotIn) return contains(at, b, a) == (op == Op::kIn);
@@ -179,6 +178,7 @@ int Renderer::order(uint32_t at, Value a, Value b) {
     return x < y ? -1 : x > y;
   }
   if (a.is(Kind::kString) && b.is(Kind::kString)) {
+    if (!spend(at, std::min(a.size, b.size) / 256)) return 0;
     int sign = a.str().compare(b.str());  // UTF-8 sorts as its code points do
     return sign < 0 ? -1 : sign > 0;
   }
@@ -210,7 +210,7 @@ bool Renderer::contains(uint32_t at, Value container, Value item) {
   }
   if (container.is(Kind::kDict)) {
     if (const Value* part = unhashable(at, &item)) return fail(at, std::string("a key cannot be a ") + type_name(*part)), false;
-    return container.dict->find(item) != nullptr;
+    return find(at, *container.dict, item) != nullptr;
   }
   if (container.is_sequence() && container.list->form == ListForm::kGenerator) {  // takes the items that it looks at
     List& items = *container.list;

@@ -54,6 +54,9 @@ class Renderer {
   const List* iterate(uint32_t at, Value value);  // the items that a for loop sees; empties a generator; null: failed
   Value attribute(uint32_t at, Value v, std::string_view name);
   Value item(uint32_t at, Value v, Value key);
+  // A dict's value, null where it has none, and a new one. A long key has its cost.
+  const Value* find(uint32_t at, const Dict& dict, Value key) { return spend(at, key_steps(key)) ? dict.find(key) : nullptr; }
+  void set(uint32_t at, Dict* dict, Value key, Value value);
   Value apply(Op op, uint32_t at, Value a, Value b);
   bool compare(Op op, uint32_t at, Value a, Value b);
   bool same(Value a, Value b) { return equal(a, b, &fuel_); }

@@ -120,7 +120,7 @@ bool Renderer::bind_rest(uint32_t at, const Signature& signature, Arguments* arg
   if (signature.kwargs) {
     auto rest = create<Dict>(arena_);
     for (const auto& [name, value] : args->named) {
-      if (rest != nullptr) rest->set(arena_, Value::of(name), value);
+      if (rest != nullptr) set(at, rest, Value::of(name), value);
     }
     assign("kwargs", Value::of(rest));
   }

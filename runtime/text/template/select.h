@@ -8,6 +8,6 @@ namespace kvrt::jinja {
 // `path` of an item: "a.b.0" or an index.
 Value member(Renderer& r, uint32_t at, Value item, Value path, const Value* otherwise = nullptr);
 // A sort key without regard to case.
-Value fold_case(Renderer& r, Value v);
+Value fold_case(Renderer& r, uint32_t at, Value v);
 
 }  // namespace kvrt::jinja

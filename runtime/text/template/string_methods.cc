@@ -93,6 +93,7 @@ Value expandtabs(Renderer& r, const Call& c) {
 Value affix(Renderer& r, const Call& c) {
   if (!is_text(r, c, 0)) return {};
   std::string_view s = c.self.str(), part = c[0].str();
+  if (!r.spend(c.at, part.size() / 256)) return {};
   if (c.name == "removeprefix") return Value::of(s.starts_with(part) ? s.substr(part.size()) : s);
   return Value::of(s.ends_with(part) ? s.substr(0, s.size() - part.size()) : s);
 }

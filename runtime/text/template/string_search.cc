@@ -37,7 +37,7 @@ Value begins_or_ends(Renderer& r, const Call& c) {
   Value single = c[0];
   const Value* wanted = c[0].is(Kind::kTuple) ? c[0].list->data : &single;
   uint32_t count = c[0].is(Kind::kTuple) ? c[0].list->size : 1;
-  for (uint32_t i = 0; i < count && r.spend(c.at, 1); ++i) {
+  for (uint32_t i = 0; i < count && r.spend(c.at, 1 + wanted[i].size / 256); ++i) {
     if (!wanted[i].is(Kind::kString)) return r.type_error(c.at, "expected a tuple of strings, found", wanted[i]);
     if (there && (c.name == "endswith" ? part.ends_with(wanted[i].str()) : part.starts_with(wanted[i].str()))) return Value::of(true);
   }

@@ -182,6 +182,7 @@ List* split_lines(Renderer& r, uint32_t at, std::string_view s, bool keep_ends) 
 }
 
 Value pad_text(Renderer& r, uint32_t at, std::string_view s, int64_t width, std::string_view fill, Align align) {
+  if (!r.spend(at, s.size() / 64)) return {};
   auto size = static_cast<int64_t>(count_code_points(s));
   if (width <= size) return Value::of(s);
   if (width > static_cast<int64_t>(kTemplateHeapBytesMax)) return r.heap_limit(at);

@@ -260,6 +260,7 @@ bool equal_lists(const List& a, const List& b, uint64_t* fuel) {
 bool equal_dicts(const Dict& a, const Dict& b, uint64_t* fuel) {
   if (a.size != b.size) return false;
   for (uint32_t i = 0; i < a.size; ++i) {
+    *fuel -= std::min(*fuel, key_steps(a.data[i].key));
     const Value* other = b.find(a.data[i].key);
     if (other == nullptr || !equal(a.data[i].value, *other, fuel)) return false;
   }

@@ -153,6 +153,8 @@ T* create(Arena* arena) {
 }
 
 uint32_t depth_of(Value value);
+// The cost of looking for a key in a dict, in steps.
+inline uint64_t key_steps(Value key) { return key.is(Kind::kString) ? key.size / 64 : 0; }
 bool truth(Value value);
 // Python's ==. Takes its cost from `fuel`; false when that is used up.
 bool equal(Value a, Value b, uint64_t* fuel);

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <new>
 
+#include "runtime/base/limits.h"
 #include "runtime/text/template/chat_template.h"
 
 namespace {
@@ -168,6 +169,50 @@ TEST(HostileTemplates, Values) {
                      "}}{{ ns.l }}",
        })
     expect_cheap(source, source.find("index(") == std::string::npos ? Code::kLimit : Code::kOk);
+}
+
+// Long texts that are paths, keys, prefixes and names.
+TEST(HostileTemplates, LongKeys) {
+  const auto nine = [](const std::string& key, const std::string& value) {
+    std::string out = "{";
+    for (int i = 1; i <= 9; ++i) out += key + std::to_string(i) + ": " + value + ", ";
+    return out + "}";
+  };
+  const std::string values =
+      "{% set k = 'a' * 1000000 %}{% set x = k ~ 'x' %}{% set t = (k ~ 'b',) * 999 %}{% set w = ' ' * 1000000 %}{% set d = " +
+      nine("", "k") + " %}{% set ns = namespace(d) %}";
+  const std::string keys =
+      "{% set k = 'a' * 100000 %}{% set k1 = k ~ 1 %}{% set p = '%(' ~ k1 ~ ')s' %}{% set b = '{' ~ k1 ~ '}' %}{% set d = " +
+      nine("k ~ ", "1") + " %}";
+  const auto often = [](const std::string& what) { return "{% for i in range(5000) %}{% if " + what + " %}{% endif %}{% endfor %}"; };
+  for (const std::string& source : {
+           std::string("{{ range(1000)|map(attribute=('a.' * 1000) * 100, default={'a': 1})|list|length }}"),
+           std::string("{{ range(1000)|groupby(('a.' * 1000) * 100, default={'a': 1})|list|length }}"),
+           std::string("{{ range(1000)|map(attribute='a' * 1000000, default={'a': 1})|list|length }}"),
+           values + often("k in d"),
+           values + often("d[k]"),
+           values + often("d.get(k)"),
+           values + often("ns[k]"),
+           values + often("d|dictsort(true, 'value')"),
+           values + often("([{'k': k}] * 9)|groupby('k', case_sensitive=true)"),
+           values + often("k.removeprefix(k) or k.removesuffix(k)"),
+           values + often("x.startswith(t)"),
+           values + often("k.center(1)"),
+           values + often("w|float"),
+           values + often("w|int"),
+           keys + often("dict(d)"),
+           keys + often("d.copy()"),
+           keys + often("d == d.copy()"),
+           keys + often("d|unique(true)|list"),
+           keys + often("{1: 1, 2: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: 1, 8: 1, k: 1, k1: 1}"),
+           keys + often("p % d"),
+           keys + often("b.format(**d)"),
+       })
+    expect_cheap(source, Code::kLimit);
+  expect_cheap(values + often("k is filter or k is test"), Code::kOk);
+  const std::string name(kTemplateNameBytesMax, 'a');
+  EXPECT_TRUE(render("{% set " + name + " = 1 %}").is_ok());
+  expect_cheap("{% set " + name + "a = 1 %}", Code::kLimit);
 }
 
 TEST(HostileTemplates, Sources) {
