@@ -40,6 +40,9 @@ constexpr char kJais2[] = CONTRACTION "|" LETTERS "|\\p{N}{1,3}|" PUNCTUATION "[
 constexpr char kSeedCoder[] = CONTRACTION "|" LETTERS "|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}\\r\\n]+|" NEWLINES "|" SPACE_ENDS;
 constexpr char kBailing[] =
     "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}]++[\\r\\n]*|[" SPACE "]*[\\r\\n]|" SPACE_ENDS;
+// Words with one space between them are one piece.
+constexpr char kExaoneMoe[] =
+    CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}(?:\\p{M}| ?\\p{L})*+|\\p{N}|" PUNCTUATION "[\\r\\n/]?|[" SPACE "]*[\\r\\n]|" SPACE_ENDS;
 constexpr char kTekken[] = CASED("") "|\\p{N}|" PUNCTUATION "[\\r\\n/]*|" NEWLINES "|" SPACE_ENDS;
 constexpr char kGpt4o[] = CASED(CONTRACTION "?") "|\\p{N}{1,3}|" PUNCTUATION "[\\r\\n/]*|" NEWLINES "|" SPACE_ENDS;
 constexpr char kKimi[] = "\\p{sc:Han}+|" CASED_NOT_HAN(CONTRACTION "?") "|\\p{N}{1,3}|" PUNCTUATION "[\\r\\n]*|" NEWLINES "|" SPACE_ENDS;
@@ -147,6 +150,7 @@ constexpr Row kRows[] = {
     {"f2llmv2", kQwen2List},
     {"qwen35", {kQwen35}},
     {"seed-coder", {kSeedCoder}},
+    {"exaone-moe", {kExaoneMoe}},
     {"bailingmoe", kBailingList},
     {"bailingmoe2", kBailingList},
     {"llada-moe", kBailingList},

@@ -259,17 +259,20 @@ TEST(Pretokenizer, Pieces) {
   EXPECT_EQ(split("superbpe", "a12345b"), (Pieces{"a", "12", "345", "b"}));
   EXPECT_EQ(split("tekken", "HTTPServer's"), (Pieces{"HTTPServer", "'s"}));
   EXPECT_EQ(split("gpt-4o", "fooBar's"), (Pieces{"foo", "Bar's"}));
+  EXPECT_EQ(split("exaone-moe", "It's one two  three, 42!?\n\n x/y\r\n"),
+            (Pieces{"It", "'s", " one two", " ", " three", ",", " ", "4", "2", "!?\n", "\n", " x", "/y", "\r\n"}));
+  EXPECT_EQ(split("exaone-moe", "\u0e01\u0e31 \u0e01 ab\u0301 c -d  "), (Pieces{"\u0e01\u0e31 \u0e01 ab\u0301 c", " -", "d", "  "}));
 }
 
 // Patterns that look ahead over a run, or search a run's end from each of its places, must not take its square.
 TEST(Pretokenizer, LongRunsAreNotQuadratic) {
   auto begin = std::chrono::steady_clock::now();
-  const char* const names[] = {"gpt-2",   "smollm",       "llama-bpe",      "tekken",      "gpt-4o",
-                               "kimi-k2", "deepseek-llm", "deepseek-coder", "deepseek-v3", "falcon",
-                               "bloom",   "superbpe",     "chameleon",      "bailingmoe",  "default"};
+  const char* const names[] = {"gpt-2",        "smollm",         "llama-bpe",   "tekken", "gpt-4o", "kimi-k2",
+                               "deepseek-llm", "deepseek-coder", "deepseek-v3", "falcon", "bloom",  "superbpe",
+                               "chameleon",    "bailingmoe",     "exaone-moe",  "default"};
   for (const char* name : names) {
     auto made = Pretokenizer::create(name);
-    for (const char* unit : {"a", " ", "A", "7", "\u0e01", "\n", "!", "\u6c49", " \u0e01"}) {
+    for (const char* unit : {"a", " ", "A", "7", "\u0e01", "\n", "!", "\u6c49", " \u0e01", "a b"}) {
       std::string text;
       while (text.size() < 100'000) text += unit;
       text += "\u0e01";
