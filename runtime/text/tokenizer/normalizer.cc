@@ -1,7 +1,9 @@
 #include "runtime/text/tokenizer/normalizer.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "runtime/base/limits.h"
 #include "runtime/base/utf8.h"
 
 namespace kvrt {
@@ -10,6 +12,7 @@ namespace {
 
 constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581
 constexpr std::string_view kForInvalid = "\xEF\xBF\xBD";    // U+FFFD
+constexpr size_t kGrowthMax = 16;                           // a text's: Unicode's own replacements make it 11 times as long at most
 
 // A unit of the trie, a double array of 32-bit words: bit 8 says that a key ends here, bits 10 to 30 where its children are (times 256
 // with bit 9 set), the low byte and bit 31 which byte led here. A unit with bit 31 alone is a value: an offset into the strings.
@@ -41,6 +44,12 @@ Status SpmNormalizer::init(std::string charsmap, bool remove_extra_whitespaces, 
                  charsmap_.size(), size);
   }
   units_ = size / 4;
+  const std::string_view strings = std::string_view(charsmap_).substr(4 + size);
+  for (size_t at = 0, end; (end = strings.find('\0', at)) != std::string_view::npos; at = end + 1) {
+    if (end - at <= kTokenBytesMax) continue;
+    return error(Code::kLimit, Detail::kNone, "tokenizer.ggml.precompiled_charsmap: a text of %zu bytes, the limit is %zu", end - at,
+                 kTokenBytesMax);
+  }
   return {};
 }
 
@@ -57,7 +66,7 @@ SpmNormalizer::Prefix SpmNormalizer::next(std::string_view text, const SpecialTo
   size_t longest = 0;
   uint32_t value = 0;
   size_t at = offset_of(unit(0));
-  for (size_t i = 0; units_ && i < text.size(); ++i) {
+  for (size_t i = 0; units_ && i < std::min(text.size(), kTokenBytesMax); ++i) {
     auto byte = static_cast<unsigned char>(text[i]);
     at ^= byte;
     uint32_t here = unit(at);
@@ -75,14 +84,16 @@ SpmNormalizer::Prefix SpmNormalizer::next(std::string_view text, const SpecialTo
   return {text.substr(0, size), size};
 }
 
-std::string_view SpmNormalizer::apply(std::string_view text, bool space_prefix, const SpecialTokens& kept, std::string* scratch) const {
+Result<std::string_view> SpmNormalizer::apply(std::string_view text, bool space_prefix, const SpecialTokens& kept,
+                                              std::string* scratch) const {
+  const size_t most = std::min(kGrowthMax * (text.size() + 1), 2 * kTextBytesMax);
   std::string* out = scratch;
   out->clear();
   if (units_ == 0 && !remove_extra_whitespaces_ && (keeps_bytes_ || find_invalid_utf8(text) == std::string_view::npos)) {
     if (!space_prefix && text.find(kEscapedSpace) == std::string_view::npos) return text;
     if (space_prefix && !text.empty()) out->push_back(' ');
     unescape_spaces(text, out);
-    return *out;
+    return std::string_view(*out);
   }
   // The order of SentencePiece: leading spaces go, then comes the prefix, then spaces after a space go, then trailing ones.
   if (remove_extra_whitespaces_) {
@@ -92,7 +103,7 @@ std::string_view SpmNormalizer::apply(std::string_view text, bool space_prefix, 
       text.remove_prefix(p.size);
     }
   }
-  if (text.empty()) return {};
+  if (text.empty()) return std::string_view();
   if (space_prefix) out->push_back(' ');
   bool after_space = remove_extra_whitespaces_;
   while (!text.empty()) {
@@ -101,10 +112,13 @@ std::string_view SpmNormalizer::apply(std::string_view text, bool space_prefix, 
     while (after_space && p.normalized.starts_with(' ')) p.normalized.remove_prefix(1);
     if (p.normalized.empty()) continue;
     unescape_spaces(p.normalized, out);
+    if (out->size() > most) {
+      return error(Code::kLimit, Detail::kNone, "tokenizer.ggml.precompiled_charsmap: a text grows to more than %zu bytes", most);
+    }
     after_space = remove_extra_whitespaces_ && p.normalized.ends_with(' ');
   }
   while (remove_extra_whitespaces_ && out->ends_with(' ')) out->pop_back();
-  return *out;
+  return std::string_view(*out);
 }
 
 }  // namespace kvrt

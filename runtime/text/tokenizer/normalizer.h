@@ -13,11 +13,12 @@ namespace kvrt {
 
 class SpmNormalizer {
  public:
-  // `charsmap`: tokenizer.ggml.precompiled_charsmap, "" for none; CORRUPT when it breaks its own format.
+  // `charsmap`: tokenizer.ggml.precompiled_charsmap, "" for none; CORRUPT when it breaks its own format, LIMIT where it has long texts.
   // `keeps_bytes`: bytes that are no valid UTF-8 stay as they are, else each is U+FFFD.
   Status init(std::string charsmap, bool remove_extra_whitespaces, bool keeps_bytes);
   // The text as pieces spell it, U+2581 as a space (`kept`: user-defined tokens, which stay as they are). A view of `text` or of `scratch`.
-  std::string_view apply(std::string_view text, bool space_prefix, const SpecialTokens& kept, std::string* scratch) const;
+  // LIMIT: the charsmap makes it many times as long.
+  Result<std::string_view> apply(std::string_view text, bool space_prefix, const SpecialTokens& kept, std::string* scratch) const;
 
  private:
   struct Prefix {

@@ -55,6 +55,7 @@ class Spm final : public SpmTokenizer {
     std::vector<int32_t> ids;
     Merging<Part> merging;
     std::unordered_map<uint64_t, uint32_t> splits;  // unused pieces: from place and length to the size of the left part
+    std::vector<Part> open;                         // parts of one, still to be taken apart
     static uint64_t key(uint32_t begin, uint32_t size) { return static_cast<uint64_t>(begin) << 32 | size; }
   };
   struct Rules {
@@ -123,19 +124,22 @@ Status Spm::init(const VocabSource& source) {
 
 // An unused piece stands for the parts that it was merged from.
 void Spm::add_part(std::string_view piece, const Part& part, Work* work) const {
-  if (part.id >= 0 && type_of(part.id) == kUnused) {
-    auto split = work->splits.find(Work::key(part.begin, part.size));
+  std::vector<Part>& open = work->open;
+  open.assign(1, part);
+  while (!open.empty()) {
+    const Part p = open.back();
+    open.pop_back();
+    const bool unused = p.id >= 0 && type_of(p.id) == kUnused;
+    const auto split = unused ? work->splits.find(Work::key(p.begin, p.size)) : work->splits.end();
     if (split != work->splits.end()) {
-      uint32_t left = split->second, right = part.size - left;
-      int32_t left_id = index_.find(piece.substr(part.begin, left)), right_id = index_.find(piece.substr(part.begin + left, right));
-      add_part(piece, {part.begin, left, left_id}, work);
-      return add_part(piece, {part.begin + left, right, right_id}, work);
+      const uint32_t left = split->second, right = p.size - left, middle = p.begin + left;
+      open.push_back({middle, right, index_.find(piece.substr(middle, right))});
+      open.push_back({p.begin, left, index_.find(piece.substr(p.begin, left))});
+    } else if (p.id >= 0) {
+      work->ids.push_back(p.id);
+    } else {
+      work->dropped += add_unknown(piece.substr(p.begin, p.size), 0, &work->ids);
     }
-  }
-  if (part.id >= 0) {
-    work->ids.push_back(part.id);
-  } else {
-    work->dropped += add_unknown(piece.substr(part.begin, part.size), 0, &work->ids);
   }
 }
 
@@ -167,7 +171,7 @@ void Spm::encode_piece(std::string_view piece, Work* work, size_t before, std::v
 
 Status Spm::encode_run(std::string_view text, bool opens, Scratch* scratch, std::vector<int32_t>* out) const {
   auto* work = static_cast<Work*>(scratch);
-  std::string_view all = normalizer_.apply(text, space_prefix_ && opens, user_, &work->normalized);
+  KVRT_ASSIGN(const std::string_view all, normalizer_.apply(text, space_prefix_ && opens, user_, &work->normalized));
   size_t before = out->size(), begin = 0, at = 0;  // begin: of the piece that grows
   auto flush = [&](size_t end) {
     if (end > begin) encode_piece(all.substr(begin, end - begin), work, before, out);

@@ -141,7 +141,7 @@ void Unigram::search(std::string_view text, std::vector<Best>* best) const {
 
 Status Unigram::encode_run(std::string_view text, bool opens, Scratch* scratch, std::vector<int32_t>* out) const {
   auto* work = static_cast<Work*>(scratch);
-  std::string_view all = normalizer_.apply(text, space_prefix_ && opens, user_, &work->normalized);
+  KVRT_ASSIGN(const std::string_view all, normalizer_.apply(text, space_prefix_ && opens, user_, &work->normalized));
   search(all, &work->best);
   work->ends.clear();
   for (size_t end = all.size(); end > 0; end = work->best[end].begin) work->ends.push_back(static_cast<uint32_t>(end));

@@ -1,9 +1,12 @@
 // The SentencePiece families on small vocabularies made here; trained ones are held against sentencepiece in tests/golden.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 
+#include "runtime/base/limits.h"
 #include "runtime/text/tokenizer/tokenizer.h"
 
 namespace kvrt {
@@ -136,6 +139,35 @@ TEST(Spm, UnusedPiecesAreTakenApart) {
   EXPECT_EQ(pieces(*t, "ababc"), (Pieces{"a", "b", "abc"}));
 }
 
+// Each piece of letters is unused and was merged from the one before: the longest is taken apart in 4,095 steps, on a small stack.
+TEST(Spm, UnusedPiecesWithinEachOther) {
+  std::vector<Piece> letters{{"a", -10'000}};
+  for (int i = 2; i <= 4'096; ++i) letters.push_back({std::string(static_cast<size_t>(i), 'a'), static_cast<float>(i - 9'000), kUnused});
+  Vocab vocab("llama", letters, true);
+  VocabSource source = vocab.source();
+  source.add_space_prefix = false;
+  struct Job {
+    std::unique_ptr<Tokenizer> t;
+    std::string text = std::string(4'096, 'a');
+    std::vector<int32_t> ids{};
+    Status status{};
+  } job{make(source)};
+  pthread_attr_t attributes;
+  pthread_t thread;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, 256 << 10), 0);
+  const auto run = [](void* p) -> void* {
+    auto* j = static_cast<Job*>(p);
+    j->status = j->t->encode(j->text, false, &j->ids);
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &attributes, run, &job), 0);
+  ASSERT_EQ(pthread_join(thread, nullptr), 0);
+  pthread_attr_destroy(&attributes);
+  ASSERT_TRUE(job.status.is_ok()) << job.status.message();
+  EXPECT_EQ(job.ids, std::vector<int32_t>(4'096, 259));
+}
+
 TEST(Spm, OneLongWordIsNotQuadratic) {
   Vocab vocab("llama", {{"a", -10}, {"aa", -1}, {"aaaa", -2}, {SP, -9}, {SP SP, -3}}, true);
   VocabSource source = vocab.source();
@@ -183,6 +215,34 @@ TEST(Spm, HostileCharsmaps) {
     std::vector<int32_t> ids;
     std::string text = map + "abc \u4e2d";
     EXPECT_TRUE(t->encode(text, true, &ids).is_ok());
+  }
+}
+
+// Letters a that a charsmap makes long.
+TEST(Spm, CharsmapsThatMakeATextLong) {
+  const auto map_of = [](size_t size) {
+    std::vector<uint32_t> trie(256);
+    trie[0] = 1 << 10;                          // children at 1 ^ byte
+    trie[1 ^ 'a'] = 'a' | 1 << 8 | 0x10 << 10;  // a key ends; its value is 0x10 further
+    trie[1 ^ 'a' ^ 0x10] = 1u << 31;            // the text at 0
+    const auto trie_size = static_cast<uint32_t>(trie.size() * sizeof trie[0]);
+    std::string out(sizeof trie_size, '\0');
+    std::memcpy(out.data(), &trie_size, sizeof trie_size);
+    out.append(reinterpret_cast<const char*>(trie.data()), trie_size);
+    return out + std::string(size, 'b') + '\0';
+  };
+  for (const char* model : {"llama", "t5"}) {
+    Vocab vocab(model, kLetters, false);
+    VocabSource source = vocab.source();
+    source.add_space_prefix = false;
+    source.charsmap = map_of(3);
+    EXPECT_EQ(pieces(*make(source), "aa"), (Pieces{"b", "b", "b", "b", "b", "b"}));
+    source.charsmap = map_of(kTokenBytesMax);
+    std::vector<int32_t> ids;
+    EXPECT_EQ(make(source)->encode(std::string(1'000, 'a'), false, &ids).code(), Code::kLimit);
+    EXPECT_TRUE(ids.empty());
+    source.charsmap = map_of(kTokenBytesMax + 1);
+    EXPECT_EQ(Tokenizer::create(source).status().code(), Code::kLimit);
   }
 }
 
