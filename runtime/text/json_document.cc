@@ -186,8 +186,8 @@ const JsonDocument::Node* JsonDocument::member(const Node& object, std::string_v
   return at == last || key(nodes_[*at]) != name ? nullptr : &nodes_[*at];
 }
 
-const JsonDocument::Node* JsonDocument::find(std::string_view pointer) const {
-  const Node* at = &root();
+const JsonDocument::Node* JsonDocument::find(const Node& from, std::string_view pointer) const {
+  const Node* at = &from;
   while (!pointer.empty() && at) {
     if (pointer.front() != '/') return nullptr;
     pointer.remove_prefix(1);
@@ -210,19 +210,21 @@ const JsonDocument::Node* JsonDocument::find(std::string_view pointer) const {
 }
 
 std::string JsonDocument::pointer(const Node& node) const {
-  std::string path;
-  for (const Node* at = &node; at != &root(); at = &nodes_[at->parent]) {
-    const Node& parent = nodes_[at->parent];
-    std::string part;
-    if (parent.kind == Kind::kObject) {
-      for (char c : key(*at)) part += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  constexpr size_t kBytesMax = 200;
+  std::vector<const Node*> path;
+  for (const Node* at = &node; at != &root(); at = &parent(*at)) path.push_back(at);
+  std::string out = "#";
+  for (; !path.empty() && out.size() < kBytesMax; path.pop_back()) {
+    const Node &at = *path.back(), &of = parent(at);
+    out += '/';
+    if (of.kind == Kind::kObject) {
+      for (char c : key(at).substr(0, kBytesMax)) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
     } else {
-      const auto first = members_.begin() + parent.members_at;
-      part = std::to_string(std::lower_bound(first, first + parent.size, static_cast<uint32_t>(at - nodes_.data())) - first);
+      const auto first = members_.begin() + of.members_at;
+      out += std::to_string(std::lower_bound(first, first + of.size, static_cast<uint32_t>(&at - nodes_.data())) - first);
     }
-    path = "/" + part + path;
   }
-  return "#" + path;
+  return out.substr(0, kBytesMax);
 }
 
 bool JsonDocument::equal(const Node& a, const Node& b, uint64_t* nodes) const {

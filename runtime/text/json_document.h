@@ -56,8 +56,8 @@ class JsonDocument {
   std::string_view key(const Node& node) const { return view(node.key_at, node.key_size); }
   std::string_view text(const Node& node) const { return view(node.text_at, node.text_size); }  // a string's, or a number's spelling
   const Node* member(const Node& object, std::string_view key) const;                           // nullptr where there is none
-  const Node* find(std::string_view pointer) const;                                             // by JSON pointer, "" is the root
-  std::string pointer(const Node& node) const;                                                  // "#/properties/a"
+  const Node* find(const Node& from, std::string_view pointer) const;                           // by JSON pointer, "" is `from`
+  std::string pointer(const Node& node) const;                      // "#/properties/a"; its begin, if it is long
   bool equal(const Node& a, const Node& b, uint64_t* nodes) const;  // as JSON schema compares values; adds the nodes that it compared
 
  private:

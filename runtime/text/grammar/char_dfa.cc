@@ -11,10 +11,12 @@ namespace kvrt {
 
 namespace {
 
-// Characters that no set of the automata tells apart, as disjoint sets.
-std::vector<CodePointSet> classes_of(std::span<const CharNfa* const> nfas) {
+// Characters that no set of the automata tells apart, as disjoint sets. Takes its work from `steps`; 0: there was too much to do.
+std::vector<CodePointSet> classes_of(std::span<const CharNfa* const> nfas, uint64_t* steps) {
   std::vector<char32_t> cuts{0};
+  size_t sets = 0;
   for (const CharNfa* nfa : nfas) {
+    sets += nfa->sets().size();
     for (const CodePointSet& set : nfa->sets()) {
       for (auto [first, last] : set.ranges()) {
         cuts.push_back(first);
@@ -24,6 +26,8 @@ std::vector<CodePointSet> classes_of(std::span<const CharNfa* const> nfas) {
   }
   std::sort(cuts.begin(), cuts.end());
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  *steps -= std::min<uint64_t>(*steps, cuts.size() * (sets + 4) / 4);
+  if (*steps == 0) return {};
   std::vector<std::vector<bool>> in(cuts.size());
   for (const CharNfa* nfa : nfas) {
     for (const CodePointSet& set : nfa->sets()) {
@@ -37,7 +41,7 @@ std::vector<CodePointSet> classes_of(std::span<const CharNfa* const> nfas) {
   std::map<std::vector<bool>, CodePointSet> by_sets;
   for (size_t i = 0; i < cuts.size(); ++i) by_sets[in[i]].add(cuts[i], i + 1 < cuts.size() ? cuts[i + 1] - 1 : 0x10FFFF);
   std::vector<CodePointSet> out;
-  for (auto& [sets, points] : by_sets) {
+  for (auto& [key, points] : by_sets) {
     if (!points.ranges().empty()) out.push_back(std::move(points));
   }
   return out;
@@ -159,7 +163,8 @@ class Subsets {
 std::optional<CharDfa> CharDfa::make(std::span<const CharNfa* const> nfas, const std::function<int(uint64_t)>& label_of,
                                      uint32_t states_max, uint64_t* steps) {
   CharDfa dfa;
-  dfa.classes = classes_of(nfas);
+  dfa.classes = classes_of(nfas, steps);
+  if (*steps == 0) return std::nullopt;
   std::vector<Subsets> subsets;
   subsets.reserve(nfas.size());
   for (const CharNfa* nfa : nfas) subsets.emplace_back(*nfa, dfa.classes);
@@ -243,11 +248,12 @@ std::optional<CharDfa> CharDfa::with_lengths(uint32_t min, uint32_t max, uint32_
   out.classes = classes;
   const uint32_t top = max == CharNfa::kNoMax ? min : max;  // counts from there on are one
   if (top / (4 * states_max + 1) > 0) return std::nullopt;
-  std::vector<uint32_t> ids(size_t{states()} * (top + 1), kDead);
+  std::vector<std::pair<uint32_t, uint32_t>> latest(states(), {kDead, 0});  // counts are met in order: the last of each state, and its id
   std::vector<std::pair<uint32_t, uint32_t>> order;
   auto state = [&](uint32_t s, uint32_t count) {
-    uint32_t& id = ids[size_t{s} * (top + 1) + count];
-    if (id == kDead) {
+    auto& [of, id] = latest[s];
+    if (of != count) {
+      of = count;
       id = static_cast<uint32_t>(order.size());
       order.emplace_back(s, count);
       out.label.push_back(count >= min ? label[s] : kNoLabel);

@@ -23,10 +23,9 @@ CharNfa::Part CharNfa::single(Op op, uint32_t set) {
 }
 
 CharNfa::Part CharNfa::read(const CodePointSet& set) {
-  const auto same = std::find_if(sets_.begin(), sets_.end(), [&](const CodePointSet& s) { return s.ranges() == set.ranges(); });
-  const auto at = static_cast<uint32_t>(same - sets_.begin());
-  if (same == sets_.end()) sets_.push_back(set);
-  return single(kRead, at);
+  const auto [at, fresh] = places_.try_emplace(set.ranges(), static_cast<uint32_t>(sets_.size()));
+  if (fresh) sets_.push_back(set);
+  return single(kRead, at->second);
 }
 
 CharNfa::Part CharNfa::literal(std::string_view utf8) {
@@ -107,6 +106,7 @@ void CharNfa::finish(Part part) {
 bool CharNfa::accepts(std::string_view utf8, uint64_t* steps) const {
   std::vector<uint32_t> at{start_}, to, stack;
   std::vector<size_t> seen(nodes_.size(), SIZE_MAX);
+  *steps -= std::min<uint64_t>(*steps, nodes_.size() / 16);
   bool accepted = false;
   for (size_t offset = 0;;) {
     const bool end = offset == utf8.size();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -50,6 +51,7 @@ class CharNfa {
 
   std::vector<Node> nodes_;
   std::vector<CodePointSet> sets_;
+  std::map<std::vector<CodePointSet::Range>, uint32_t> places_;  // of the sets
   uint32_t start_ = 0;
   bool too_large_ = false;
 };

@@ -40,18 +40,21 @@ std::string SchemaCompiler::base_of(const Node& node) const {
   std::string base;
   for (size_t i = ids.size(); i-- > 0;) {
     base = resolve(base, ids[i].substr(0, ids[i].find('#')));
+    looked_at_ += base.size() / 64;
   }
   return base;
 }
 
-// Where a name stands twice, neither is meant: a $id within an enum or a const is none.
+// Where a name stands twice, neither is meant: a $id within an enum or a const is none. Names that are too long together are not kept: look()
+// refuses the schema.
 void SchemaCompiler::index_names() {
   std::vector<const Node*> open{&document_.root()};
   auto add = [&](const std::string& name, const Node* schema) {
+    looked_at_ += name.size();
     auto [at, fresh] = names_.try_emplace(name, schema);
     if (!fresh && at->second != schema) at->second = nullptr;
   };
-  while (!open.empty()) {
+  while (!open.empty() && looked_at_ <= kSchemaChoicesMax) {
     const Node* at = open.back();
     open.pop_back();
     for (const Node& child : document_.children(*at)) {
@@ -76,6 +79,7 @@ void SchemaCompiler::index_names() {
 Result<const JsonDocument::Node*> SchemaCompiler::target(const Node& ref) const {
   if (ref.kind != Kind::kString) return invalid(ref, "$ref is a string");
   const std::string_view text = document_.text(ref);
+  looked_at_ += text.size() / 64;
   // Where only one schema has the anchor, a dynamic reference leads to it from everywhere.
   const bool dynamic = document_.key(ref) == "$dynamicRef", recursive = document_.key(ref) == "$recursiveRef";
   if (recursive && recursive_anchors_ > 0) return unsupported(ref, "$recursiveRef with $recursiveAnchor");
@@ -100,7 +104,7 @@ Result<const JsonDocument::Node*> SchemaCompiler::target(const Node& ref) const 
     if (anchor == names_.end() || !anchor->second) return unsupported(ref, "a $ref to an $anchor that the document does not have");
     return anchor->second;
   }
-  std::string pointer = from == &document_.root() ? "" : document_.pointer(*from).substr(1);
+  std::string pointer;
   for (size_t i = 0; i < fragment.size(); ++i) {
     const std::string_view hex = fragment.substr(i + 1, 2);
     if (fragment[i] == '%' && hex.size() == 2 && hex.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos) {
@@ -110,7 +114,7 @@ Result<const JsonDocument::Node*> SchemaCompiler::target(const Node& ref) const 
       pointer += fragment[i];
     }
   }
-  const Node* found = document_.find(pointer);
+  const Node* found = document_.find(*from, pointer);
   if (!found) return invalid(ref, "there is no %.150s", std::string(text).c_str());
   return found;
 }

@@ -16,7 +16,7 @@ Result<const Regex*> SchemaCompiler::regex_of(const Node& pattern) const {
   const std::string_view text = is_name ? document_.key(pattern) : document_.text(pattern);
   const auto known = regexes_.find(text);
   if (known != regexes_.end()) return known->second.get();
-  KVRT_ASSIGN(Regex regex, Regex::parse(text, "schema: " + document_.pointer(pattern).substr(0, 200)));
+  KVRT_ASSIGN(Regex regex, Regex::parse(text, "schema: " + document_.pointer(pattern)));
   return (regexes_[std::string(text)] = std::make_unique<const Regex>(std::move(regex))).get();
 }
 
@@ -35,7 +35,7 @@ Result<const Regex*> SchemaCompiler::format_regex(const Node& format, bool some)
   if (!pattern) return unsupported(format, "format \"" + std::string(document_.text(format)) + "\"");
   auto& known = regexes_[std::string("format ") + (some ? "?" : "") + std::string(found->name)];
   if (!known) {
-    KVRT_ASSIGN(Regex regex, Regex::parse(pattern, "schema: " + document_.pointer(format).substr(0, 200)));
+    KVRT_ASSIGN(Regex regex, Regex::parse(pattern, "schema: " + document_.pointer(format)));
     known = std::make_unique<const Regex>(std::move(regex));
   }
   return known.get();
@@ -68,7 +68,10 @@ Result<std::vector<SchemaCompiler::Demand>> SchemaCompiler::demands(const Flat& 
     std::string key = "texts";
     for (const std::string& text : texts) key += '\0' + text;
     auto& known = regexes_[key];
-    if (!known) known = std::make_unique<const Regex>(Regex::of_texts(texts));
+    if (!known) {
+      KVRT_ASSIGN(Regex regex, Regex::of_texts(texts, "schema: " + document_.pointer(about(flat))));
+      known = std::make_unique<const Regex>(std::move(regex));
+    }
     out.push_back({known.get(), true});
   }
   std::sort(out.begin(), out.end());
@@ -248,7 +251,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::names_by_pattern(const std::vector<
                                                               const std::vector<const Node*>& patterns, const std::vector<Demand>& names,
                                                               Counts lengths, const std::vector<std::optional<All>>& values,
                                                               const Node& at) {
-  const Regex taken = Regex::of_texts(listed);
+  KVRT_ASSIGN(const Regex taken, Regex::of_texts(listed, "schema: " + document_.pointer(at)));
   std::vector<Demand> demanded{{&taken, true}};
   demanded.insert(demanded.end(), names.begin(), names.end());
   std::vector<const CharNfa*> nfas;

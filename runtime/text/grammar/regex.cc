@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/limits.h"
 #include "runtime/text/grammar/regex_parser.h"
 
 namespace kvrt {
@@ -27,11 +28,13 @@ Result<Regex> Regex::parse(std::string_view pattern, const std::string& where, b
 
 Result<Regex> Regex::anchored() const { return parse(source_, "schema", true); }
 
-Regex Regex::of_texts(const std::vector<std::string>& utf8) {
+Result<Regex> Regex::of_texts(const std::vector<std::string>& utf8, const std::string& where) {
   auto term = std::make_shared<Term>();
   std::vector<CharNfa::Part> parts;
   for (const std::string& text : utf8) parts.push_back(term->every.literal(text));
   term->every.finish(term->every.choice(parts));
+  if (term->every.too_large())
+    return error(Code::kLimit, Detail::kGrammarLimit, "%s: constants or names of more than %u characters", where.c_str(), kPatternNodesMax);
   term->exact = true;
   Regex out;
   out.terms_.push_back(std::move(term));

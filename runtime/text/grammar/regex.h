@@ -25,7 +25,7 @@ class Regex {
   const std::string& source() const { return source_; }
   bool is_anchored() const { return source_.empty() || source_[0] == '^'; }
   Result<Regex> anchored() const;
-  static Regex of_texts(const std::vector<std::string>& utf8);  // exactly those
+  static Result<Regex> of_texts(const std::vector<std::string>& utf8, const std::string& where);  // exactly those
 
   // Automata that tell whether it is found, to be run side by side, and what their acceptances, from bit `at` on, say. To ask whether every
   // engine finds it, or whether none does, takes half of them; the answer is kSome where it is not so.

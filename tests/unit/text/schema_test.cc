@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/base/limits.h"
+#include "runtime/base/utf8.h"
 #include "runtime/text/grammar/grammar.h"
 #include "tests/support/byte_vocabulary.h"
 
@@ -240,6 +241,21 @@ TEST(Schema, OptionalMembersAreLimited) {
   EXPECT_TRUE(matcher.complete() && matcher.status().is_ok());
 }
 
+// What is denied is denied, or the schema is refused.
+TEST(Schema, DenialsOfManyCharactersAreRefused) {
+  std::string texts, names;
+  for (int i = 0; i < 5'000; ++i) texts += (i ? ",\"" : "\"") + std::string(16, 'x') + std::to_string(1'000 + i) + "\"";
+  for (int i = 0; i < 900; ++i) names += (i ? ",\"" : "\"") + std::string(120, 'x') + std::to_string(i) + "\":{}";
+  for (const std::string& source :
+       {R"({"type":"string","not":{"enum":[)" + texts + "]}}",
+        R"({"type":"object","additionalProperties":true,"propertyNames":{"minLength":1},"properties":{)" + names + "}}"}) {
+    const auto made = Grammar::from_json_schema(source);
+    EXPECT_EQ(made.status().code(), Code::kLimit) << source.substr(0, 60);
+    EXPECT_NE(made.status().message().find("constants or names of more than 100000 characters"), std::string::npos)
+        << made.status().message();
+  }
+}
+
 TEST(Schema, HostileSchemasEnd) {
   auto repeated = [](const std::string& one, int n) {
     std::string out;
@@ -247,6 +263,11 @@ TEST(Schema, HostileSchemasEnd) {
       out += i ? "," : "";
       for (char c : one) out += c == '@' ? std::to_string(i) : std::string(1, c);
     }
+    return out;
+  };
+  auto letters = [](int n) {  // different ones, every second of those that are not ASCII
+    std::string out;
+    for (int i = 0; i < n; ++i) append_code_point(static_cast<char32_t>(i < 19'000 ? 0x4000 + 2 * i : 0x10000 + 2 * i), &out);
     return out;
   };
   std::string nested = "{}";
@@ -270,6 +291,14 @@ TEST(Schema, HostileSchemasEnd) {
       R"({"enum":[")" + std::string(500'000, 'a') + R"("],"allOf":[)" + repeated(R"({"pattern":"(a*a*){1,30}@$"})", 1'000) + "]}",
       R"({"allOf":[{"type":"string"},)" + repeated(R"({"$ref":"#/allOf/@"})", 40'000) + "]}",
       nested,
+      R"({"type":"object","propertyNames":{"pattern":"^(?:a{2000}){9}$","minLength":80000}})",
+      R"({"pattern":")" + letters(99'000) + "\"}",
+      R"({"type":"string","pattern":"^[)" + letters(60'000) + "]*$\"}",
+      R"({"type":"string","not":{"enum":[")" + letters(50'000) + "\"]}}",
+      R"({"enum":[)" + repeated("\"a@\"", 30'000) + R"(],"pattern":"(?:b{1000}){90}"})",
+      R"({"$id":")" + std::string(200'000, 'a') + R"(","$defs":{)" + repeated(R"("a@":{"$anchor":"a@"})", 1'500) + "}}",
+      R"({"$id":")" + std::string(200'000, 'a') + R"(","allOf":[)" + repeated(R"({"$anchor":"a@","$ref":"#a1499"})", 1'500) + "]}",
+      R"({"properties":{")" + std::string(200'000, 'a') + R"(":{"anyOf":[)" + repeated(R"({"minLength":@})", 2'000) + "]}}}",
   };
   for (const std::string& source : sources) {
     [[maybe_unused]] rusage before, after;
