@@ -101,12 +101,12 @@ void CharNfa::finish(Part part) {
   const uint32_t accept = add({kAccept, 0, kOpen, kOpen});
   link(part.out, accept);
   start_ = part.in;
+  places_ = {};
 }
 
 bool CharNfa::accepts(std::string_view utf8, uint64_t* steps) const {
   std::vector<uint32_t> at{start_}, to, stack;
   std::vector<size_t> seen(nodes_.size(), SIZE_MAX);
-  *steps -= std::min<uint64_t>(*steps, nodes_.size() / 16);
   bool accepted = false;
   for (size_t offset = 0;;) {
     const bool end = offset == utf8.size();

@@ -51,7 +51,7 @@ class CharNfa {
 
   std::vector<Node> nodes_;
   std::vector<CodePointSet> sets_;
-  std::map<std::vector<CodePointSet::Range>, uint32_t> places_;  // of the sets
+  std::map<std::vector<CodePointSet::Range>, uint32_t> places_;  // of the sets, until it is finished
   uint32_t start_ = 0;
   bool too_large_ = false;
 };

@@ -140,7 +140,7 @@ Result<Part> GbnfParser::char_class() {
   const size_t begin = at_++;
   const bool negated = peek() == '^';
   at_ += negated;
-  CodePointSet set;
+  std::vector<CodePointSet::Range> ranges;
   while (peek() != ']') {
     if (at_end() || peek() == '\n') return wrong(begin, "a class without its closing ]");
     const size_t first_at = at_;
@@ -152,9 +152,11 @@ Result<Part> GbnfParser::char_class() {
       KVRT_ASSIGN(last, character());
     }
     if (last < first) return wrong(first_at, "a range whose end comes before its beginning");
-    set.add(first, last);
+    ranges.emplace_back(first, last);
   }
   ++at_;
+  CodePointSet set;
+  set.add(std::move(ranges));
   if (set.ranges().empty() && !negated) return wrong(begin, "an empty class, which nothing fits");
   return builder_.characters(negated ? set.complement() : set, GrammarBuilder::Spelling::kRaw);
 }

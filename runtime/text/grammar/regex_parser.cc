@@ -105,6 +105,7 @@ Result<Chars> RegexParser::char_class() {
   const bool negated = peek() == '^';
   at_ += negated;
   Chars set{CodePointSet{}};
+  std::vector<CodePointSet::Range> same;  // by both readings
   auto single = [](const Chars& s) { return s.some.ranges().size() == 1 && s.some.ranges()[0].first == s.some.ranges()[0].second; };
   auto one = [&]() -> Result<Chars> {
     if (peek() == '\\') {
@@ -127,10 +128,16 @@ Result<Chars> RegexParser::char_class() {
       if (high < low) return wrong("a range whose end comes before its beginning");
       first = Chars(CodePointSet{{low, high}});
     }
+    if (first.every.ranges() == first.some.ranges()) {
+      same.insert(same.end(), first.every.ranges().begin(), first.every.ranges().end());
+      continue;
+    }
     set.every.add(first.every);
     set.some.add(first.some);
   }
   ++at_;
+  set.every.add(same);
+  set.some.add(std::move(same));
   return negated ? set.complement() : set;
 }
 

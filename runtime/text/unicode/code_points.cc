@@ -55,6 +55,11 @@ void CodePointSet::add(char32_t first, char32_t last) {
   ranges_.insert(from, {first, last});
 }
 
+void CodePointSet::add(std::vector<Range> ranges) {
+  std::sort(ranges.begin(), ranges.end());
+  for (Range r : ranges) add(r.first, r.second);
+}
+
 void CodePointSet::add(const CodePointSet& other) {
   for (Range r : other.ranges_) add(r.first, r.second);
 }

@@ -19,6 +19,7 @@ class CodePointSet {
   static CodePointSet all() { return {{0, 0x10FFFF}}; }
   void add(char32_t first, char32_t last);
   void add(const CodePointSet& other);
+  void add(std::vector<Range> ranges);  // in any order: sooner than one by one
   CodePointSet complement() const;
   CodePointSet intersection(const CodePointSet& other) const;
   CodePointSet without(const CodePointSet& other) const { return intersection(other.complement()); }

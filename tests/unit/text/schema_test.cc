@@ -265,9 +265,10 @@ TEST(Schema, HostileSchemasEnd) {
     }
     return out;
   };
-  auto letters = [](int n) {  // different ones, every second of those that are not ASCII
+  auto letters = [](int n) {  // different ones, none beside another; fewer than 0: from the last on
     std::string out;
-    for (int i = 0; i < n; ++i) append_code_point(static_cast<char32_t>(i < 19'000 ? 0x4000 + 2 * i : 0x10000 + 2 * i), &out);
+    for (int i = n < 0 ? -n - 1 : 0; n < 0 ? i >= 0 : i < n; i += n < 0 ? -1 : 1)
+      append_code_point(static_cast<char32_t>(i < 19'000 ? 0x4000 + 2 * i : 0x10000 + 2 * i), &out);
     return out;
   };
   std::string nested = "{}";
@@ -294,8 +295,8 @@ TEST(Schema, HostileSchemasEnd) {
       R"({"type":"object","propertyNames":{"pattern":"^(?:a{2000}){9}$","minLength":80000}})",
       R"({"pattern":")" + letters(99'000) + "\"}",
       R"({"type":"string","pattern":"^[)" + letters(60'000) + "]*$\"}",
+      R"({"type":"string","pattern":"[)" + letters(-90'000) + "]\"}",
       R"({"type":"string","not":{"enum":[")" + letters(50'000) + "\"]}}",
-      R"({"enum":[)" + repeated("\"a@\"", 30'000) + R"(],"pattern":"(?:b{1000}){90}"})",
       R"({"$id":")" + std::string(200'000, 'a') + R"(","$defs":{)" + repeated(R"("a@":{"$anchor":"a@"})", 1'500) + "}}",
       R"({"$id":")" + std::string(200'000, 'a') + R"(","allOf":[)" + repeated(R"({"$anchor":"a@","$ref":"#a1499"})", 1'500) + "]}",
       R"({"properties":{")" + std::string(200'000, 'a') + R"(":{"anyOf":[)" + repeated(R"({"minLength":@})", 2'000) + "]}}}",
