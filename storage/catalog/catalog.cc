@@ -75,7 +75,8 @@ Result<bool> Catalog::trusts_clock(int64_t now_ms) {
 
 Status Catalog::note_time(CatalogTransaction* txn, int64_t now_ms) {
   KVRT_ASSIGN(const bool trusted, trusts_clock(now_ms));
-  if (trusted) txn->totals.seen_ms = now_ms;  // else gc is to see the jump
+  KVRT_ASSIGN(const int64_t jumped, sql_->number("SELECT seen_ms < 0 FROM totals"));
+  if (trusted) txn->totals.seen_ms = jumped ? -now_ms : now_ms;  // a jump, this one or the last, is gc's to see
   return {};
 }
 
@@ -92,7 +93,7 @@ Result<Collected> Catalog::collect(int64_t now_ms, const Collected& before, cons
     }
     c.finished = !removed;
   } while (!c.finished && more());
-  txn.totals.seen_ms = c.jumped ? -now_ms : now_ms;
+  txn.totals.seen_ms = !c.jumped ? now_ms : c.looks ? -now_ms : 0;
   KVRT_TRY(txn.commit());
   return c;
 }

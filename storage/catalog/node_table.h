@@ -23,6 +23,7 @@ struct Collected {
   uint64_t sessions = 0, nodes = 0, chunks = 0;
   int64_t expiry = 0, row = 0;  // the last expired session looked at. A damaged one is passed over
   bool jumped = false;          // the wall clock did, since the last look: expired sessions stay
+  bool looks = true;            // false: a jump stays for the next look to see
   bool finished = false;
 };
 

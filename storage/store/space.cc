@@ -81,6 +81,7 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
   }
   KVRT_ASSIGN(const bool unlinked, gc_trash(&c));
   if (unlinked) return true;
+  c.rows.looks = false;  // the steps of one save are no two looks at the clock
   KVRT_TRY(gc_rows(&c).take_status());
   if (c.rows.nodes + c.rows.sessions > 0) return true;
   KVRT_ASSIGN(const bool sealing, gc_seal(&c));
@@ -98,6 +99,7 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
     c.slice_end = env_->now_ns() + kSliceNs;
     KVRT_ASSIGN(const bool vacuumed, gc_pages(&c));
     if (vacuumed) return true;
+    free_pages = 0;  // there is no room to move pages
   }
   Lock lock(mutex_);
   KVRT_ASSIGN(const uint64_t segments, catalog_.segments.total_bytes());

@@ -39,7 +39,7 @@ BREAKS = [
     ("", "", "kvrt_version went from KVRT_0.1 to KVRT_9.8", "    kvrt_version;\n", "", MORE.replace("planted", "version")),
 ]
 ADDITIONS = [
-    ("  uint64_t end; ", "  uint64_t end, planted; ", "kvrt_message_props.planted was appended"),
+    ("} kvrt_message_props;", "  uint64_t planted;\n} kvrt_message_props;", "kvrt_message_props.planted was appended"),
     ("uint32_t reserved; ", "uint32_t planted; ", "kvrt_save_options.planted takes the place of reserved"),
     ("KVRT_DETAIL_NONE = 0,", "KVRT_DETAIL_NONE = 0, KVRT_DETAIL_PLANTED = 99,", "enumerator KVRT_DETAIL_PLANTED is new"),
     ("#ifdef __cplusplus\n}", "typedef struct kvrt_planted { uint32_t struct_size; } kvrt_planted;\n#ifdef __cplusplus\n}", "struct kvrt_planted is new"),
