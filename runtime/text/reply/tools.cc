@@ -55,7 +55,7 @@ const Value* resolve(const Value* root, std::string_view reference, int* visits)
     at = member(at, reference.substr(0, end));
     reference.remove_prefix(end);
   }
-  return at;
+  return reference.empty() ? at : nullptr;
 }
 
 }  // namespace
@@ -136,7 +136,8 @@ std::vector<std::string_view> ArgumentSchema::property_names() const {
 
 ArgumentSchema ArgumentSchema::property(std::string_view key) const {
   int visits = kVisitsMax;
-  return property(key, 0, &visits);
+  const ArgumentSchema found = property(key, 0, &visits);
+  return visits > 0 ? found : ArgumentSchema();
 }
 
 ArgumentSchema ArgumentSchema::property(std::string_view key, int depth, int* visits) const {
@@ -152,7 +153,8 @@ ArgumentSchema ArgumentSchema::property(std::string_view key, int depth, int* vi
 
 ArgumentSchema ArgumentSchema::items() const {
   int visits = kVisitsMax;
-  return items(0, &visits);
+  const ArgumentSchema found = items(0, &visits);
+  return visits > 0 ? found : ArgumentSchema();
 }
 
 ArgumentSchema ArgumentSchema::items(int depth, int* visits) const {
