@@ -321,8 +321,10 @@ def load_commands(source, build):
     inside = []
     for c in commands:
         path = pathlib.Path(c["file"]).resolve()
-        if path.is_relative_to(source) and not path.is_relative_to(build):
-            inside.append({"file": str(path.relative_to(source)), "command": c["command"]})
+        batch = re.findall(r'#include "(.*)"', path.read_text()) if path.parent.name == "Unity" and path.is_relative_to(build) else [path]
+        for file in (pathlib.Path(p).resolve() for p in batch):
+            if file.is_relative_to(source) and not file.is_relative_to(build):
+                inside.append({"file": str(file.relative_to(source)), "command": c["command"]})
     return inside
 
 
