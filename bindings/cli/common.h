@@ -82,8 +82,8 @@ kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, Op
 
 // Most JSON of the library has fewer bytes: a text of this size takes it in one call.
 inline constexpr size_t kJsonBytes = 1 << 16;
-// For a chat: flags that were not given get the values that the model's file suggests (general.sampling.*), or, where it suggests none at
-// all, a temperature of 0.7 and a min_p of 0.05.
+// For a chat: flags that were not given get the values that the model's file suggests (general.sampling.*), and a temperature of 1 where it
+// suggests others alone; or, where it suggests none at all, a temperature of 0.7 and a min_p of 0.05.
 void suggest_sampling(const Runtime& runtime, const std::string& model, SamplingFlags& flags);
 
 // The names of K's and V's formats: --kv-k and --kv-v, where they are given, else --kv.

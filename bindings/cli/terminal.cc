@@ -41,7 +41,7 @@ bool controls(uint32_t c) {
 std::atomic<bool> interrupted = false, unread = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "it is set in a signal handler");
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+constexpr int kInterrupts[] = {SIGINT, SIGTERM, SIGHUP};
 
 }  // namespace
 
@@ -81,7 +81,7 @@ bool is_ignored(int signal) {
 Interrupt::Interrupt() {
   struct sigaction action {};
   action.sa_handler = [](int) { interrupted = true; };
-  for (const int signal : kSignals) {
+  for (const int signal : kInterrupts) {
     if (is_ignored(signal)) continue;  // by nohup, or by a shell in whose background this runs
     // A second one ends the program, but a terminal that closes sends two: the shell's, and the kernel's when the shell has gone.
     action.sa_flags = SA_RESTART | (signal == SIGHUP ? 0 : static_cast<int>(SA_RESETHAND));
@@ -90,7 +90,7 @@ Interrupt::Interrupt() {
   watch_reader();
 }
 Interrupt::~Interrupt() {
-  for (const int signal : kSignals) {
+  for (const int signal : kInterrupts) {
     if (!is_ignored(signal)) ::signal(signal, SIG_DFL);
   }
   signal(SIGPIPE, SIG_DFL);

@@ -57,7 +57,8 @@ func (s *Session) Stream(ctx context.Context, options *GenerateOptions) (*Stream
 func (st *Stream) begun() bool { return st != nil && st.session != nil }
 
 // Next gives the next event, and computes as needed. The last one is DONE; then comes io.EOF, or CANCELLED where the context ended the generation.
-// A failure ends the generation. With SamplerHost call Session.Accept after each LOGITS.
+// A failure ends the generation, but for one
+// that changes nothing, such as memory that was short: Next goes on, Close ends it. With SamplerHost call Session.Accept after each LOGITS.
 func (st *Stream) Next() (Event, error) {
 	if !st.begun() {
 		return Event{}, invalid("the stream is nil, or was not begun")

@@ -247,8 +247,9 @@ void Conversations::begun(const std::shared_ptr<Conversation>& c) noexcept {
   const auto info = c->session.info();
   if (!store_ || c->name.empty() || !info.ok() || info->revision > 0) return;
   auto options = save_options();
-  options.durability = KVRT_DURABILITY_PROCESS;  // nothing waits for the disk
-  (void)c->session.checkpoint(c->name, options);
+  options.durability = KVRT_DURABILITY_PROCESS;  // it may wait for other writers of the store, but not for the disk
+  if (!c->session.checkpoint(c->name, options).ok())
+    options_.log("session " + c->name + ": its first answer is not saved before it ends: " + kvrt::last_error().message);
 }
 
 void Conversations::give_back(const std::shared_ptr<Conversation>& c, const Request& request, uint64_t cut) noexcept {

@@ -109,8 +109,8 @@ for command, text, tokens in ((["run", "-p", "Hello"], None, "300"), (["chat"], 
 # A chat whose standard error is closed still takes signals: a hint that cannot be written, and a kill.
 chat = subprocess.Popen(f'exec "{kvrt}" chat -m "{model}" --ignore-eos -n 4 2>&-', shell=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
 chat.stdin.write(b"Hello\n")
-while chat.stdout.read(1) != b"\n":
-    pass
+for byte in iter(lambda: chat.stdout.read(1), b"\n"):
+    assert byte, chat.wait()
 chat.send_signal(signal.SIGINT)
 time.sleep(0.05)
 chat.send_signal(signal.SIGTERM)

@@ -91,6 +91,7 @@ impl Drop for Stream<'_> {
         while errors < 100 && self.session.info().map_or(false, |info| info.state == State::GENERATING) {
             if self.session.next_raw(None).is_err() {
                 errors += 1;
+                std::thread::sleep(std::time::Duration::from_millis(1));
             }
         }
     }
