@@ -190,6 +190,7 @@ class LineEditor::Terminal {
   }
 
   static wchar_t* prompt(EditLine*) {
+    TerminalMode::drawn();
     static wchar_t text[] = L"> ";
     return text;
   }

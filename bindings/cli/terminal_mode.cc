@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -15,7 +16,7 @@ namespace {
 constexpr int kSignals[] = {SIGTSTP, SIGQUIT, SIGTERM, SIGHUP};
 termios found;
 bool known = false;  // `found` is the terminal's mode before the chat
-volatile sig_atomic_t line_is_read = 0;
+volatile sig_atomic_t line_is_read = 0, continued = 0;
 
 void brackets(bool on) {
   const std::string_view code = on ? "\x1b[?2004h" : "\x1b[?2004l";
@@ -28,6 +29,13 @@ void give_back() {
   if (known) tcsetattr(STDIN_FILENO, TCSANOW, &found);
 }
 
+// SIGALRM comes 20 times a second. No flag SA_RESTART: the call that it finds returns.
+void alarms(bool on) {
+  struct itimerval every {};
+  if (on) every.it_value.tv_usec = every.it_interval.tv_usec = 50'000;
+  setitimer(ITIMER_REAL, &every, nullptr);
+}
+
 void on_signal(int signal);
 
 void handle(int signal, void (*handler)(int)) {
@@ -37,19 +45,26 @@ void handle(int signal, void (*handler)(int)) {
   sigaction(signal, &action, nullptr);
 }
 
-// Gives the terminal back; then the signal stops or ends the program as if there were no handler.
+// Gives the terminal back; then the signal stops or ends the program as if there were no handler. Where no shell controls jobs nothing stops, and
+// no SIGCONT follows.
 void on_signal(int signal) {
   const int error = errno;
   give_back();
   handle(signal, SIG_DFL);
-  sigset_t set, old;
+  sigset_t set, old, pending;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCONT);
+  pthread_sigmask(SIG_BLOCK, &set, &old);
+  raise(signal);
   sigemptyset(&set);
   sigaddset(&set, signal);
-  raise(signal);
-  pthread_sigmask(SIG_UNBLOCK, &set, &old);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  sigpending(&pending);
+  continued = sigismember(&pending, SIGCONT) == 1;
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
   handle(signal, on_signal);
   TerminalMode::take();
+  if (line_is_read) alarms(true);
   errno = error;
 }
 
@@ -60,6 +75,9 @@ bool in_foreground() { return tcgetpgrp(STDIN_FILENO) == getpgrp(); }
 TerminalMode::TerminalMode() {
   known = tcgetattr(STDIN_FILENO, &found) == 0;
   for (int signal : kSignals) handle(signal, on_signal);
+  struct sigaction wake {};
+  wake.sa_handler = [](int) {};
+  sigaction(SIGALRM, &wake, nullptr);
 }
 
 void TerminalMode::take() {
@@ -77,6 +95,13 @@ TerminalMode::~TerminalMode() {
   give_back();
 }
 
-void TerminalMode::reading(bool on) { line_is_read = on; }
+void TerminalMode::reading(bool on) {
+  line_is_read = on;
+  if (!on) alarms(false);
+}
+
+void TerminalMode::drawn() {
+  if (continued) alarms(false);
+}
 
 }  // namespace cli

@@ -12,8 +12,10 @@ class TerminalMode {
   ~TerminalMode();
   TerminalMode(const TerminalMode&) = delete;
   static void take();
-  // on: the line editor reads, in a mode of its own, which it takes again by itself after a stop.
+  // on: the line editor reads, in a mode of its own. It takes that again by itself where SIGCONT follows a stop, and draws its line anew where
+  // that ends a wait for a key; drawn() tells that it does. In all other cases SIGALRM ends its waits until this read is over.
   static void reading(bool on);
+  static void drawn();
 };
 
 // True: the terminal's keys go to this program.

@@ -274,6 +274,11 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
     chat.wait("sus")
     chat.type("\x1a")
     chat.prompt()
+    for delay in range(60):  # as the line is drawn, and just before the next wait for a key, with the terminal in a mode that is not the editor's
+        chat.type("x\x7f")
+        time.sleep(delay * 1e-5)
+        os.kill(chat.pid, signal.SIGTSTP)
+        chat.prompt()
     chat.type("pend\r")
     chat.wait("pend\r\n")
     chat.type("typed ahead")
@@ -282,7 +287,7 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
     chat.wait("typed ahead")
     chat.say("")
     expect(chat.end(), 0, "exit")
-    expect([m["content"] for m in chat.messages() if m["role"] == "user"], ["suspend", "typed ahead"], "messages")
+    expect([m["content"].replace("x", "") for m in chat.messages() if m["role"] == "user"], ["suspend", "typed ahead"], "messages")
 
     # Typed while an answer runs: a line longer than a terminal's 4 KiB, a paste of lines, and Ctrl-D, which ends the chat; Ctrl-C behind all that stops
     # the answer. Whatever ends the chat, the terminal is as it was.

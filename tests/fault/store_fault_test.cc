@@ -293,7 +293,7 @@ std::vector<Strike> strikes(uint64_t stride) {
 }
 std::string scene_name(const testing::TestParamInfo<Strike>& info) { return info.param.scene.name; }
 INSTANTIATE_TEST_SUITE_P(Some, StoreFault, testing::ValuesIn(strikes(29)), scene_name);
-INSTANTIATE_TEST_SUITE_P(Third, StoreFault, testing::ValuesIn(strikes(3)), scene_name);
+INSTANTIATE_TEST_SUITE_P(Seventh, StoreFault, testing::ValuesIn(strikes(7)), scene_name);
 INSTANTIATE_TEST_SUITE_P(Every, StoreFault, testing::ValuesIn(strikes(1)), scene_name);
 
 }  // namespace

@@ -1,6 +1,6 @@
 // The bit-exact matrix: the logits of a position depend on the model, the KV format and the tokens before it, and on nothing else.
 // matrix tiny: every generated model, each with another third of the settings (a twelfth of one that stands for an architecture, row_*).
-// matrix few: half of these. matrix fewer: a quarter. matrix all: all settings. matrix threads: prompts on two threads, again and again. matrix real: SmolLM2, fewer.
+// matrix few: a quarter of these. matrix all: all settings. matrix threads: prompts on two threads, again and again. matrix real: SmolLM2, fewer.
 #ifdef __SSE__
 #include <xmmintrin.h>
 #endif
@@ -160,7 +160,7 @@ int main(int argc, char** argv) {
   setvbuf(stdout, NULL, _IOLBF, 0);  // each model's line as it is done, in a file too
   const double start = now_ms();
   const int all = argc > 1 && strcmp(argv[1], "all") == 0;
-  const size_t fewer = argc > 1 && strcmp(argv[1], "few") == 0 ? 2 : argc > 1 && strcmp(argv[1], "fewer") == 0 ? 4 : 1;
+  const size_t few = argc > 1 && strcmp(argv[1], "few") == 0 ? 4 : 1;
   const int threads = argc > 1 && strcmp(argv[1], "threads") == 0;
   if (real) {
     if (!find_real(paths[0])) return printf("no model: skipped\n"), kSkip;
@@ -170,7 +170,7 @@ int main(int argc, char** argv) {
     for (size_t i = 0; i < count; ++i) {
       const double t = now_ms();
       if (argc > 2 && strstr(paths[i], argv[2]) == NULL) continue;
-      const size_t parts = all ? 1 : fewer * (strstr(paths[i], "/row_") ? 12 : 3);
+      const size_t parts = all ? 1 : few * (strstr(paths[i], "/row_") ? 12 : 3);
       tiny_model(paths[i], best, i % parts, threads ? 0 : parts);
       printf("%s: %.1f s\n", paths[i], (now_ms() - t) / 1e3);
     }

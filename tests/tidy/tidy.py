@@ -72,8 +72,8 @@ BAD_FLAGS = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-march=nat
 FILE_LINES, FUNCTION_LINES = 400, 70
 CODE = {".c", ".cc", ".cu", ".h", ".hpp"}
 LISTED = CODE | {".py", ".sh"}
-# Built by a script of their own, not by the tree's build.
-BUILT_ELSEWHERE = ("tests/consumer/",)
+# Built by a script of their own, or with a sanitizer alone.
+BUILT_ELSEWHERE = ("tests/consumer/", "tests/fuzz/")
 
 faults = []
 
