@@ -16,7 +16,7 @@ namespace {
 constexpr int kSignals[] = {SIGTSTP, SIGQUIT, SIGTERM, SIGHUP};
 termios found;
 bool known = false;  // `found` is the terminal's mode before the chat
-volatile sig_atomic_t line_is_read = 0, continued = 0;
+volatile sig_atomic_t line_is_read = 0, alarmed = 0;
 
 void brackets(bool on) {
   const std::string_view code = on ? "\x1b[?2004h" : "\x1b[?2004l";
@@ -31,6 +31,7 @@ void give_back() {
 
 // SIGALRM comes 20 times a second. No flag SA_RESTART: the call that it finds returns.
 void alarms(bool on) {
+  alarmed = on;
   struct itimerval every {};
   if (on) every.it_value.tv_usec = every.it_interval.tv_usec = 50'000;
   setitimer(ITIMER_REAL, &every, nullptr);
@@ -45,22 +46,16 @@ void handle(int signal, void (*handler)(int)) {
   sigaction(signal, &action, nullptr);
 }
 
-// Gives the terminal back; then the signal stops or ends the program as if there were no handler. Where no shell controls jobs nothing stops, and
-// no SIGCONT follows.
+// Gives the terminal back; then the signal stops or ends the program as if there were no handler.
 void on_signal(int signal) {
   const int error = errno;
   give_back();
   handle(signal, SIG_DFL);
-  sigset_t set, old, pending;
-  sigemptyset(&set);
-  sigaddset(&set, SIGCONT);
-  pthread_sigmask(SIG_BLOCK, &set, &old);
-  raise(signal);
+  sigset_t set, old;
   sigemptyset(&set);
   sigaddset(&set, signal);
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-  sigpending(&pending);
-  continued = sigismember(&pending, SIGCONT) == 1;
+  raise(signal);
+  pthread_sigmask(SIG_UNBLOCK, &set, &old);
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
   handle(signal, on_signal);
   TerminalMode::take();
@@ -101,7 +96,8 @@ void TerminalMode::reading(bool on) {
 }
 
 void TerminalMode::drawn() {
-  if (continued) alarms(false);
+  termios now;
+  if (alarmed && tcgetattr(STDIN_FILENO, &now) == 0 && now.c_cc[VINTR] == _POSIX_VDISABLE) alarms(false);
 }
 
 }  // namespace cli

@@ -12,8 +12,8 @@ class TerminalMode {
   ~TerminalMode();
   TerminalMode(const TerminalMode&) = delete;
   static void take();
-  // on: the line editor reads, in a mode of its own. It takes that again by itself where SIGCONT follows a stop, and draws its line anew where
-  // that ends a wait for a key; drawn() tells that it does. In all other cases SIGALRM ends its waits until this read is over.
+  // on: the line editor reads, in a mode of its own, in which Ctrl-C is a key. After a stop SIGALRM ends its waits for a key until it has drawn its
+  // line in that mode again: by itself it does so where SIGCONT ends such a wait, not where a stop comes beside one, or nothing stops.
   static void reading(bool on);
   static void drawn();
 };

@@ -119,6 +119,20 @@ class Chat:
         self.type(keys + "\r")
         return self.prompt()
 
+    def stop_beside_key(self, pid, delay):
+        """A stop as the line is drawn, or just before the next wait for a key."""
+        self.type("x\x7f")
+        time.sleep(delay * 1e-5)
+        os.kill(pid, signal.SIGTSTP)
+
+    def keys_arrive(self):
+        """After a stop: the mode is the editor's again."""
+        self.wait("\x1b[?2004h")
+        self.reads()
+        self.type("q")
+        self.wait("q")
+        self.type("\x7f")
+
     def end(self, keys="/quit\r"):
         """No colour is left on."""
         if (["0"] + re.findall("\x1b\\[([0-9;]*)m", self.all))[-1] != "0":
@@ -274,11 +288,9 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
     chat.wait("sus")
     chat.type("\x1a")
     chat.prompt()
-    for delay in range(60):  # as the line is drawn, and just before the next wait for a key, with the terminal in a mode that is not the editor's
-        chat.type("x\x7f")
-        time.sleep(delay * 1e-5)
-        os.kill(chat.pid, signal.SIGTSTP)
-        chat.prompt()
+    for delay in range(40):
+        chat.stop_beside_key(chat.pid, delay)
+        chat.keys_arrive()
     chat.type("pend\r")
     chat.wait("pend\r\n")
     chat.type("typed ahead")
@@ -287,7 +299,7 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
     chat.wait("typed ahead")
     chat.say("")
     expect(chat.end(), 0, "exit")
-    expect([m["content"].replace("x", "") for m in chat.messages() if m["role"] == "user"], ["suspend", "typed ahead"], "messages")
+    expect([re.sub("[qx]", "", m["content"]) for m in chat.messages() if m["role"] == "user"], ["suspend", "typed ahead"], "messages")
 
     # Typed while an answer runs: a line longer than a terminal's 4 KiB, a paste of lines, and Ctrl-D, which ends the chat; Ctrl-C behind all that stops
     # the answer. Whatever ends the chat, the terminal is as it was.
@@ -343,6 +355,18 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
                 expect(os.waitstatus_to_exitcode(chat.became()), 0, "exit after a stop")
             os.close(chat.go)
             chat.status()
+
+    # The same where a shell controls jobs.
+    chat = Chat(roomy, work + "/stops", "--temp", "0", job=True)
+    for delay in range(40):
+        chat.stop_beside_key(os.tcgetpgrp(chat.fd), delay)
+        expect(os.WIFSTOPPED(chat.became()), True, "stopped")
+        os.write(chat.go, b"x")
+        chat.keys_arrive()
+    chat.type("\x15/quit\r")
+    expect(os.waitstatus_to_exitcode(chat.became()), 0, "exit after many stops")
+    os.close(chat.go)
+    chat.status()
 
     # Two chats of one name: the one that saves last is told, at the end of the line, and may replace the other; the last save counts.
     chats = [Chat(roomy, work + "/two", "--temp", "0", tokens=8000) for _ in range(2)]  # so long that the saver, which gives way, has its turn
