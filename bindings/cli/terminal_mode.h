@@ -12,9 +12,10 @@ class TerminalMode {
   ~TerminalMode();
   TerminalMode(const TerminalMode&) = delete;
   static void take();
-  // on: the line editor reads, in a mode of its own, in which Ctrl-C is a key. After a stop SIGALRM ends its waits for a key until it has drawn its
-  // line in that mode again: by itself it does so where SIGCONT ends such a wait, not where a stop comes beside one, or nothing stops.
+  // on: the line editor reads, in a mode of its own, in which Ctrl-C is a key. By itself it takes that mode again, and draws its line anew, where
+  // SIGCONT ends its wait for a key; not where the stop came beside such a wait, or nothing stopped. So SIGALRM ends its waits after a stop...
   static void reading(bool on);
+  // ...until it draws its line in its mode, which this tells.
   static void drawn();
 };
 

@@ -11,9 +11,8 @@ in_a_folder
 talk() {
   lines=$1
   shift
-  # shellcheck disable=SC2059 # with its line ends
   status=0
-  printf "$lines" | "$kvrt" chat -m "$model" --ignore-eos --temp 0 "$@" >out 2>err || status=$?
+  printf '%b' "$lines" | "$kvrt" chat -m "$model" --ignore-eos --temp 0 "$@" >out 2>err || status=$?
 }
 # a command that fails ends a chat of lines from a pipe
 talk 'Hello\n' -n 4
