@@ -69,7 +69,8 @@
  * 3. Statuses. A call that can fail returns a kvrt_status; KVRT_OK is 0. The numbers never change. Any call may return
  *    these five: INVALID (a wrong argument, a NULL that its comment does not allow, no handle of that kind),
  *    UNSUPPORTED (an unknown option is set, a handle from before a fork), NO_MEMORY, INTERNAL, and LIMIT where a text
- *    argument is longer than 64 MiB. "Statuses" at a call names the others, and special causes of these; "Statuses:
+ *    argument is longer than 64 MiB, a JSON argument longer than 16 MiB or nested deeper than 64, or a grammar, a schema
+ *    or a template's source longer than 1 MiB. "Statuses" at a call names the others, and special causes of these; "Statuses:
  *    none of its own" means these five alone.
  *
  * 4. Errors. A call that can fail takes a kvrt_error last. It may be NULL. A failed call fills it: status, detail,
@@ -112,7 +113,8 @@
  * 8. Threads. Any number of threads may use a runtime, a model, a store or a cancel at once, and any const handle; any
  *    thread may make a call without a handle. A session takes one call at a time; a second one is BUSY (CONCURRENT, or
  *    REENTRANT in a callback). Beside that call any thread may call cancel, accept, checkpoint, and the reads: info,
- *    tokens, text, message. "Threads" stands at a call where something else holds.
+ *    tokens, text, message. "Threads" stands at a call where something else holds. A pthread_cancel of a thread that is
+ *    in a call, or in its callback, acts when the call has returned.
  *
  * 9. fork(2). In the child, a call with a handle of the parent is UNSUPPORTED (FORKED) and touches nothing. The child
  *    may open handles of its own, except for a store that was open at the fork (UNSUPPORTED). The child has copies of
@@ -1110,7 +1112,9 @@ KVRT_API kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain
  *      "chunks":   [of each block of tokens {"key", "begin", "end": of tokens, "bytes": of its KV on disk,
  *                   "groups": {"1": bytes of the chunk of the model's first group, ...; "0": of one with all layers}}],
  *      "options":  {"no_prefix_cache", "tools", "documents", "variables", "template_time",
- *                   "grammar": null or {"kind", "begin", "source"}}}
+ *                   "grammar": null or {"kind": "none" where calls or reasoning alone are bound, "gbnf", "json_schema" or
+ *                   "json_schema_open", "begin", "source", "tool_choice", "tool_name", "parallel_calls_max",
+ *                   "reasoning_tokens_max"}}}
  *
  * - `json`, capacity, needed: the text.
  * - Statuses: NOT_FOUND: no session of this name. CORRUPT: its record is damaged. INCOMPATIBLE: a newer kvrt saved

@@ -54,6 +54,7 @@ CudaBackend::CudaBackend(std::unique_ptr<DeviceContext> context, const CudaOptio
   numerics_ = (determinism_ == Determinism::kStrict ? "cuda-1s-sm" : "cuda-2-sm") + std::to_string(p.major) + std::to_string(p.minor) +
               (fp8_prompts_ ? "-f8" : "");
   stream_.overlap = p.major >= 9;
+  stream_.shared_max = p.sharedMemPerBlockOptin;
 }
 
 CudaBackend::~CudaBackend() {

@@ -76,12 +76,14 @@ std::vector<CudaBackend::ScratchUse> CudaBackend::scratch_uses(const StepShape& 
   if (!gemm_) return uses;
   uint64_t cells = s.cells <= kDequantizedMax ? s.cells : 0;
   // A weight has so many rows or columns; its other side is `width`.
-  for (const uint64_t weight_rows : {qkv, attended, gate_up, uint64_t{s.ff}, uint64_t{s.experts}, uint64_t{s.layer_inputs}}) {
+  for (const uint64_t weight_rows :
+       {qkv, attended, gate_up, uint64_t{s.ff}, uint64_t{s.experts}, uint64_t{s.layer_inputs}, uint64_t{s.plain_head}}) {
     if (weight_rows * s.width <= kDequantizedMax) cells = std::max(cells, weight_rows * s.width);
   }
   uses.push_back({&CudaBackend::dequantized_, cells * sizeof(uint16_t)});
   if (!fp8_prompts_) return uses;
-  uses.push_back({&CudaBackend::scales_, (std::max({qkv, uint64_t{s.width}, gate_up, uint64_t{s.experts}}) + s.rows) * sizeof(float)});
+  const uint64_t weight_rows = std::max({qkv, uint64_t{s.width}, gate_up, uint64_t{s.experts}, uint64_t{s.plain_head}});
+  uses.push_back({&CudaBackend::scales_, (weight_rows + s.rows) * sizeof(float)});
   uses.push_back({&CudaBackend::products_, uint64_t{s.rows} * s.width * sizeof(float)});
   return uses;
 }

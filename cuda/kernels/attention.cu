@@ -329,14 +329,22 @@ void start(Stream* stream, Kernel kernel, const DecodeArgs& a, dim3 grid, uint32
   launch(kernel, grid, dim3(kPartThreads), shared, stream, a);
 }
 
+// False where the device's blocks have too little shared memory: 64 KiB of sm_75 are not enough for 512 dimensions.
+template <typename Kv, bool wide>
+bool start_ring(Stream* stream, const DecodeArgs& a, dim3 grid) {
+  const uint32_t bytes = Shared<wide>::bytes(a.kv.k_dim);
+  if (bytes + sizeof(Stats<wide>) > stream->shared_max) return false;
+  start(stream, attend_part<Kv, wide>, a, grid, bytes);
+  return true;
+}
+
 template <typename Kv>
 void start_parts(Stream* stream, const DecodeArgs& a, dim3 grid) {
   const uint32_t k_dim = a.kv.k_dim;
   if constexpr (Kv::kElemMax <= 2) {
     const bool plain = a.kv.latent || Kv::k(a.kv) == KvFormat::kF32 || Kv::v(a.kv) == KvFormat::kF32;
     if (!plain && a.kv.v_row_bytes() % 16 == 0) {  // rows of V must be whole pieces of 16 bytes
-      if (a.group <= Heads<false>::kCount) return start(stream, attend_part<Kv, false>, a, grid, Shared<false>::bytes(k_dim));
-      return start(stream, attend_part<Kv, true>, a, grid, Shared<true>::bytes(k_dim));
+      if (a.group <= Heads<false>::kCount ? start_ring<Kv, false>(stream, a, grid) : start_ring<Kv, true>(stream, a, grid)) return;
     }
   }
   start(stream, attend_part_plain<Kv>, a, grid, kPlainHeads * (kSplitTokens + k_dim) * static_cast<uint32_t>(sizeof(float)));

@@ -15,6 +15,7 @@ struct Stream {
   // Kernels may begin before the one ahead of them ends (programmatic dependent launch, sm_90 and up): each calls grid_wait() (device.h)
   // before it touches what another kernel writes.
   bool overlap = false;
+  size_t shared_max = SIZE_MAX;  // bytes of shared memory that a block may have
   cudaError_t error = cudaSuccess;
 
   void check(cudaError_t status) {

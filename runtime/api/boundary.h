@@ -1,6 +1,7 @@
 // The wall between C and C++: handles, arguments, option structs, the catch-all and the thread's last error. No logic.
 #pragma once
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -81,6 +82,18 @@ struct kvrt_session {
 
 namespace kvrt::api {
 
+// While it lives, a pthread_cancel of the thread waits: it would unwind the call half-way, and glibc ends a process that catches it.
+class NotCancelled {
+ public:
+  NotCancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NotCancelled() { pthread_setcancelstate(before_, nullptr); }
+  NotCancelled(const NotCancelled&) = delete;
+  NotCancelled& operator=(const NotCancelled&) = delete;
+
+ private:
+  int before_;
+};
+
 // Both remember the error for kvrt_last_error and copy it to `err`, which may be NULL.
 kvrt_status report_error(const Status& status, kvrt_error* err) noexcept;
 kvrt_status report_exception(kvrt_error* err) noexcept;  // inside a catch
@@ -89,6 +102,7 @@ Status check_output_struct(const void* out, const char* name);
 // Runs one call. Its Status, or an exception of the STL, becomes the result, the thread's last error and `err`.
 template <typename F>
 kvrt_status guard(kvrt_error* err, const F& call) noexcept {
+  const NotCancelled not_cancelled;
   mind_fork();
   try {
     if (err) {  // before anything is done: an error that cannot be written would be lost
@@ -122,6 +136,7 @@ void retain(H* handle) {
 }
 template <typename H>
 void release(H* handle) {
+  const NotCancelled not_cancelled;
   if (!is_live(handle ? &handle->head_ : nullptr, H::kKind) || handle->refs_.fetch_sub(1) != 1) return;
   handle->head_.magic = 0;
   delete handle;

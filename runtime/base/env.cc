@@ -141,9 +141,10 @@ class PosixEnv final : public Env {
 
   Status patch(const std::string& path, uint64_t offset, std::span<const uint8_t> bytes) override {
     KVRT_ASSIGN(const Fd fd, open_write(path));
+    const NoFileSizeSignal no_signal;
     while (!bytes.empty()) {
       const ssize_t n = retry_eintr([&] { return ::pwrite(fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
-      if (n < 0) return errno_error(errno, "%s: write at %llu", path.c_str(), static_cast<unsigned long long>(offset));
+      if (n <= 0) return errno_error(n < 0 ? errno : EIO, "%s: write at %llu", path.c_str(), static_cast<unsigned long long>(offset));
       bytes = bytes.subspan(static_cast<size_t>(n));
       offset += static_cast<uint64_t>(n);
     }

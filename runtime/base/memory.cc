@@ -14,6 +14,14 @@ namespace {
 // 0 for "max", and where there is no such file.
 uint64_t number_in(const char* path) { return read_digits(system_file(path)); }
 
+// The number of a line that begins with `key`, such as "MemAvailable:"; 0 without one.
+uint64_t number_of(const std::string& text, std::string_view key) {
+  size_t at = text.starts_with(key) ? 0 : text.find("\n" + std::string(key));
+  if (at == std::string::npos) return 0;
+  at = text.find_first_of("0123456789", at + key.size());
+  return at == std::string::npos ? 0 : read_digits(std::string_view(text).substr(at));
+}
+
 }  // namespace
 
 uint64_t physical_memory() {
@@ -22,16 +30,22 @@ uint64_t physical_memory() {
 }
 
 uint64_t available_memory() {
-  uint64_t available = 0;
-  const std::string info = system_file("/proc/meminfo");
-  constexpr std::string_view kKey = "MemAvailable:";
-  if (const size_t at = info.find(kKey); at != std::string::npos) {
-    const size_t digits = std::min(info.find_first_not_of(' ', at + kKey.size()), info.size());
-    available = read_digits(std::string_view(info).substr(digits)) * 1024;
+  uint64_t available = number_of(system_file("/proc/meminfo"), "MemAvailable:") * 1024;
+  const uint64_t cap = number_in("/sys/fs/cgroup/memory.max");
+  if (cap) {  // the group's pages of files go when memory is wanted
+    const std::string stat = system_file("/sys/fs/cgroup/memory.stat");
+    const uint64_t used = number_in("/sys/fs/cgroup/memory.current");
+    const uint64_t files = std::min(used, number_of(stat, "inactive_file ") + number_of(stat, "active_file "));
+    if (cap > used - files) available = std::min(available ? available : UINT64_MAX, cap - (used - files));
   }
-  uint64_t cap = number_in("/sys/fs/cgroup/memory.max"), used = number_in("/sys/fs/cgroup/memory.current");
-  if (cap && cap > used) available = available ? std::min(available, cap - used) : cap - used;
   return available ? available : uint64_t{1} << 30;
+}
+
+Status check_memory(const char* what, uint64_t bytes) {
+  const uint64_t swap = number_of(system_file("/proc/meminfo"), "SwapFree:") * 1024, have = available_memory() + swap;
+  if (bytes <= have) return {};
+  return error(Code::kNoMemory, Detail::kNone, "%s: %llu bytes of memory, %llu are free", what, static_cast<unsigned long long>(bytes),
+               static_cast<unsigned long long>(have));
 }
 
 }  // namespace kvrt

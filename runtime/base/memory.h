@@ -3,9 +3,13 @@
 
 #include <cstdint>
 
+#include "runtime/base/status.h"
+
 namespace kvrt {
 
 uint64_t available_memory();  // bytes; 1 GiB where the system does not say
 uint64_t physical_memory();   // the machine's bytes; UINT64_MAX where the system does not say
+// NO_MEMORY where so many bytes are more than the system has, swap included: it gives more than that, and kills a process that uses it.
+Status check_memory(const char* what, uint64_t bytes);
 
 }  // namespace kvrt

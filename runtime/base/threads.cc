@@ -8,8 +8,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,6 +23,17 @@ namespace {
 
 constexpr uint32_t kNoChunk = UINT32_MAX;
 thread_local uint32_t t_worker = kNoChunk;  // the worker's number while this thread runs a chunk
+
+class ChunkScope {
+ public:
+  explicit ChunkScope(uint32_t worker) : outer_(std::exchange(t_worker, worker)) {}
+  ~ChunkScope() { t_worker = outer_; }
+  ChunkScope(const ChunkScope&) = delete;
+  ChunkScope& operator=(const ChunkScope&) = delete;
+
+ private:
+  uint32_t outer_;
+};
 
 void cpu_pause() {
 #if defined(__x86_64__)
@@ -56,6 +67,9 @@ struct ThreadPool::Impl {
   std::atomic<bool> in_step{false}, stop{false};
   const ChunkFn* fn = nullptr;  // the open region's; written before `ticket`, read after a claim
   uint32_t chunks = 0;
+  std::atomic<bool> failed{false};  // in the open region; the first exception is the caller's when all chunks are done
+  std::exception_ptr failure;
+  uint32_t wanted = 1;  // threads asked for; the system may have given fewer
   std::vector<std::thread> workers;
   std::unique_ptr<std::atomic<int>[]> cpus;  // [threads] the CPU that each ran on last; -1: nobody knows
   std::atomic<bool> alone{false};
@@ -66,9 +80,12 @@ struct ThreadPool::Impl {
     uint64_t seen = ticket.load(std::memory_order_acquire);
     while (static_cast<uint32_t>(seen) != 0) {
       if (!ticket.compare_exchange_weak(seen, seen - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
-      t_worker = worker;
-      (*fn)(chunks - static_cast<uint32_t>(seen), worker);
-      t_worker = kNoChunk;
+      try {
+        const ChunkScope scope(worker);
+        (*fn)(chunks - static_cast<uint32_t>(seen), worker);
+      } catch (...) {  // it must leave neither a worker's thread nor a region that others still work on
+        if (!failed.exchange(true)) failure = std::current_exception();
+      }
       done.fetch_add(1, std::memory_order_release);
       return true;
     }
@@ -173,12 +190,14 @@ SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullp
 ThreadPool::ThreadPool(uint32_t threads) : impl_(std::make_unique<Impl>()) {
   impl_->cpus = std::make_unique<std::atomic<int>[]>(threads);
   for (uint32_t i = 0; i < threads; ++i) impl_->cpus[i] = -1;
+  impl_->wanted = threads;
+  impl_->workers.reserve(threads);  // nothing may throw once there are workers
   const SignalsBlocked blocked;
   for (uint32_t i = 1; i < threads; ++i) {
     try {
       impl_->workers.emplace_back([impl = impl_.get(), i] { impl->work(i); });
-    } catch (const std::system_error&) {
-      break;  // a thread limit: go on with those we got
+    } catch (const std::exception&) {
+      break;  // a thread limit, or no memory: go on with those we got
     }
   }
 }
@@ -190,7 +209,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::resize(uint32_t threads) {
-  if (threads == size()) return;
+  if (threads == impl_->wanted) return;
   ThreadPool fresh(threads);
   std::swap(impl_, fresh.impl_);  // the old workers leave with `fresh`
 }
@@ -203,9 +222,8 @@ uint32_t ThreadPool::size() const { return static_cast<uint32_t>(impl_->workers.
 void ThreadPool::parallel_for(uint32_t chunks, ChunkFn fn) {
   if (chunks == 0) return;
   if (chunks == 1 || impl_->workers.empty() || in_chunk() || impl_->is_alone()) {
-    const uint32_t outer = std::exchange(t_worker, worker());
+    const ChunkScope scope(worker());
     for (uint32_t i = 0; i < chunks; ++i) fn(i, t_worker);
-    t_worker = outer;
     return;
   }
   Impl& impl = *impl_;
@@ -219,6 +237,9 @@ void ThreadPool::parallel_for(uint32_t chunks, ChunkFn fn) {
   while (impl.run_one(0)) {
   }
   impl.wait();
+  if (!impl.failed.load(std::memory_order_relaxed)) return;
+  impl.failed.store(false, std::memory_order_relaxed);
+  std::rethrow_exception(std::exchange(impl.failure, nullptr));
 }
 
 void ThreadPool::begin_step() {

@@ -42,9 +42,9 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   uint32_t size() const;
-  void resize(uint32_t threads);  // between steps
+  void resize(uint32_t threads);  // between steps; nothing happens where so many were asked for before, though the system gave fewer
   // Runs fn(chunk, worker) for chunk in [0, chunks), each once, claimed in ascending order; worker < size() names the thread,
-  // 0 is the caller. Returns when all are done. Where workers do not get the CPUs to keep up, the caller does all chunks for a while.
+  // 0 is the caller. Returns when all are done; then throws what the first chunk that failed has thrown. Where workers do not get the CPUs to keep up, the caller does all chunks for a while.
   void parallel_for(uint32_t chunks, ChunkFn fn);
   // The caller's number among the threads; 0 outside of chunks.
   static uint32_t worker();

@@ -124,6 +124,7 @@ struct StepShape {
   uint32_t by_head = 0;             // matmul_heads: numbers of all heads of a row, in or out, at most
   uint64_t cells = 0;               // of the largest weight neither side of which is `width`
   uint32_t layer_inputs = 0;        // columns of embed_table's table, and rows of a weight
+  uint32_t plain_head = 0;          // rows of the head where its weight is of F32, F16 or BF16
 };
 
 // Pointers named x, out..., norm, bias are device memory, row-major f32, one row per row of the step (or of a part of it).

@@ -41,9 +41,10 @@ const PrefixIndex::Entry* PrefixIndex::find(BlockId block) const {
 }
 
 bool PrefixIndex::has_child(const ChainLink& link) const {
-  const auto range = by_parent_.equal_range(link.key);
-  return std::any_of(range.first, range.second,
-                     [&](const auto& entry) { return entry.second->before.get() == &link && entry.second->blocks[0] != kNoBlock; });
+  const auto children = by_parent_.find(link.key);
+  if (children == by_parent_.end()) return false;
+  return std::ranges::any_of(children->second,
+                             [&](const ChainLink* child) { return child->before.get() == &link && child->blocks[0] != kNoBlock; });
 }
 
 bool PrefixIndex::insert(BlockId block, ChainRef link, uint32_t group) {
@@ -52,7 +53,11 @@ bool PrefixIndex::insert(BlockId block, ChainRef link, uint32_t group) {
   const bool first = std::ranges::count(link->blocks, kNoBlock) == kKvGroupsMax;
   const auto entry = entries_.emplace(block, Entry{link, group}).first;
   try {
-    if (first) by_parent_.emplace(link->parent, link.get());
+    if (first) {
+      auto& siblings = by_parent_[link->parent];  // one that stays empty does no harm
+      link->place = siblings.size();
+      siblings.push_back(link.get());
+    }
   } catch (...) {  // no memory: all or none
     entries_.erase(entry);
     throw;
@@ -67,23 +72,23 @@ void PrefixIndex::erase(BlockId block) {
   ChainLink& link = *it->second.link;
   link.blocks[it->second.group] = kNoBlock;
   if (std::ranges::count(link.blocks, kNoBlock) == kKvGroupsMax) {
-    const auto range = by_parent_.equal_range(link.parent);
-    for (auto p = range.first; p != range.second; ++p) {
-      if (p->second == &link) {
-        by_parent_.erase(p);
-        break;
-      }
-    }
+    const auto siblings = by_parent_.find(link.parent);
+    ChainLink* const last = siblings->second.back();
+    siblings->second[last->place = link.place] = last;
+    siblings->second.pop_back();
+    if (siblings->second.empty()) by_parent_.erase(siblings);
   }
   entries_.erase(it);
 }
 
 std::optional<size_t> PrefixIndex::shared_with_sibling(const ChainRef& before, const BlockKey& root,
                                                        std::span<const int32_t> tokens) const {
+  constexpr size_t kLookMax = 1000;
   std::optional<size_t> best;
-  auto range = by_parent_.equal_range(before ? before->key : root);
-  for (auto p = range.first; p != range.second; ++p) {
-    const ChainLink& link = *p->second;
+  const auto siblings = by_parent_.find(before ? before->key : root);
+  if (siblings == by_parent_.end()) return best;
+  for (const ChainLink* const sibling : std::span(siblings->second).first(std::min(siblings->second.size(), kLookMax))) {
+    const ChainLink& link = *sibling;
     if (link.before != before) continue;
     auto n = static_cast<size_t>(std::ranges::mismatch(link.tokens, tokens).in1 - link.tokens.begin());
     if (n == link.tokens.size() && n < tokens.size()) continue;  // a state within the block: it tells no token that differs

@@ -26,7 +26,9 @@ struct ChainLink {
   BlockKey parent;                    // before's key; the root, of the first block
   BlockKey key;
   std::vector<int32_t> tokens;
-  std::array<BlockId, kKvGroupsMax> blocks;  // PrefixIndex's: by group
+  // PrefixIndex's: by group; and the place among the siblings, where it has a block.
+  std::array<BlockId, kKvGroupsMax> blocks;
+  size_t place = 0;
   // KvCache's: the end of the link is a boundary, whose windows are kept; by group, the count of boundaries whose windows have this link.
   bool boundary = false;
   std::array<uint32_t, kKvGroupsMax> kept{};
@@ -57,7 +59,8 @@ class PrefixIndex {
     }
     return nullptr;
   }
-  // After a miss: how many leading tokens some resident block of the same parent shares with `tokens`; nullopt without one.
+  // After a miss: how many leading tokens some resident block of the same parent shares with `tokens`; nullopt without one. It looks at
+  // 1,000 blocks at most.
   std::optional<size_t> shared_with_sibling(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens) const;
   size_t size() const { return entries_.size(); }
 
@@ -67,7 +70,7 @@ class PrefixIndex {
 
   std::unordered_multimap<BlockKey, std::weak_ptr<ChainLink>, Hash256Hasher> links_;  // by key; links that nobody holds go by and by
   size_t links_after_forgetting_ = 0;
-  std::unordered_multimap<BlockKey, const ChainLink*, Hash256Hasher> by_parent_;  // links that have a block
+  std::unordered_map<BlockKey, std::vector<ChainLink*>, Hash256Hasher> by_parent_;  // links that have a block, at their places
   std::unordered_map<BlockId, Entry> entries_;
 };
 

@@ -3,6 +3,7 @@
 // of all w, w^4 = |k|^2 / |q|^2 makes |q| |k|, and so the error, least.
 #include <cmath>
 
+#include "runtime/base/fp_env.h"
 #include "runtime/model/model.h"
 
 namespace kvrt {
@@ -28,6 +29,7 @@ void balance(float* q, float* k, std::initializer_list<uint32_t> dims) {
 void balance_qk(Model* model) {
   if (model->arch->qk_norm != QkNorm::kHeads || model->dims.shared_kv > 0) return;  // several layers' Q meet one K
   const ModelDims& d = model->dims;
+  const FpEnv fp_env;
   for (uint32_t layer = 0; layer < d.layers; ++layer) {
     if (model->layers[layer].q_norm.values.empty()) continue;
     const RopeParams* rope = d.rope_of(layer);

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <set>
 
+#include "runtime/base/fp_env.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/numbers.h"
+#include "runtime/compute/quant/format.h"
 #include "runtime/model/arch_keys.h"
 
 namespace kvrt {
@@ -364,7 +366,9 @@ class DimsReader : public ArchKeys {
                    Ull{rows}, kVocabMax);
     }
     dims->vocab = static_cast<uint32_t>(rows);
-    dims->tied_head = file_.find("output.weight") == nullptr;
+    const GgufTensor* head = file_.find("output.weight");
+    dims->tied_head = head == nullptr;
+    dims->plain_head = is_plain((head ? head : embedding)->view.type);
     uint32_t declared = dims->vocab;
     KVRT_TRY(read_optional_uint("vocab_size", 1, kVocabMax, &declared));
     if (declared != dims->vocab) {
@@ -383,6 +387,7 @@ Result<ModelDims> read_dims(const GgufFile& file, const Arch** arch) {
                  file.name().c_str());
   }
   KVRT_ASSIGN(*arch, read_arch(file));
+  const FpEnv fp_env;
   return DimsReader(file, **arch).read();
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/base/fp_env.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compute/quant/quants.h"
 #include "runtime/model/plan.h"
@@ -140,6 +141,7 @@ Status for_each_weight(const Plan& plan, const ModelDims& dims, Model* model, To
 
 // What vectors have beyond the file.
 void finish_vectors(Model* model) {
+  const FpEnv fp_env;
   const ModelDims& d = model->dims;
   for (uint32_t i = 0; i < d.layers; ++i) {
     Layer& layer = model->layers[i];

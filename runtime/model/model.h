@@ -163,6 +163,7 @@ struct ModelDims {
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;       // of the embedding's rows, a block's output, the logits
   Temperature temperature;
   bool tied_head = false;
+  bool plain_head = false;  // the head's weight is of F32, F16 or BF16
   bool attention_gate = false;
   bool gate_up_bias = false;  // gate and up are whole before the activation
   uint32_t no_rope_period = 0;

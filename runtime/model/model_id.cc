@@ -62,6 +62,7 @@ void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
     hasher->add_string("scales").add_u64(std::bit_cast<uint32_t>(d.residual_scale)).add_u64(std::bit_cast<uint32_t>(d.logit_scale));
     hasher->add_u64(d.no_rope_period);
   }
+  if (d.window_rope_alone && std::ranges::count(d.windows, 0u) == std::ssize(d.windows)) hasher->add_string("no rope");
   if (d.temperature.scale != 0) {
     hasher->add_string("temperature").add_u64(std::bit_cast<uint32_t>(d.temperature.scale)).add_u64(d.temperature.length);
   }

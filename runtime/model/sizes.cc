@@ -102,6 +102,7 @@ StepShape step_shape(const ModelDims& d, uint32_t rows_max) {
   StepShape shape{rows_max, std::max(d.context, 1u), d.width, ff, d.experts, d.heads, d.kv_heads, d.head_dim, {d.rope}};
   if (!d.windows.empty()) shape.ropes.push_back(d.window_rope);
   shape.layer_inputs = static_cast<uint32_t>(d.layer_inputs());
+  if (d.plain_head) shape.plain_head = d.vocab;
   const LatentDims& l = d.latent;
   if (l.rank > 0) {
     shape.by_head = d.heads * std::max({l.rank, l.nope, l.v});

@@ -334,11 +334,12 @@ std::vector<SessionEntry> Conversations::list(const std::string& domain) {
   }
   std::lock_guard lock(mu_);
   for (const auto& [key, c] : open_) {
-    if (key.first != domain) continue;
+    const auto& [owner, name] = key;
+    if (owner != domain) continue;
     const auto info = c->session.info();
     if (!info.ok()) continue;
-    auto it = std::find_if(out.begin(), out.end(), [&](const SessionEntry& e) { return e.name == key.second; });
-    if (it == out.end()) it = out.insert(out.end(), SessionEntry{key.second, "", 0, 0, 0, 0});
+    auto it = std::ranges::find(out, name, &SessionEntry::name);
+    if (it == out.end()) it = out.insert(out.end(), SessionEntry{name, "", 0, 0, 0, 0});
     it->state = info->state == KVRT_STATE_GENERATING ? "computing" : info->kv_blocks > 0 ? "memory" : "disk";
     it->tokens = info->tokens;
   }

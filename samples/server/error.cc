@@ -20,7 +20,8 @@ ApiError ApiError::of(const kvrt::Error& error, std::string_view prompt, std::st
   const auto make = [&](int status, const char* code, std::string_view param = {}) { return ApiError(status, error.what(), code, param); };
   switch (error.status()) {
     case KVRT_INVALID:
-      return error.detail() == KVRT_DETAIL_GRAMMAR_ERROR ? make(400, "invalid_json_schema", schema) : make(400, "invalid_value");
+      if (error.detail() == KVRT_DETAIL_GRAMMAR_ERROR) return make(400, "invalid_json_schema", schema);
+      return make(400, "invalid_value", error.detail() == KVRT_DETAIL_TEMPLATE_ERROR ? prompt : std::string_view());
     case KVRT_UNSUPPORTED:
       return make(400, "unsupported_value", schema);
     case KVRT_LIMIT:

@@ -130,6 +130,15 @@ static void kv_after_tokens(void) {
   kvrt_session_close(s);
 }
 
+// A message is enough: no other call of the session follows it.
+static void message_alone(void) {
+  kvrt_session* s = open_with("message", 0, 5, 0);
+  say(s, "user", "What is the boiling point of water at sea level?", NULL);
+  const uint64_t count = session_props(s).tokens;
+  EXPECT(count > 5 && comes_to("message", count), "%" PRIu64 " tokens of a message: not saved", count);
+  kvrt_session_close(s);
+}
+
 static void when_idle(void) {
   kvrt_session* s = open_with("idle", 0, 0, 80);
   double longest = 0, last = now_ms();
@@ -309,6 +318,7 @@ int main(void) {
   every_turn();
   every_tokens();
   kv_after_tokens();
+  message_alone();
   when_idle();
   idle_beside_others();
   beside_tokens();

@@ -235,6 +235,35 @@ static void failing(int all) {
   stage_close(&t);
 }
 
+static kvrt_session* cancelled_session;
+static atomic_int after_call;
+static int32_t cancel_own_thread(void* user, const kvrt_event* e) {
+  (void)user;
+  if (e->type == KVRT_EVENT_TOKEN) pthread_cancel(pthread_self());
+  pthread_testcancel();  // a point at which a thread ends
+  return 0;
+}
+static void* cancelled_thread(void* user) {
+  const kvrt_generate_options o = answer_options(0);
+  kvrt_report report = {.struct_size = sizeof report};
+  MUST(kvrt_session_generate(cancelled_session, &o, cancel_own_thread, user, &report, NULL));
+  atomic_store(&after_call, 1);
+  pthread_testcancel();
+  atomic_store(&after_call, 2);
+  return NULL;
+}
+// pthread_cancel in the middle of a call: the call goes on to its end, then the thread ends. The process stays.
+static void thread_cancelled(void) {
+  cancelled_session = prepared(1, 1);
+  pthread_t thread;
+  void* result = NULL;
+  pthread_create(&thread, NULL, cancelled_thread, NULL);
+  pthread_join(thread, &result);
+  EXPECT(result == PTHREAD_CANCELED && atomic_load(&after_call) == 1, "%p, %d", result, atomic_load(&after_call));
+  EXPECT(session_props(cancelled_session).state == KVRT_STATE_IDLE, "state %u", session_props(cancelled_session).state);
+  kvrt_session_close(cancelled_session);
+}
+
 // A generation that was cancelled before any step: all of its prompt is left to compute.
 static void before_any_step(void) {
   kvrt_session* s = open_session(model, NULL, 0);
@@ -272,6 +301,7 @@ int main(void) {
     }
   }
   before_any_step();
+  thread_cancelled();
   banned(0);
   banned(1);
   failing(0);

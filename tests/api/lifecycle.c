@@ -160,28 +160,43 @@ static int32_t mode_in_callback(void* user, const kvrt_event* e) {
   return 0;
 }
 
+// The tokens, and the model's identity in a store, are those of the default mode; and where the host traps invalid operations, kvrt's infinities are none.
 static void host_mode(void) {
 #ifdef __SSE__
   const unsigned original = _mm_getcsr();
-  for (int i = 0; i < 2; ++i) {
-    const unsigned mode = i ? 0x9FC0u : 0xFFC0u;  // FTZ and DAZ; one with rounding to nearest, one towards zero
-    unsigned wanted = i ? mode & ~0x6000u : mode;
-    wanted |= 0x1F80u;
+  const unsigned modes[] = {0x1F80u, 0x9FC0u, 0xFFC0u, 0x5F80u, 0x3F80u, 0x1F80u & ~0x680u};  // FTZ and DAZ; rounding; no masks for traps
+  int32_t first[8], got[8];
+  char dir[kPathMax];
+  make_dir(dir);
+  for (size_t i = 0; i < sizeof modes / sizeof *modes; ++i) {
+    const unsigned wanted = modes[i];
     _mm_setcsr(wanted);
     kvrt_runtime* rt = open_runtime(2, 0);
     kvrt_model* model = open_model(rt, tiny, 0, 0, 0);
-    kvrt_session* s = open_session(model, NULL, 0);
+    kvrt_store* store = open_store(rt, dir);
+    kvrt_session* s = open_session(model, store, 0);
     const int32_t tokens[] = {4, 5, 6};
     MUST(kvrt_session_append(s, tokens, 3, NULL));
-    kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 5, .ignore_eos = 1, .temperature = 0.5f};
+    if (i == 0) MUST(kvrt_session_checkpoint(s, "first", 5, NULL, NULL, NULL));
+    kvrt_session_close(s);
+    s = resume_session(model, store, "first", NULL);
+    kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 5, .temperature = 0.5f, .seed = 7};
+    o.grammar_kind = KVRT_GRAMMAR_GBNF;
+    o.grammar = "root ::= [^x]{40}";
+    o.grammar_size = strlen(o.grammar);
     unsigned seen = wanted & 0xFFC0u;
     MUST(kvrt_session_generate(s, &o, mode_in_callback, &seen, NULL, NULL));
+    const size_t n = session_tokens(s, got, 8);
+    if (i == 0) memcpy(first, got, sizeof got);
+    EXPECT(n == 8 && memcmp(first, got, sizeof got) == 0, "mode %x: other tokens", wanted);
     kvrt_session_close(s);
+    kvrt_store_release(store);
     kvrt_model_release(model);
     kvrt_runtime_release(rt);
     EXPECT((_mm_getcsr() & 0xFFC0u) == (wanted & 0xFFC0u), "mode %x became %x", wanted, _mm_getcsr());
     _mm_setcsr(original);
   }
+  remove_tree(dir);
 #endif
 }
 

@@ -11,6 +11,8 @@ import tempfile
 import time
 
 kvrt, model = sys.argv[1:]
+for name in ("SIGINT", "SIGHUP"):  # the program leaves ignored signals ignored, and nohup or a shell's job may have this test ignore them
+    signal.signal(signal.Signals[name], signal.SIG_DFL)
 chat = subprocess.Popen([kvrt, "chat", "-m", model, "--ignore-eos", "-n", "100000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -13,6 +13,9 @@ struct world {
   uint64_t digest;     // of its last logits
   kvrt_session* session;
   kvrt_store* other;
+  kvrt_runtime* cold_rt;  // of the acts with a model of their own, one with experts
+  char cold_path[kPathMax];
+  kvrt_model* cold;
   int round, renamed, tokens_seen;
 };
 
@@ -133,6 +136,38 @@ static kvrt_status call_list(struct world* w) {
 }
 static void nothing(struct world* w) { (void)w; }
 
+static void find_cold(struct world* w) {
+  static char paths[kModelsMax][kPathMax];
+  const size_t count = list_tiny(paths);
+  for (size_t i = 0; i < count; ++i) {
+    if (strstr(paths[i], "row_qwen3moe") != NULL) memcpy(w->cold_path, paths[i], kPathMax);
+  }
+  EXPECT(w->cold_path[0] != 0, "no tiny model row_qwen3moe among %zu", count);
+}
+static void cold_runtime(struct world* w) { w->cold_rt = open_runtime(3, 0); }
+static kvrt_status open_cold(struct world* w) {
+  return kvrt_model_open(w->cold_rt, w->cold_path, strlen(w->cold_path), NULL, NULL, NULL, &w->cold, NULL);
+}
+static void release_cold(struct world* w) {
+  kvrt_model_release(w->cold);
+  kvrt_runtime_release(w->cold_rt);
+}
+// Its compute threads have no buffer yet.
+static void cold_prompt(struct world* w) {
+  int32_t tokens[kGrown];
+  cold_runtime(w);
+  MUST(open_cold(w));
+  prompt_tokens(tokens, kGrown, 5, model_props(w->cold).vocab_size);
+  w->session = open_session(w->cold, NULL, 0);
+  MUST(kvrt_session_append(w->session, tokens, kGrown, NULL));
+}
+static kvrt_status prefill_cold(struct world* w) { return kvrt_session_prefill(w->session, 0, NULL, NULL, NULL, NULL); }
+static void close_cold(struct world* w) {
+  EXPECT(session_props(w->session).kv_tokens == kGrown, "%" PRIu64 " tokens have KV", session_props(w->session).kv_tokens);
+  kvrt_session_close(w->session);
+  release_cold(w);
+}
+
 static const struct act kActs[] = {
     {"create a store", fresh_path, open_other, release_and_remove},
     {"open a store", known_path, open_other, release_other},
@@ -147,6 +182,8 @@ static const struct act kActs[] = {
     {"gc", nothing, call_gc, nothing},
     {"list", nothing, call_list, nothing},
     {"verify", nothing, call_verify, nothing},
+    {"open a model", cold_runtime, open_cold, release_cold},
+    {"a model's first prompt", cold_prompt, prefill_cold, close_cold},
 };
 
 static uint64_t live_digest(struct world* w) { return next_digest(w->live, NULL); }
@@ -177,6 +214,7 @@ int main(int argc, char** argv) {
   struct world w = {0};
   char model[kPathMax];
   tiny_path(model, 0);
+  find_cold(&w);
   make_dir(w.dir);
   w.rt = open_runtime(2, 0);
   w.model = open_model(w.rt, model, 0, 0, 4096);

@@ -1,4 +1,6 @@
 // The norms and activations of fewer architectures: LayerNorm, gelu without a gate, the clamped SwiGLU.
+#include <bit>
+
 #include "tests/ops/ops_support.h"
 
 namespace kvrt::test {
@@ -118,6 +120,23 @@ TEST(ClampedSwiglu, BitEqualAndWithinBoundOfFloat64) {
       backend->act_mul(Activation::kClampedSwiglu, two, 1, 1, out + 1);
     });
     EXPECT_TRUE(std::isnan(out[0]) && std::isnan(out[1])) << isa;
+  }
+}
+
+// Whatever bits a NaN has: those below the quiet bit must not become an exponent in exp.
+TEST(NaN, StaysOneWhateverItsBits) {
+  for (const std::string& isa : all_isas()) {
+    const auto backend = open_backend(isa);
+    if (backend == nullptr) continue;
+    for (const uint32_t bits : {0x7fc00000u, 0x7fc00001u, 0x7fc000ffu, 0xffc00100u, 0x7fffffffu, 0xffffffffu}) {
+      std::vector<float> capped(37, std::bit_cast<float>(bits)), gate_up(2 * capped.size(), std::bit_cast<float>(bits)), out(capped.size());
+      for (const Activation act : {Activation::kSilu, Activation::kGeluTanh}) {
+        backend->run({}, [&] { backend->act_mul(act, gate_up.data(), 1, static_cast<uint32_t>(out.size()), out.data()); });
+        for (const float value : out) EXPECT_TRUE(std::isnan(value)) << isa << " " << bits;
+      }
+      backend->run({}, [&] { backend->softcap(30, 1, static_cast<uint32_t>(capped.size()), capped.data()); });
+      for (const float value : capped) EXPECT_TRUE(std::isnan(value)) << isa << " " << bits;
+    }
   }
 }
 

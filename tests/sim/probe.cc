@@ -80,7 +80,13 @@ std::string Probe::check_index(bool deep) const {
   const PrefixIndex& index = cache().index_;
   std::set<const ChainLink*> links;
   for (const auto& [block, entry] : index.entries_) links.insert(entry.link.get());
-  if (index.by_parent_.size() != links.size()) return "the index's maps differ";
+  size_t children = 0;
+  for (const auto& [parent, siblings] : index.by_parent_) {
+    for (size_t i = 0; i < siblings.size(); ++i, ++children) {
+      if (!links.contains(siblings[i]) || siblings[i]->place != i || siblings[i]->parent != parent) return "the index's maps differ";
+    }
+  }
+  if (children != links.size()) return say("%zu links with a block, %zu under their parents", links.size(), children);
   for (const auto& [block, entry] : index.entries_) {
     const ChainRef& link = entry.link;
     if (link->blocks[entry.group] != block) return say("block %d is not under its link", block);

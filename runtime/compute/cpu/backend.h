@@ -147,11 +147,11 @@ class CpuBackend final : public Backend {
   std::vector<float> rotated_;  // int8 KV: a step's queries, transformed
   std::vector<AttentionShare> shares_;
   std::vector<AttentionMerge> merges_;
-  uint32_t slots_ = 0;
-  std::vector<float> route_weights_;  // [rows][experts]
-  std::vector<uint32_t> route_ids_;   // [rows][used], ascending in each row
-  std::vector<float> gates_;          // [rows][heads] of a recurrence's steps or rates, then of its decays
-  std::vector<float> keys_;           // [rows][key heads][dimensions] of queries, then of keys, divided by their lengths
+  uint32_t slots_ = 0, slot_tokens_ = 0;  // results of split shares; tokens of the largest
+  std::vector<float> route_weights_;      // [rows][experts]
+  std::vector<uint32_t> route_ids_;       // [rows][used], ascending in each row
+  std::vector<float> gates_;              // [rows][heads] of a recurrence's steps or rates, then of its decays
+  std::vector<float> keys_;               // [rows][key heads][dimensions] of queries, then of keys, divided by their lengths
   RopeTable rope_tables_[2];
   uint32_t rope_last_ = 0;  // the table last prepared
 };

@@ -1,6 +1,7 @@
 // Loading: tensors are packed into one image, on all threads, a batch at a time; or the image is mapped from the cache.
 #include <algorithm>
 
+#include "runtime/base/memory.h"
 #include "runtime/compute/cpu/backend.h"
 #include "runtime/compute/cpu/weights.h"
 #include "runtime/compute/weight_dir.h"
@@ -14,6 +15,7 @@ constexpr uint32_t kBatchChunks = 16;       // chunks between two reports; as mu
 }  // namespace
 
 Result<std::shared_ptr<const uint8_t>> CpuBackend::pack(const WeightImage& image, const WeightLoad& load) {
+  KVRT_TRY(check_memory("the weights", image.bytes()));
   KVRT_ASSIGN(HostMemory mapped, HostMemory::map(image.bytes(), false));
   const auto memory = std::make_shared<HostMemory>(std::move(mapped));
   Mutex mu;

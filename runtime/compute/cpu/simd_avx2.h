@@ -45,9 +45,10 @@ struct Simd {
   KVRT_INLINE I set1_int(int x) { return _mm256_set1_epi32(x); }
   KVRT_INLINE I round_to_int(F a) { return _mm256_cvtps_epi32(a); }  // ties to even
   KVRT_INLINE F to_float(I a) { return _mm256_cvtepi32_ps(a); }
-  // p * 2^n, p and the result normal, n whole; shifted = n + 1.5 * 2^23, whose low bits are n's.
+  // p * 2^n, the result normal, n whole; shifted = n + 1.5 * 2^23, whose low bits are n's. A NaN p stays one, whatever n is then.
   KVRT_INLINE F times_power_of_two(F p, F, F shifted) {
-    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(shifted), 23)));
+    const I power = _mm256_add_epi32(set1_int(0x3f800000), _mm256_slli_epi32(_mm256_castps_si256(shifted), 23));
+    return _mm256_mul_ps(p, _mm256_castsi256_ps(power));
   }
 
   // kLanes values from or to another type.

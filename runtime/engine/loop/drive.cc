@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "runtime/base/fp_env.h"
 #include "runtime/engine/conversation/answer.h"
 #include "runtime/engine/conversation/edit.h"
 #include "runtime/engine/loop/engine.h"
@@ -96,6 +97,7 @@ Status Engine::accept(Session* session, int32_t token) {
     return error(Code::kInvalid, Detail::kNone, "accept: token %d does not fit the grammar after position %zu", token,
                  session->tokens.size() - 1);
   }
+  const FpEnv fp_env;
   Sample sample = describe(g.awaited, token, g.options.sampling.top_logprobs);
   scheduler_->accept(session, sample, model_->tokenizer(), runtime_->env()->now_ns());
   session->changed.notify_all();

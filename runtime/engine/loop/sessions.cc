@@ -189,7 +189,9 @@ Result<AppendInfo> Engine::edit(Session* session, const char* call, const std::f
   model_->tell_dropped(said.dropped);
   Lock lock(mu_);
   if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(*session, said.tokens.size() - session->tokens.size()));
-  return become(session, std::move(said));
+  const AppendInfo info = become(session, std::move(said));
+  touched(session);
+  return info;
 }
 
 Result<AppendInfo> Engine::append_message(Session* session, std::string_view message_json) {

@@ -1,5 +1,6 @@
 #include "runtime/engine/loop/step_runner.h"
 
+#include "runtime/base/fp_env.h"
 #include "runtime/base/limits.h"
 #include "runtime/engine/describe/memory_cost.h"
 
@@ -43,6 +44,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::make(Runtime* runtime, const Loa
     KVRT_ASSIGN(auto scratch, make_scratch(*model.weights(), backend, kStepRowsMax));
     const StepShape shape = step_shape(model.dims(), kStepRowsMax);
     Lock device(runtime->step_mutex());
+    const FpEnv fp_env;
     KVRT_TRY(backend->reserve_steps(shape));
     made->device_scratch_bytes_ = backend->step_memory(shape);
     made->forward_ = std::make_unique<ModelForward>(*model.weights(), backend, made->kv_, std::move(scratch));
@@ -83,6 +85,7 @@ void StepRunner::choose(const PlannedSeq& seq, Sample* out) {
 }
 
 Status StepRunner::run(StepPlan* plan) {
+  const FpEnv fp_env;  // tokens are drawn outside of the backend's run
   Lock device(runtime_->step_mutex());
   const Clocks begin(*runtime_);
   Backend* backend = runtime_->backend();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -289,6 +291,20 @@ TEST_F(EnvTest, LockIsFreedWhenItsHolderIsKilled) {
   EXPECT_TRUE((*lock)->acquire(LockMode::kExclusive).is_ok());
   ::close(ready[0]);
   ::close(ready[1]);
+}
+
+// Bytes past the limit of a file's size: a status, not SIGXFSZ, also where they lie within the file.
+TEST_F(EnvTest, APatchPastTheLimitOfAFilesSizeIsAStatus) {
+  const std::string path = at("patched");
+  std::ofstream(path) << std::string(100, 'a');
+  const auto patch = [&] {
+    const rlimit small{50, 50};
+    ::signal(SIGXFSZ, SIG_DFL);
+    if (::setrlimit(RLIMIT_FSIZE, &small) != 0) _exit(2);
+    const uint8_t bytes[10] = {};
+    _exit(env_->patch(path, 60, bytes).code() == Code::kNoSpace ? 0 : 1);
+  };
+  EXPECT_EXIT(patch(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(EnvTest, FsInfoNamesTheFileSystem) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/base/memory.h"
+
 namespace kvrt {
 namespace {
 
@@ -11,6 +13,14 @@ TEST(HostMemory, TooMuchIsAStatus) {
     ASSERT_FALSE(mapped.is_ok());
     EXPECT_EQ(mapped.status().code(), Code::kNoMemory);
   }
+}
+
+TEST(Memory, MoreThanThereIsIsRefused) {
+  EXPECT_TRUE(check_memory("a buffer", 0).is_ok());
+  EXPECT_TRUE(check_memory("a buffer", available_memory() / 2).is_ok());
+  const Status refused = check_memory("a buffer", uint64_t{1} << 50);
+  EXPECT_EQ(refused.code(), Code::kNoMemory);
+  EXPECT_TRUE(refused.message().starts_with("a buffer: 1125899906842624 bytes of memory, ")) << refused.message();
 }
 
 TEST(HostMemory, MovesLeaveNothingBehind) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <chrono>
 #include <fstream>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -76,6 +78,53 @@ TEST(ThreadPool, WorkersTakePart) {
   });
   EXPECT_EQ(arrived.load(), 2u);
 }
+
+// An exception of a chunk is the caller's, whichever thread ran it; the other chunks still run, and the pool goes on as before.
+TEST(ThreadPool, AnExceptionIsTheCallers) {
+  for (const uint32_t threads : {1u, 2u, 5u}) {
+    ThreadPool pool(threads);
+    for (uint32_t bad = 0; bad < 40; bad += 3) {
+      std::atomic<uint32_t> ran = 0;
+      EXPECT_THROW(pool.parallel_for(40,
+                                     [&](uint32_t chunk, uint32_t) {
+                                       ++ran;
+                                       if (chunk >= bad) throw std::bad_alloc();
+                                     }),
+                   std::bad_alloc);
+      EXPECT_FALSE(ThreadPool::in_chunk());
+      if (threads > 1) {
+        EXPECT_EQ(ran, 40u);
+      }
+      ran = 0;
+      pool.parallel_for(40, [&](uint32_t, uint32_t) { ++ran; });
+      EXPECT_EQ(ran, 40u);
+    }
+    EXPECT_THROW(pool.parallel_for(1, [](uint32_t, uint32_t) { throw std::bad_alloc(); }), std::bad_alloc);
+    EXPECT_FALSE(ThreadPool::in_chunk());
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need more addresses than there are then
+// Where the system gives fewer threads than were asked for, the pool has those, and does not ask again at each resize.
+TEST(ThreadPool, GoesOnWithTheThreadsThatThereAre) {
+  const auto with_few = [] {
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t bytes = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (40u << 20);  // stacks of 8 MiB
+    const rlimit few{bytes, RLIM_INFINITY};
+    if (setrlimit(RLIMIT_AS, &few) != 0) _exit(2);
+    ThreadPool pool(64);
+    const rlimit all{RLIM_INFINITY, RLIM_INFINITY};
+    if (setrlimit(RLIMIT_AS, &all) != 0) _exit(3);
+    const uint32_t got = pool.size();
+    pool.resize(64);
+    std::atomic<uint32_t> ran = 0;
+    pool.parallel_for(100, [&](uint32_t, uint32_t) { ++ran; });
+    _exit(got < 64 && pool.size() == got && ran == 100 ? 0 : 1);
+  };
+  EXPECT_EXIT(with_few(), testing::ExitedWithCode(0), "");
+}
+#endif
 
 using Clock = std::chrono::steady_clock;
 

@@ -57,6 +57,19 @@ TEST(ModelId, DependsOnEveryTensorByteAndParameterAndOnNothingElse) {
   EXPECT_EQ(id, id_of(with(moved, [&](GgufWriter& more) { more.add_tensor("output_norm.weight", 0, {32}, {norm.begin(), norm.end()}); })));
 }
 
+// EXAONE 4: in a file with windows layers without one do not rotate, also where no layer has one.
+TEST(ModelId, DependsOnLayersThatDoNotRotate) {
+  const auto with_window = [](uint32_t window) {
+    GgufModel model;
+    model.arch = "exaone4";
+    return id_of(with(model, [&](GgufWriter& more) {
+      more.add_u32("exaone4.attention.sliding_window", window);
+      more.add_u32("exaone4.attention.sliding_window_pattern", 1);
+    }));
+  };
+  EXPECT_NE(with_window(0), with_window(100));
+}
+
 TEST(ModelId, StopsWhenToldTo) {
   const auto bytes = GgufModel().write();
   auto file = std::move(GgufFile::parse(bytes, "test.gguf")).value();
