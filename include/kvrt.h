@@ -68,10 +68,11 @@
  *
  * 3. Statuses. A call that can fail returns a kvrt_status; KVRT_OK is 0. The numbers never change. Any call may return
  *    these five: INVALID (a wrong argument, a NULL that its comment does not allow, no handle of that kind),
- *    UNSUPPORTED (an unknown option is set, a handle from before a fork), NO_MEMORY, INTERNAL, and LIMIT where a text
- *    argument is longer than 64 MiB, a JSON argument longer than 16 MiB or nested deeper than 64, or a grammar, a schema
- *    or a template's source longer than 1 MiB. "Statuses" at a call names the others, and special causes of these; "Statuses:
- *    none of its own" means these five alone.
+ *    UNSUPPORTED (an unknown option is set, a handle from before a fork, a JSON argument with an integer that does not
+ *    fit 64 bits with a sign), NO_MEMORY, INTERNAL, and LIMIT where a text argument is longer than 64 MiB, a JSON
+ *    argument longer than 16 MiB or nested deeper than 64, or a grammar, a schema or a template's source longer than
+ *    1 MiB. "Statuses" at a call names the others, and special causes of these; "Statuses: none of its own" means these
+ *    five alone.
  *
  * 4. Errors. A call that can fail takes a kvrt_error last. It may be NULL. A failed call fills it: status, detail,
  *    the system's error number, and a message that says what, where, expected and found. The struct belongs to the
@@ -100,8 +101,9 @@
  *    and domains have at most 255 bytes and no NUL. A path is 1 to 4095 bytes without NUL, as the system has them.
  *
  * 7. Callbacks. A callback comes with a `user` pointer, which kvrt passes on and never reads. kvrt_event_fn returns 0
- *    to go on; anything else stops the call with CANCELLED, and the callback gets no further event. It may be NULL
- *    unless its call says otherwise. It runs on the thread inside the call, with no lock held. It may call anything,
+ *    to go on; anything else stops the call with CANCELLED, and the callback gets no further event. At DONE, and at gc's
+ *    last PROGRESS, nothing is left to stop: the call is OK. A failure that came before the stop goes first. It may be
+ *    NULL unless its call says otherwise. It runs on the thread inside the call, with no lock held. It may call anything,
  *    except on the same session: there cancel, accept, checkpoint, close and the reads (8) work, other calls are BUSY.
  *    A callback returns: no exception, longjmp or end of the thread may pass through kvrt. Callbacks that are kept
  *    (log, wake) must not call kvrt at all, not even from a finalizer that a garbage collector runs inside them. Their
@@ -692,7 +694,8 @@ typedef struct kvrt_model_options {
    * The time that the system needs to hand out memory on its first use comes on top: see kv_populate. */
   uint32_t step_ms_max;
   uint32_t from_fd; /**< 1: read the file from `fd`. The path then only names it in messages, and may be NULL. */
-  /** from_fd: a descriptor open for reading, seekable. The caller keeps it, and may close it after model_open. */
+  /** from_fd: a descriptor open for reading, seekable. The caller keeps it, and may close it after model_open.
+   * 0 without from_fd. */
   int32_t fd;
   /** 1: the whole pool gets its memory at open, or NO_MEMORY where less is free. 0: a page gets its memory on its
    * first use, which can double the time of a step on a virtual machine. */
@@ -710,7 +713,8 @@ typedef struct kvrt_model_options {
    *
    * Only its owner may be able to write the directory. While a model uses a file of it, the file may be removed, but
    * not changed. Whatever is wrong with the directory is logged (WARN) and costs time alone. It is not used for a
-   * part of a file (fd_size), nor on CUDA. */
+   * part of a file (fd_size), nor on CUDA. A callback of model_open that opens another model with the same directory
+   * waits as another process would. */
   const char* cache_dir;
   size_t cache_dir_size; /**< Bytes of that path. */
   uint32_t cache;        /**< KVRT_CACHE_... */
@@ -739,7 +743,7 @@ typedef struct kvrt_model_props {
   int32_t bos_token;           /**< Its id; -1: none. BERT's is [CLS]. */
   int32_t eos_token;           /**< Its id; -1: none. BERT's is [SEP]. */
   uint32_t add_bos;            /**< 1: append_text to an empty session adds BOS. */
-  uint32_t has_template;       /**< 1: the file has a chat template. */
+  uint32_t has_template;       /**< 1: the file has a chat template that parses. append_message says what is wrong. */
   uint32_t block_tokens;       /**< Tokens of a KV block. */
   uint64_t file_bytes;         /**< The file's size. */
   uint64_t weight_bytes;       /**< The weights in memory. */
@@ -1317,7 +1321,8 @@ typedef struct kvrt_session_options {
   const char* tools;
   size_t tools_size; /**< Bytes of it. */
   /** Called when next has something to give (an event or a failure) and had nothing before; NULL: none. It runs on the
-   * thread that computes, cancels, accepts or begins, with no lock held. */
+   * thread that computes, cancels, accepts or begins, with no lock held. It may still come while close returns, and once
+   * after it: wake_user_free says when it has ended. */
   kvrt_wake_fn wake;
   void* wake_user;             /**< Its user pointer. */
   kvrt_free_fn wake_user_free; /**< Called once with wake_user when wake can come no more; not if the call fails; NULL: none. */
@@ -1613,8 +1618,8 @@ KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits
  * kvrt_model_step runs.
  * - Statuses: INVALID: an option; a malformed grammar (GRAMMAR_ERROR); the template refuses the messages
  *   (TEMPLATE_ERROR); the session is FAILED, or has no tokens. BUSY: it generates, or another call is inside. LIMIT:
- *   the opened turn does not fit the context; TEMPLATE_LIMIT; GRAMMAR_LIMIT. UNSUPPORTED: a keyword of a schema: the
- *   message names it.
+ *   the opened turn does not fit the context; TEMPLATE_LIMIT; GRAMMAR_LIMIT. UNSUPPORTED: a keyword of a schema, a
+ *   feature of the template, or calls that kvrt cannot bind (KVRT_TOOL_CHOICE_...): the message names it.
  * - Blocks: rendering the template, about 100 ms at most, and as kvrt_session_append_message where it rewrites; compiling
  *   a grammar, about 1 s at most. */
 KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options, kvrt_error* err);
@@ -1814,7 +1819,7 @@ typedef struct kvrt_save_report {
  * - `report`: may be NULL.
  * - Statuses: CONFLICT: another session has the name (NAME_TAKEN), or another handle saved it since (REVISION): see
  *   overwrite. INVALID: the session has no store, or is FAILED; no name. NO_SPACE. BUSY: STORE_LOCKED. IO: also a store
- *   that is open read-only. CORRUPT.
+ *   that is open read-only. CORRUPT. DEVICE: with KVRT_DURABILITY_KV, the device does not give its KV.
  * - Threads: any, at any time. Saves of one session wait for each other.
  * - Blocks: one step of this session, other saves of it, up to 5 seconds for other writers, and the disk. */
 KVRT_API kvrt_status kvrt_session_checkpoint(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,

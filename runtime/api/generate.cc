@@ -199,7 +199,8 @@ kvrt_event show(kvrt_session* handle, kvrt::Event event) {
   out.type = static_cast<uint32_t>(e.type);
   out.token = e.token;
   out.position = e.position;
-  out.text = e.text.data();
+  const bool says = e.type == kvrt::EventType::kToken || e.type == kvrt::EventType::kDone || e.type >= kvrt::EventType::kContent;
+  out.text = says ? e.text.data() : nullptr;
   out.text_size = e.text.size();
   out.logprob = e.logprob;
   static_assert(sizeof(kvrt_token_value) == sizeof(kvrt::TokenValue) &&

@@ -96,6 +96,10 @@ Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_si
         "kvrt_save_options: durability is %u, overwrite %u, pin %u, codec %u, reserved %u, expected 0 to 4, 0 or 1, 0 to 255, 0 to 2, 0",
         o.durability, o.overwrite, o.pin, o.codec, o.reserved);
   }
+  if (o.ttl_seconds > kvrt::kTtlSecondsMax) {
+    return error(Code::kInvalid, Detail::kNone, "kvrt_save_options: ttl_seconds is %llu, expected at most %llu (100 years)",
+                 static_cast<unsigned long long>(o.ttl_seconds), static_cast<unsigned long long>(kvrt::kTtlSecondsMax));
+  }
   if (report) KVRT_TRY(check_output_struct(report, "report"));
   KVRT_ASSIGN(kvrt::SaveReport saved,
               handle->engine->save(handle->session, as,

@@ -235,6 +235,40 @@ static void failing(int all) {
   stage_close(&t);
 }
 
+struct compiling {
+  kvrt_session* s;
+  kvrt_status status;
+  atomic_int begun;
+};
+// An answer of up to the whole context, after the compilation of a schema with 20,000 words, which takes a while.
+static void* answer_by_words(void* user) {
+  struct compiling* c = user;
+  static char schema[400000];
+  size_t n = (size_t)snprintf(schema, sizeof schema, "{\"enum\": [\"w\"");
+  for (int i = 0; i < 20000; ++i) n += (size_t)snprintf(schema + n, sizeof schema - n, ", \"%x %x\"", i * 2654435761u, i);
+  n += (size_t)snprintf(schema + n, sizeof schema - n, "]}");
+  kvrt_generate_options o = {.struct_size = sizeof o, .grammar_kind = KVRT_GRAMMAR_JSON_SCHEMA, .grammar = schema, .grammar_size = n};
+  atomic_store(&c->begun, 1);
+  c->status = kvrt_session_generate(c->s, &o, NULL, NULL, NULL, NULL);
+  atomic_store(&c->begun, 2);
+  return NULL;
+}
+// A cancel while the call still compiles its grammar is not lost.
+static void while_it_begins(void) {
+  struct compiling c = {.s = prepared(1, 1)};
+  pthread_t thread;
+  const double start = now_ms();
+  pthread_create(&thread, NULL, answer_by_words, &c);
+  while (atomic_load(&c.begun) == 0) usleep(100);
+  usleep(2000);
+  const kvrt_session_props p = session_props(c.s);
+  MUST(kvrt_session_cancel(c.s, NULL));
+  pthread_join(thread, NULL);
+  EXPECT(c.status == KVRT_CANCELLED, "%s after %.0f ms, cancelled in state %u", kvrt_status_name(c.status), now_ms() - start, p.state);
+  EXPECT(p.state == KVRT_STATE_IDLE, "it generated before it was cancelled: the schema is compiled too fast for this test");
+  kvrt_session_close(c.s);
+}
+
 static kvrt_session* cancelled_session;
 static atomic_int after_call;
 static int32_t cancel_own_thread(void* user, const kvrt_event* e) {
@@ -302,6 +336,7 @@ int main(void) {
   }
   before_any_step();
   thread_cancelled();
+  while_it_begins();
   banned(0);
   banned(1);
   failing(0);

@@ -231,6 +231,8 @@ struct run {
 };
 
 static inline void run_event(struct run* r, const kvrt_event* e) {
+  const int has_text = e->type == KVRT_EVENT_TOKEN || e->type == KVRT_EVENT_DONE || e->type >= KVRT_EVENT_CONTENT;
+  EXPECT((e->text != NULL) == has_text, "event %u: text %p", e->type, (const void*)e->text);
   if (e->type == KVRT_EVENT_LOGITS) {
     r->pending = hash_logits(e), r->pending_position = e->position, r->has_pending = 1;
   } else if (e->type == KVRT_EVENT_TOKEN && r->count < kRunMax) {

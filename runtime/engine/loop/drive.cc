@@ -21,7 +21,16 @@ Status Engine::begin(Session* session, GenerateOptions options) {
     Lock lock(mu_);
     KVRT_TRY(enter(session, options.prefill_only ? "prefill" : "begin"));
     said = *session;
+    session->beginning = true;
   }
+  struct Beginning {  // a template or a grammar may take its time: a cancel meanwhile is not lost
+    ~Beginning() {
+      Lock lock(mu);
+      session->beginning = session->cancel_asked = false;
+    }
+    Mutex& mu;
+    Session* session;
+  } const beginning{mu_, session};
   const bool continues = options.ask.kind == GrammarKind::kContinue;
   if (continues && !said.grammar.bound) {
     return error(Code::kInvalid, Detail::kState,
@@ -54,13 +63,14 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   become(session, std::move(said));  // nothing fails from here on
   session->generation = std::move(generation);
   scheduler_->start(session, runtime_->env()->now_ns());
-  if (cancel && cancel->fired()) end(session);
+  if (session->cancel_asked || (cancel && cancel->fired())) end(session);
   ring();
   return {};
 }
 
 // Ends the session's generation, if there is one, at its last accepted token. Under mu_.
 void Engine::end(Session* session) {
+  if (session->beginning) session->cancel_asked = true;
   if (session->state != SessionState::kGenerating || session->generation->abandoned) return;
   if (session->generation->finished) return scheduler_->cancel_finished(session);
   stop(session);
@@ -146,11 +156,13 @@ void Engine::abandon(Session* session) noexcept {
   if (!session->generation->finished && session->use.in_step()) session->generation->cancel = true;
   while (session->use.in_step()) step_over_.wait(mu_);
   if (!session->generation->finished) scheduler_->give_up(session);
+  session->generation->report.reason = Reason::kFailed;  // also where its DONE was ready: the caller did not get it
   session->generation->abandoned = true;
 }
 
 void Engine::settle(Session* session) {
   if (!session->generation || !session->generation->abandoned) return;
+  session->last_error = error(Code::kNoMemory, Detail::kNone, "the generation ended: the system gave no memory");
   session->mailbox.clear();
   session->failure = Status();
   take_done(session);
