@@ -28,6 +28,15 @@ said() {
 printf 'Who are you?\nWhat did I ask "first"?\n' | "$programs/chat" "$model" 8 >"$work/out" 2>"$work/err"
 said "$work/err" "prompt tokens"
 [ "$(grep -c 'prompt tokens' "$work/err")" = 2 ] || said "$work/err" "two answers"
+# What the model cannot take is one message, however long it is, and does not end the chat.
+{
+  printf 'No UTF-8: \377\n'
+  head -c 100000 /dev/zero | tr '\0' a
+  printf '\nWho are you?\n'
+} | "$programs/chat" "$model" 8 >"$work/out" 2>"$work/err"
+for what in '(INVALID)' '(LIMIT)' 'prompt tokens'; do
+  [ "$(grep -c "$what" "$work/err")" = 1 ] || said "$work/err" "$what once"
+done
 
 text="The harbour master keeps a list of every boat, its owner, its colours and the day it came. The list is long, and this is how it begins:"
 "$programs/resume" "$model" "$work/store" ann "$text" 8 >"$work/out" 2>"$work/err"
@@ -45,6 +54,19 @@ said "$work/err" "seed 3: [1-9][0-9]* of [1-9][0-9]* prompt tokens shared"
 } | "$programs/server_loop" "$model" 6 >"$work/out" 2>"$work/err"
 [ "$(grep -c ': done: [1-6] tokens' "$work/out")" = 8 ] || said "$work/out" "eight answers"
 said "$work/err" '^kvrt_done_total{model=".*",reason="\(max_tokens\|eos\)"} [1-8]$'
+# Half a line does not hold up the answer to the line before.
+rm "$work/out"
+# shellcheck disable=SC2094 # the writer waits for the answer
+{
+  printf 'This line is whole.\nThis one '
+  tries=0
+  until grep -q '^1: done' "$work/out" 2>/dev/null; do
+    sleep 0.1
+    [ $((tries += 1)) != 600 ] || exit # without the other half
+  done
+  printf 'comes in two parts.\nThis is the third.\n'
+} | "$programs/server_loop" "$model" 6 >"$work/out" 2>"$work/err"
+said "$work/out" '^3: done: [1-6] tokens'
 
 "$programs/tools" "$model" "What is 17 + 25?" >"$work/out" 2>"$work/err"
 said "$work/out" '^call: {"name":"add","arguments":{"a":-\{0,1\}[0-9.]*,"b":-\{0,1\}[0-9.]*}}$'

@@ -1,5 +1,6 @@
 /* Many sessions on one thread, as an event loop has them. Each line of standard input is a client's request; the answers come token by
- * token, all computed together. Nothing here blocks for longer than a step: poll waits for requests only while there is nothing to compute.
+ * token, all computed together. Nothing here blocks for longer than a step: poll waits for requests only while there is nothing to compute,
+ * and half a line waits in a buffer for its other half.
  *   server_loop MODEL.gguf [TOKENS-PER-ANSWER] < requests
  */
 #include <poll.h>
@@ -18,6 +19,14 @@ struct client {
   int ready; /* wake was called: next has an event */
 };
 
+/* What was read of standard input and not served yet. */
+struct input {
+  char text[kLineMax];
+  size_t size;
+  int open;     /* 0: it has ended */
+  int too_long; /* the line so far */
+};
+
 static void must(kvrt_status status, const char* what) {
   kvrt_error error;
   KVRT_INIT(&error);
@@ -31,7 +40,7 @@ static void must(kvrt_status status, const char* what) {
 static void wake(void* user) { ((struct client*)user)->ready = 1; }
 
 /* A request becomes a session that generates. A request that the model cannot take is answered at once. */
-static void serve(kvrt_model* model, struct client* c, int number, const char* text, uint32_t max_tokens) {
+static void serve(kvrt_model* model, struct client* c, int number, const char* text, size_t size, uint32_t max_tokens) {
   kvrt_session_options options;
   kvrt_generate_options generate;
   KVRT_INIT(&options);
@@ -41,7 +50,7 @@ static void serve(kvrt_model* model, struct client* c, int number, const char* t
   generate.max_tokens = max_tokens;
   c->number = number;
   must(kvrt_session_open(model, &options, &c->session, NULL), "session");
-  kvrt_status status = kvrt_session_append_text(c->session, text, strlen(text), 0, NULL);
+  kvrt_status status = kvrt_session_append_text(c->session, text, size, 0, NULL);
   if (status == KVRT_OK) status = kvrt_session_begin(c->session, &generate, NULL);
   if (status == KVRT_OK) return;
   printf("%d: refused: %s\n", number, kvrt_status_name(status));
@@ -70,18 +79,28 @@ static int take_events(struct client* c) {
   }
 }
 
-/* One line of standard input without stdio's buffer, which poll does not see. Returns 0 at the end. */
-static int read_line(char* line) {
-  size_t n = 0;
-  for (char c; read(STDIN_FILENO, &c, 1) == 1;) {
-    if (c == '\n') {
-      line[n] = '\0';
-      return 1;
-    }
-    if (n + 1 < kLineMax) line[n++] = c;
-  }
-  line[n] = '\0';
-  return n > 0;
+/* Reads what is there, if it ends within a line, too: one read does not block when poll has told of it. stdio has a buffer that poll does not
+ * see. */
+static void read_more(struct input* in) {
+  const ssize_t n = read(STDIN_FILENO, in->text + in->size, sizeof in->text - in->size);
+  if (n <= 0) in->open = 0;
+  if (n > 0) in->size += (size_t)n;
+}
+
+/* Takes the next whole line out of the buffer; at the end of the input also the rest. Returns 0 where there is none. Of a line that is longer
+ * than the buffer nothing comes. */
+static int take_line(struct input* in, char* line, size_t* size) {
+  const char* end = memchr(in->text, '\n', in->size);
+  const int too_long = !end && in->size == sizeof in->text;
+  if (!end && !too_long && (in->open || !in->size)) return 0;
+  const size_t taken = end ? (size_t)(end - in->text) + 1 : in->size;
+  if (too_long && !in->too_long) printf("refused: a line of %d bytes or more\n", kLineMax);
+  *size = too_long || in->too_long ? 0 : taken - (end != NULL);
+  in->too_long = too_long;
+  memcpy(line, in->text, *size);
+  memmove(in->text, in->text + taken, in->size - taken);
+  in->size -= taken;
+  return 1;
 }
 
 int main(int argc, char** argv) {
@@ -96,19 +115,20 @@ int main(int argc, char** argv) {
   const uint32_t max_tokens = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 32;
 
   static struct client clients[kClientsMax];
-  int open = 1, requests = 0;
+  static struct input in = {.open = 1};
+  static char line[kLineMax];
+  int requests = 0;
   uint32_t runnable = 0;
-  for (int active = 0; open || active;) {
-    struct pollfd input = {STDIN_FILENO, POLLIN, 0};
-    if (open && active < kClientsMax && poll(&input, 1, runnable ? 0 : -1) > 0) {
-      char line[kLineMax];
-      open = read_line(line);
-      if (open && line[0]) {
-        struct client* c = clients;
-        while (c->session) ++c;
-        serve(model, c, ++requests, line, max_tokens);
-        active += c->session != NULL;
-      }
+  for (int active = 0; in.open || in.size || active;) {
+    struct pollfd readable = {STDIN_FILENO, POLLIN, 0};
+    const int wanted = in.open && active < kClientsMax && !memchr(in.text, '\n', in.size);
+    if (wanted && poll(&readable, 1, runnable ? 0 : -1) > 0) read_more(&in);
+    for (size_t size; active < kClientsMax && take_line(&in, line, &size);) {
+      if (!size) continue;
+      struct client* c = clients;
+      while (c->session) ++c;
+      serve(model, c, ++requests, line, size, max_tokens);
+      active += c->session != NULL;
     }
     must(kvrt_model_step(model, 0, &runnable, NULL), "step");
     for (struct client* c = clients; c < clients + kClientsMax; ++c) {

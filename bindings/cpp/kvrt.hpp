@@ -8,7 +8,7 @@
 //   kvrt::Status s = chat->append_message(R"({"role": "user", "content": "Hello"})");
 //   if (s.ok()) s = chat->generate(options, [](const kvrt::Event& e) { std::cout << e.text_view(); }).status();
 //
-// With exceptions: auto chat = kvrt::Session::open(*model).or_throw();
+// With exceptions: auto chat = kvrt::Session::open(*model).or_throw(). Ask for the message, as or_throw does, on the thread of the call.
 //
 // Options and reports are kvrt.h's structs; kvrt::init<kvrt_model_options>() makes one with its struct_size set. A callback takes a const
 // kvrt::Event& and returns void, or kvrt::Flow to stop. An exception that it throws ends the call and comes out of it. A handle that was
@@ -120,12 +120,12 @@ class Model : public detail::Shared<kvrt_model, kvrt_model_retain, kvrt_model_re
   }
   // An empty label stands for the model's name.
   Status metrics_text(std::string_view label, Span<char> text, std::size_t& needed) const noexcept {
-    return kvrt_model_metrics_text(get(), label.data(), label.size(), text.data(), text.size(), &needed, nullptr);
+    return kvrt_model_metrics_text(get(), label.empty() ? nullptr : label.data(), label.size(), text.data(), text.size(), &needed, nullptr);
   }
   template <class C>
   Status metrics_text(std::string_view label, C& text) const {
     return detail::fill(text, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
-      return kvrt_model_metrics_text(get(), label.data(), label.size(), data, capacity, needed, nullptr);
+      return kvrt_model_metrics_text(get(), label.empty() ? nullptr : label.data(), label.size(), data, capacity, needed, nullptr);
     });
   }
 };
@@ -223,46 +223,6 @@ class Cancel : public detail::Shared<kvrt_cancel, kvrt_cancel_retain, kvrt_cance
 
 // ---- session -------------------------------------------------------------------------------------------------------------------------
 
-class Session;
-
-// The events of next() up to DONE, and DONE itself: for (const kvrt::Event& e : session.events(end)). `end` gets the status that ended the
-// loop. Leaving the loop early leaves the generation as it is: cancel it, or go on later.
-class Events {
- public:
-  struct End {};
-  class Iterator {
-   public:
-    explicit Iterator(Events* events) noexcept : events_(events) {}
-    const Event& operator*() const noexcept { return events_->event_; }
-    Iterator& operator++() noexcept {
-      events_->advance();
-      return *this;
-    }
-    bool operator!=(End) const noexcept { return !events_->over_; }
-
-   private:
-    Events* events_;
-  };
-  Events(kvrt_session* session, Status& end) noexcept : session_(session), end_(&end) { end = Status(); }
-  Iterator begin() noexcept {
-    advance();
-    return Iterator(this);
-  }
-  End end() const noexcept { return {}; }
-
- private:
-  void advance() noexcept {
-    over_ = event_.type == KVRT_EVENT_DONE;
-    if (over_) return;
-    *end_ = kvrt_session_next(session_, &event_, -1, nullptr);
-    over_ = !end_->ok() || event_.type == KVRT_EVENT_IDLE;
-  }
-  kvrt_session* session_;
-  Status* end_;
-  Event event_;
-  bool over_ = false;
-};
-
 class Session {
  public:
   Session() noexcept = default;
@@ -293,6 +253,20 @@ class Session {
                                                    &callback, report, &out, nullptr);
     Session session(out);
     return {callback.finish(status), std::move(session)};
+  }
+  // The saved session of this name; where there is none, an empty one with these options and `store`: its info()->revision is 0, and `report`
+  // stays as it was. Autosave saves that under the name, unless the options have another; without autosave, save it under the name. Every
+  // other failure of resume is one here, too.
+  template <class F = const NoCallback>
+  static Result<Session> resume_or_open(const Model& model, const Store& store, std::string_view name,
+                                        const kvrt_session_options& options = init<kvrt_session_options>(), kvrt_report* report = nullptr,
+                                        F&& progress = F()) {
+    Result<Session> saved = resume(model, store, name, options, report, std::forward<F>(progress));
+    if (saved.status() != KVRT_NOT_FOUND) return saved;
+    kvrt_session_options fresh = options;
+    fresh.store = store.get();
+    if (fresh.autosave_name_size == 0) assign(fresh.autosave_name, fresh.autosave_name_size, name);
+    return open(model, fresh);
   }
   Result<Session> fork(const kvrt_session_options& options = init<kvrt_session_options>()) noexcept {
     kvrt_session* out = nullptr;

@@ -63,7 +63,7 @@ inline void assign(const char*& field, std::size_t& size, std::string_view text)
   size = text.size();
 }
 
-// The calling thread's last error.
+// The calling thread's last error: ask for it on the thread of the call that failed. On another thread it is that thread's own.
 inline kvrt_error last_error() noexcept {
   kvrt_error e = init<kvrt_error>();
   (void)kvrt_last_error(&e);
@@ -99,6 +99,8 @@ class [[nodiscard]] Status {
   friend constexpr bool operator==(Status a, Status b) noexcept { return a.code_ == b.code_; }
   friend constexpr bool operator!=(Status a, Status b) noexcept { return a.code_ != b.code_; }
 #if defined(__cpp_exceptions)
+  // Throws an Error unless it is OK. Call it on the thread of the call, whose last_error the message is; elsewhere the message may be that of
+  // another failure with this status.
   void or_throw() const {
     if (!ok()) throw Error(code_);
   }
@@ -121,6 +123,7 @@ class [[nodiscard]] Result {
   T* operator->() noexcept { return &value_; }
   const T* operator->() const noexcept { return &value_; }
 #if defined(__cpp_exceptions)
+  // The value, or what Status::or_throw throws: on the thread of the call, too.
   T or_throw() && {
     status_.or_throw();
     return std::move(value_);
@@ -150,6 +153,44 @@ struct Event : kvrt_event {
 enum class Flow : std::int32_t { go_on = 0, stop = 1 };
 // The result of a callback that stops its call where `stop` is true.
 constexpr Flow stop_if(bool stop) noexcept { return stop ? Flow::stop : Flow::go_on; }
+
+// The events of next() up to DONE, and DONE itself: for (const kvrt::Event& e : session.events(end)). `end` gets the status that ended the
+// loop. Leaving the loop early leaves the generation as it is: cancel it, or go on later.
+class Events {
+ public:
+  struct End {};
+  class Iterator {
+   public:
+    explicit Iterator(Events* events) noexcept : events_(events) {}
+    const Event& operator*() const noexcept { return events_->event_; }
+    Iterator& operator++() noexcept {
+      events_->advance();
+      return *this;
+    }
+    bool operator!=(End) const noexcept { return !events_->over_; }
+
+   private:
+    Events* events_;
+  };
+  Events(kvrt_session* session, Status& end) noexcept : session_(session), end_(&end) { end = Status(); }
+  Iterator begin() noexcept {
+    advance();
+    return Iterator(this);
+  }
+  End end() const noexcept { return {}; }
+
+ private:
+  void advance() noexcept {
+    over_ = event_.type == KVRT_EVENT_DONE;
+    if (over_) return;
+    *end_ = kvrt_session_next(session_, &event_, -1, nullptr);
+    over_ = !end_->ok() || event_.type == KVRT_EVENT_IDLE;
+  }
+  kvrt_session* session_;
+  Status* end_;
+  Event event_;
+  bool over_ = false;
+};
 
 // ---- callables as callbacks, by reference --------------------------------------------------------------------------------------------
 

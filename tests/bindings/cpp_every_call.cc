@@ -75,6 +75,7 @@ void models(kvrt::Model& model) {
   expect(model.detokenize(ids, 0, bytes, needed).ok() && needed == 4 && bytes[3] == 't', "detokenize into a span");
   expect(model.apply_template("[]", o, text).ok() && model.apply_template("[]", o, bytes, needed).ok(), "apply_template");
   expect(model.metrics_text({}, text).ok() && model.metrics_text("label", bytes, needed).ok() && needed == 4, "metrics_text");
+  expect(model.metrics_text("", text).ok() && model.metrics_text("", bytes, needed).ok(), "metrics_text, by the model's name");
 }
 
 void outputs(const kvrt::Session& s) {
@@ -101,6 +102,12 @@ void sessions(kvrt::Model& model, const kvrt::Store& store) {
   kvrt::Session s = std::move(*opened);
   auto report = kvrt::init<kvrt_report>();
   kvrt::Session resumed = *kvrt::Session::resume(model, store, "ann", o, &report, [](const kvrt::Event&) {});
+  o.autosave_turn = 1;
+  resumed = *kvrt::Session::resume_or_open(model, store, "ann", o);
+  expect(resumed && woken == 1, "resume_or_open, resumed");
+  int events = 0;
+  resumed = *kvrt::Session::resume_or_open(model, store, "nobody", o, &report, [&](const kvrt::Event&) { ++events; });
+  expect(resumed && woken == 2 && events == 0, "resume_or_open, opened");
   resumed = *s.fork();
   const std::int32_t ids[] = {1, 2, 3};
   expect(s.append(ids).ok() && s.append_text("text", KVRT_TEXT_SPECIAL).ok(), "append");
@@ -123,7 +130,6 @@ void sessions(kvrt::Model& model, const kvrt::Store& store) {
   expect(s.generate(g, stop).status() == KVRT_CANCELLED && letters == 2 && s.generate()->generated == 13, "generate");
   expect(s.begin(g).ok() && s.next(0)->type == KVRT_EVENT_TOKEN, "begin, next");
   kvrt::Status end;
-  int events = 0;
   for (const kvrt::Event& e : s.events(end)) events += e.type != KVRT_EVENT_NONE;
   expect(end.ok() && events == 2, "events");
   expect(s.checkpoint("ann")->chunks == 14 && s.suspend("ann")->chunks == 15, "checkpoint, suspend");

@@ -115,7 +115,8 @@ kvrt_status kvrt_model_step(kvrt_model* m, uint32_t ms, uint32_t* runnable, kvrt
 }
 kvrt_status kvrt_model_metrics(const kvrt_model* m, kvrt_metrics* out, kvrt_error* err) { return (void)m, out->steps = 5, note(__func__); }
 kvrt_status kvrt_model_metrics_text(const kvrt_model* m, const char* l, size_t n, char* out, size_t c, size_t* needed, kvrt_error* err) {
-  return (void)m, (void)l, (void)n, give(__func__, "text", 4, 1, out, c, needed);
+  // An empty label is a label: the model's name comes with NULL alone.
+  return (void)m, n || !l ? give(__func__, "text", 4, 1, out, c, needed) : KVRT_INVALID;
 }
 
 kvrt_status kvrt_store_open(kvrt_runtime* r, const char* p, size_t n, const kvrt_store_options* o, kvrt_store** out, kvrt_error* err) {
@@ -165,12 +166,14 @@ kvrt_status kvrt_store_verify(kvrt_store* s, kvrt_event_fn f, void* u, kvrt_erro
 kvrt_status kvrt_session_open(kvrt_model* m, const kvrt_session_options* o, kvrt_session** out, kvrt_error* err) {
   (void)m;
   if (o->wake) o->wake(o->wake_user);
+  if (o->autosave_turn && !(o->store && o->autosave_name_size)) return KVRT_INVALID;
   HANDLE(out, kvrt_session);
   return note(__func__);
 }
 kvrt_status kvrt_session_resume(kvrt_model* m, kvrt_store* s, const char* n, size_t nn, const kvrt_session_options* o, kvrt_event_fn f,
                                 void* u, kvrt_report* r, kvrt_session** out, kvrt_error* err) {
-  (void)m, (void)s, (void)n, (void)nn, (void)o, (void)r;
+  (void)m, (void)s, (void)o, (void)r;
+  if (nn == 6 && !memcmp(n, "nobody", 6)) return KVRT_NOT_FOUND;
   HANDLE(out, kvrt_session);
   return call_back(__func__, f, u);
 }

@@ -2,14 +2,15 @@
 //
 //   /history   what was said, a message a line
 //   /back      takes back the last question and its answer
-//   Ctrl-C     stops the answer; at the prompt it ends the program, as Ctrl-D does
+//   Ctrl-C     stops the answer; at the prompt it ends the program, as Ctrl-D does; never between an answer and its save
 using System;
 using System.Threading;
 using Kvrt;
 
 internal static class Program
 {
-    private static CancellationTokenSource answering;
+    /// <summary>Of the turn that is not saved yet; null at the prompt. Ctrl-C comes on a thread of its own.</summary>
+    private static volatile CancellationTokenSource turn;
 
     private static int Main(string[] arguments)
     {
@@ -21,10 +22,16 @@ internal static class Program
         string folder = arguments.Length > 1 ? arguments[1] : "memory", name = arguments.Length > 2 ? arguments[2] : "chat";
         Console.CancelKeyPress += (sender, e) =>
         {
-            CancellationTokenSource now = answering;
+            CancellationTokenSource now = turn;
             if (now == null) return;
             e.Cancel = true;
-            now.Cancel();
+            try
+            {
+                now.Cancel();
+            }
+            catch (ObjectDisposedException) // the turn was saved meanwhile
+            {
+            }
         };
         try
         {
@@ -53,32 +60,37 @@ internal static class Program
         Console.Write("> ");
         string line = Console.ReadLine();
         if (line == null) return false;
-        if (line == "/history") History(chat);
-        else if (line == "/back") Back(chat);
-        else if (line.Length > 0) Answer(chat, line);
-        if (line.Length > 0) chat.Checkpoint(name);
-        return true;
-    }
-
-    private static void Answer(Session chat, string line)
-    {
-        chat.AppendMessage("user", line);
-        using (answering = new CancellationTokenSource())
+        if (line.Length == 0) return true;
+        using (CancellationTokenSource stop = new CancellationTokenSource())
         {
+            turn = stop;
             try
             {
-                Generation answer = chat.Generate(new GenerateOptions { MaxTokens = 256, Temperature = 0.7f, TopP = 0.95f }, answering.Token);
-                foreach (Event e in answer) Console.Write(e.Text);
-                Console.WriteLine("\n[{0} tokens, {1:F0} a second]", answer.Report.Generated, answer.Report.DecodeTokensPerS);
-            }
-            catch (OperationCanceledException)
-            {
-                Console.WriteLine("\n[stopped]");
+                if (line == "/history") History(chat);
+                else if (line == "/back") Back(chat);
+                else Answer(chat, line, stop.Token);
+                chat.Checkpoint(name);
             }
             finally
             {
-                answering = null;
+                turn = null; // not before: a second Ctrl-C would lose the answer that the first one stopped
             }
+        }
+        return true;
+    }
+
+    private static void Answer(Session chat, string line, CancellationToken stop)
+    {
+        chat.AppendMessage("user", line);
+        try
+        {
+            Generation answer = chat.Generate(new GenerateOptions { MaxTokens = 256, Temperature = 0.7f, TopP = 0.95f }, stop);
+            foreach (Event e in answer) Console.Write(e.Text);
+            Console.WriteLine("\n[{0} tokens, {1:F0} a second]", answer.Report.Generated, answer.Report.DecodeTokensPerS);
+        }
+        catch (OperationCanceledException)
+        {
+            Console.WriteLine("\n[stopped]");
         }
     }
 

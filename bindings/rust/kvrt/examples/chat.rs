@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Ctrl-C, by the C library that std is linked with: only a flag is set in the handler, and only while there is an answer.
+/// Ctrl-C, by the C library that std is linked with: only a flag is set in the handler, and only from a question on until its answer is saved.
 mod ctrl_c {
     const SIGINT: i32 = 2;
     const SIG_DFL: usize = 0;
@@ -32,8 +32,6 @@ mod ctrl_c {
 
 /// Says the answer as it comes. The callback runs at every token, and in a long prompt at every step.
 fn answer(chat: &mut Session, options: &GenerateOptions<'_>) -> kvrt::Result<()> {
-    INTERRUPTED.store(false, Ordering::Relaxed);
-    ctrl_c::sets_a_flag(true);
     let outcome = chat.generate(options, |event| {
         let said = write!(stdout(), "{}", event.text()).and_then(|()| stdout().flush());
         if INTERRUPTED.load(Ordering::Relaxed) || said.is_err() {
@@ -42,7 +40,6 @@ fn answer(chat: &mut Session, options: &GenerateOptions<'_>) -> kvrt::Result<()>
             Continue(())
         }
     });
-    ctrl_c::sets_a_flag(false);
     let report = match outcome {
         Err(error) if error.status == Status::CANCELLED => {
             let _ = writeln!(stdout(), "\n[interrupted]"); // a reader that went away is no reason to lose the answer
@@ -82,9 +79,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if stdin().read_line(&mut line)? == 0 {
             break;
         }
+        INTERRUPTED.store(false, Ordering::Relaxed);
+        ctrl_c::sets_a_flag(true);
         chat.append_message(&message("user", line.trim_end()))?;
         answer(&mut chat, &sampled)?;
         chat.checkpoint(name, &Default::default())?;
+        ctrl_c::sets_a_flag(false); // not before: a second Ctrl-C would lose the answer that the first one ended
         eprintln!("[turn {number} is saved]");
     }
     Ok(())

@@ -67,11 +67,22 @@ fn nearly_full_pipe() -> (File, File, i32) {
     (read, write, size - 8)
 }
 
-#[test]
-fn ctrl_c_ends_the_answer_alone() {
-    let folder = Folder::new();
+/// Reads on until the answer is over.
+fn read_to_its_end(read: &mut File) -> String {
+    let (mut said, mut bytes) = (Vec::new(), [0; 4096]);
+    while !said.ends_with(b"\n[interrupted]\n") {
+        match read.read(&mut bytes).unwrap() {
+            0 => break,
+            size => said.extend_from_slice(&bytes[..size]),
+        }
+    }
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// A chat whose first answer Ctrl-C has ended, and what it said. The pipe must stay open: the chat would not write into a closed one.
+fn interrupted(folder: &Folder) -> (Child, File, String) {
     let (mut read, write, before) = nearly_full_pipe();
-    let mut child = start(&folder, "400", Stdio::from(write));
+    let mut child = start(folder, "400", Stdio::from(write));
     child.stdin.as_mut().unwrap().write_all(b"Hello\n").unwrap();
     let mut bytes = before;
     while bytes == before {
@@ -80,14 +91,28 @@ fn ctrl_c_ends_the_answer_alone() {
         assert_eq!(unsafe { ioctl(read.as_raw_fd(), FIONREAD, &mut bytes) }, 0);
     }
     assert_eq!(unsafe { kill(child.id() as i32, SIGINT) }, 0);
-    let mut said = Vec::new();
-    let reader = std::thread::spawn(move || {
-        read.read_to_end(&mut said).unwrap();
-        String::from_utf8_lossy(&said).into_owned()
-    });
+    let said = read_to_its_end(&mut read);
+    (child, read, said)
+}
+
+#[test]
+fn ctrl_c_ends_the_answer_alone() {
+    let folder = Folder::new();
+    let (child, _read, said) = interrupted(&folder);
     let output = child.wait_with_output().unwrap(); // closes its input: the chat ends at the next prompt
     assert!(output.status.success(), "{output:?}");
-    let said = reader.join().unwrap();
     assert!(said.ends_with("\n[interrupted]\n") && said.len() < 4096 + 200, "{said}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("[turn 1 is saved]"), "{output:?}");
+}
+
+/// The second one may come at the prompt and end the chat, but not between the answer and its save.
+#[test]
+fn a_second_ctrl_c_does_not_lose_the_answer() {
+    let folder = Folder::new();
+    let (child, _read, said) = interrupted(&folder);
+    assert_eq!(unsafe { kill(child.id() as i32, SIGINT) }, 0);
+    let output = child.wait_with_output().unwrap();
+    let store = kvrt::Store::open(&runtime(), folder.path().join("store"), &Default::default()).unwrap();
+    let entry = store.stat("", "ann").unwrap_or_else(|error| panic!("{error}; {said}; {output:?}"));
+    assert_eq!(entry.revision, 1);
 }
