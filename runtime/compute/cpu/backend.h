@@ -132,7 +132,7 @@ class CpuBackend final : public Backend {
   };
   struct AttentionPartial;
   const float* rotate_queries(uint32_t k_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale);
-  void plan_attention(const Step& step, uint32_t parts, int64_t window, uint32_t tile_tokens);
+  void plan_attention(const Step& step, uint32_t parts, uint32_t group, int64_t window, uint32_t tile_tokens);
   void dequantize_rows(const Weight& table, std::span<const int32_t> rows, float* out);
   // fn(row) for rows [0, n), little work each.
   template <typename F>
@@ -147,11 +147,11 @@ class CpuBackend final : public Backend {
   std::vector<float> rotated_;  // int8 KV: a step's queries, transformed
   std::vector<AttentionShare> shares_;
   std::vector<AttentionMerge> merges_;
-  uint32_t slots_ = 0, slot_tokens_ = 0;  // results of split shares; tokens of the largest
-  std::vector<float> route_weights_;      // [rows][experts]
-  std::vector<uint32_t> route_ids_;       // [rows][used], ascending in each row
-  std::vector<float> gates_;              // [rows][heads] of a recurrence's steps or rates, then of its decays
-  std::vector<float> keys_;               // [rows][key heads][dimensions] of queries, then of keys, divided by their lengths
+  uint32_t slots_ = 0, slot_rows_ = 0;  // results of split shares; rows that a kernel may write of one
+  std::vector<float> route_weights_;    // [rows][experts]
+  std::vector<uint32_t> route_ids_;     // [rows][used], ascending in each row
+  std::vector<float> gates_;            // [rows][heads] of a recurrence's steps or rates, then of its decays
+  std::vector<float> keys_;             // [rows][key heads][dimensions] of queries, then of keys, divided by their lengths
   RopeTable rope_tables_[2];
   uint32_t rope_last_ = 0;  // the table last prepared
 };

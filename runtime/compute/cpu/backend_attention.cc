@@ -154,11 +154,10 @@ struct CpuBackend::AttentionPartial {
 
 // Deals a step's attention to threads. Many tiles: one share each, the longest first. Few tiles (a decode) over many spans: a
 // share per span, so that one long sequence uses all threads.
-void CpuBackend::plan_attention(const Step& step, uint32_t parts, int64_t window, uint32_t tile_tokens) {
+void CpuBackend::plan_attention(const Step& step, uint32_t parts, uint32_t group, int64_t window, uint32_t tile_tokens) {
   shares_.clear();
   merges_.clear();
-  slot_tokens_ = 0;
-  uint32_t slots = 0;
+  uint32_t slots = 0, tokens = 0;
   for (const StepSeq& seq : step.seqs) {
     const uint32_t tiles = (seq.n_rows + tile_tokens - 1) / tile_tokens;
     for (uint32_t t = 0; t < tiles; ++t) {
@@ -167,7 +166,7 @@ void CpuBackend::plan_attention(const Step& step, uint32_t parts, int64_t window
       const int64_t first = int64_t{seq.first_position} + share.first, last = first + share.tokens - 1;
       const uint32_t begin = first_span(first, window), end = static_cast<uint32_t>(last / kSpanTokens) + 1;
       const bool split = end - begin > 1 && tiles == 1 && pool_.size() > 1;
-      if (split) slot_tokens_ = std::max(slot_tokens_, share.tokens);
+      if (split) tokens = std::max(tokens, share.tokens);
       for (share.part = 0; share.part < parts; ++share.part) {
         share.span_begin = begin;
         share.span_end = end;
@@ -188,6 +187,7 @@ void CpuBackend::plan_attention(const Step& step, uint32_t parts, int64_t window
     }
   }
   slots_ = slots;
+  slot_rows_ = (tokens * group + kKernelRows - 1) / kKernelRows * kKernelRows;
 }
 
 const float* CpuBackend::rotate_queries(uint32_t k_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale) {
@@ -211,14 +211,13 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
   const uint32_t heads = params.heads, group = heads_of_tile(kv, heads), parts = heads / group;
   const uint32_t tile_tokens = tile_tokens_of(step, parts, group, pool_.size()), rows = tile_tokens * group;
   const int64_t window = params.window > 0 ? params.window : kNoWindow;
-  plan_attention(step, parts, window, tile_tokens);
-  const uint64_t partial = AttentionPartial::floats(rows, v_dim), scratch_floats = attention_scratch(rows, k_dim);
-  // There are as many slots as sequences have spans: each has the rows that a kernel writes, and no more.
-  const uint32_t slot_rows = (slot_tokens_ * group + kKernelRows - 1) / kKernelRows * kKernelRows;
-  const uint64_t slot = AttentionPartial::floats(slot_rows, v_dim);
+  plan_attention(step, parts, group, window, tile_tokens);
+  const uint64_t partial = AttentionPartial::floats(rows, v_dim), slot = AttentionPartial::floats(slot_rows_, v_dim);
+  const uint64_t scratch_floats = attention_scratch(rows, k_dim);
   const uint64_t per_worker = scratch_floats + 2 * partial, floats = per_worker * pool_.size() + slot * slots_;
   if (attention_scratch_.size() < floats) attention_scratch_.resize(floats);
-  float* partials = attention_scratch_.data() + per_worker * pool_.size();
+  float* const slots = attention_scratch_.data() + per_worker * pool_.size();
+  const auto slot_at = [&](uint32_t i) { return AttentionPartial(slots + slot * i, slot_rows_, v_dim); };
 
   const auto finish = [&](const AttentionShare& share, const AttentionPartial& result) {
     for (uint32_t i = 0; i < share.tokens * group; ++i) {
@@ -238,18 +237,17 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
     }
   };
   const auto merge_slots = [&](const AttentionShare& whole) {
-    const AttentionPartial result(partials + slot * whole.slot, slot_rows, v_dim);
+    const AttentionPartial result = slot_at(whole.slot);
     for (uint32_t span = whole.span_begin + 1; span < whole.span_end; ++span) {
-      merge(whole, span, result, AttentionPartial(partials + slot * (whole.slot + span - whole.span_begin), slot_rows, v_dim));
+      merge(whole, span, result, slot_at(whole.slot + span - whole.span_begin));
     }
     finish(whole, result);
   };
   pool_.parallel_for(static_cast<uint32_t>(shares_.size()), [&](uint32_t chunk, uint32_t worker) {
     const AttentionShare& share = shares_[chunk];
     float* scratch = attention_scratch_.data() + per_worker * worker;
-    const bool whole = share.slot == kNoSlot;
-    const AttentionPartial result(whole ? scratch + scratch_floats : partials + slot * share.slot, whole ? rows : slot_rows, v_dim);
-    const AttentionPartial next(scratch + scratch_floats + partial, rows, v_dim);
+    const AttentionPartial own(scratch + scratch_floats, rows, v_dim), next(scratch + scratch_floats + partial, rows, v_dim);
+    const AttentionPartial result = share.slot == kNoSlot ? own : slot_at(share.slot);
     AttentionTile tile{};
     tile.q = q + uint64_t{share.seq->first_row + share.first} * stride + uint64_t{share.part} * group * k_dim;
     tile.q_stride = stride;
@@ -271,7 +269,7 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
       kernels.attend_span(tile);
       if (span != share.span_begin) merge(share, span, result, next);
     }
-    if (whole) return finish(share, result);
+    if (share.slot == kNoSlot) return finish(share, result);
     AttentionMerge& waiting = merges_[share.merge];
     if (std::atomic_ref(waiting.left).fetch_sub(1, std::memory_order_acq_rel) == 1) merge_slots(waiting.share);
   });
