@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"kvrt.dev/kvrt/internal/host"
 )
@@ -208,4 +209,26 @@ func TestWorker(t *testing.T) {
 	t.Log(kills, "kills")
 	check(t, kills > 0)
 	equal(t, answers(killed), answers(whole))
+	for _, answer := range answers(whole) { // also of one that was cut within a character
+		check(t, utf8.ValidString(answer), answer)
+	}
+}
+
+// A job that cannot be done is said, at each run, and the others are done; without a limit of tokens, in a folder whose name would be a pattern.
+func TestWorkerGoesOnPastABadJob(t *testing.T) {
+	program := build(t, ".", "./examples/worker")
+	dir := t.TempDir() + "/a[b"
+	must(t, os.Mkdir(dir, 0o700))
+	must(t, os.WriteFile(dir+"/1.prompt", []byte(strings.Repeat("too long ", 1000)), 0o600))
+	must(t, os.WriteFile(dir+"/2.prompt", []byte("Hello"), 0o600))
+	for i := 0; i < 2; i++ {
+		out, err := exec.Command(program, "-model", modelPath, "-dir", dir, "-tokens", "0").CombinedOutput()
+		var exit *exec.ExitError
+		check(t, errors.As(err, &exit) && exit.ExitCode() == 1, err, string(out))
+		check(t, regexp.MustCompile(`(?m)^1: .*context is 1024`).Match(out) && strings.HasSuffix(string(out), "1 of 2 jobs failed\n"), string(out))
+		_, err = os.Stat(dir + "/1.answer")
+		check(t, os.IsNotExist(err), err)
+		answer, err := os.ReadFile(dir + "/2.answer")
+		check(t, err == nil && len(answer) > 0 && utf8.Valid(answer), err, string(answer))
+	}
 }

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,39 @@ def python(code, *arguments, flags=(), **environment):
     """Runs code in a Python of its own, with this package."""
     command = [sys.executable, *flags, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+
+
+def with_template(model, name, out):
+    """Writes the GGUF file `out`: that model with the chat template of this name, of tests/golden/templates."""
+    data = pathlib.Path(model).read_bytes()
+    template = (SOURCE / "tests" / "golden" / "templates" / f"{name}.jinja").read_bytes()
+
+    def number(kind, at):
+        return struct.unpack_from(kind, data, at)[0]
+
+    def value_end(kind, at):
+        if kind == 8:  # a string
+            return at + 8 + number("<Q", at)
+        if kind != 9:
+            return at + (1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8)[kind]
+        kind, count, at = number("<I", at), number("<Q", at + 4), at + 12  # a list
+        for _ in range(count):
+            at = value_end(kind, at)
+        return at
+
+    at, begin, end = 24, 0, 0
+    for _ in range(number("<Q", 16)):  # keys
+        key_end = at + 8 + number("<Q", at)
+        key, value = data[at + 8:key_end], key_end + 4
+        at = value_end(number("<I", key_end), value)
+        if key == b"tokenizer.chat_template":
+            begin, end = value, at
+    for _ in range(number("<Q", 8)):  # tensors
+        at += 8 + number("<Q", at)
+        at += 4 + 8 * number("<I", at) + 12
+    head = data[:begin] + struct.pack("<Q", len(template)) + template + data[end:at]
+    out.write_bytes(head + bytes(-len(head) % 32) + data[(at + 31) // 32 * 32:])
+    return out
 
 
 class Case(unittest.TestCase):

@@ -4,6 +4,7 @@
 //
 // jobs/NAME.prompt is a job, jobs/NAME.answer its result, jobs/store the memory of the answers that are begun. A job is done when its answer is there:
 // that file appears whole or not at all. A folder has one worker. Ctrl-C saves and leaves; kill -9 loses the tokens since the last save, which come again.
+// A job that fails is logged, and the others are done; the worker's status is then 1, and its next run tries that job again.
 package main
 
 import (
@@ -30,7 +31,7 @@ func main() {
 	log.SetFlags(0)
 	model := flag.String("model", "model.gguf", "the model's GGUF `file`")
 	dir := flag.String("dir", "jobs", "the `folder` of *.prompt")
-	tokens := flag.Uint("tokens", 256, "tokens of an answer at most")
+	tokens := flag.Uint("tokens", 256, "tokens of an answer at most; 0: until the model ends it or its context is full")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -56,14 +57,28 @@ func run(ctx context.Context, path, dir string, tokens uint) error {
 	}
 	defer store.Close()
 	w := worker{model, store, tokens}
-	jobs, err := filepath.Glob(filepath.Join(dir, "*.prompt")) // sorted
+	entries, err := os.ReadDir(dir) // sorted; not Glob, to which a [ in the folder's name is a pattern
 	if err != nil {
 		return err
 	}
-	for _, job := range jobs {
-		if err := w.do(ctx, strings.TrimSuffix(job, ".prompt")); err != nil {
-			return fmt.Errorf("%s: %w", job, err)
+	jobs, failed := 0, 0
+	for _, entry := range entries {
+		name := strings.TrimSuffix(entry.Name(), ".prompt")
+		if name == entry.Name() {
+			continue
 		}
+		jobs++
+		err := w.do(ctx, filepath.Join(dir, name))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil { // this job's alone
+			log.Printf("%s: %v", name, err)
+			failed++
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d jobs failed", failed, jobs)
 	}
 	return nil
 }
@@ -117,8 +132,12 @@ func (w *worker) finish(ctx context.Context, session *kvrt.Session, name string)
 	if have > 0 {
 		log.Printf("%s: goes on after %d tokens", name, have)
 	}
-	if !ended && have < w.tokens {
-		if _, err := session.Generate(ctx, &kvrt.GenerateOptions{MaxTokens: uint32(w.tokens - have)}, nil); err != nil {
+	if !ended && (w.tokens == 0 || have < w.tokens) {
+		options := &kvrt.GenerateOptions{} // no limit
+		if w.tokens > 0 {
+			options.MaxTokens = uint32(w.tokens - have)
+		}
+		if _, err := session.Generate(ctx, options, nil); err != nil {
 			return "", err
 		}
 	}
@@ -126,7 +145,11 @@ func (w *worker) finish(ctx context.Context, session *kvrt.Session, name string)
 	if err != nil {
 		return "", err
 	}
-	return session.Text(props.Begin, props.End, 0)
+	if !props.Ended {
+		log.Printf("%s: cut after %d tokens", name, props.End-props.Begin)
+	}
+	text, err := session.Text(props.Begin, props.End, 0)
+	return strings.ToValidUTF8(text, "\uFFFD"), err // an answer may be cut within a character
 }
 
 // progress tells how many tokens of the answer there are, and whether the model has ended it.
