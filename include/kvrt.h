@@ -1426,6 +1426,9 @@ typedef struct kvrt_append_info {
  * Text of a message that spells a control token becomes that token, as in other runtimes: take such spellings out of
  * text that you do not trust.
  *
+ * A template may refuse what is said before the first user's message, and take it together with one (Llama 3.1 with
+ * tools). Such a message is kept, and has no tokens: those of the user's message spell both.
+ *
  * The call drops the tokens that belong to no message: those of append and append_text, and those generated before
  * there was a message. It counts them as rewritten.
  * - `message`: a JSON object: `{"role": "user", "content": "Hello"}`.

@@ -157,6 +157,56 @@ static void append_json(kvrt_session* s, const char* message, char* list_json, s
 }
 
 // Tools in the template's variable, in calls and in answers; saved with the session.
+// A template that puts the tools into the user's first message, as Llama 3.1's does, takes no system message alone.
+static void user_first(struct stage* t) {
+  const char* source =
+      "{% set ns = namespace(user=false) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.user = true %}{% endif %}"
+      "{% if m.role == 'bad' %}{{ raise_exception('bad role') }}{% endif %}{% endfor %}"
+      "{% if tools and not ns.user %}{{ raise_exception('no first user message') }}{% endif %}"
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if tools and m.role == 'user' %}{{ tools | tojson }}{% endif %}{{ m.content }}"
+      "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  const char* sea = "[{\"type\":\"function\",\"function\":{\"name\":\"tide\",\"parameters\":{\"type\":\"object\"}}}]";
+  const char* both = "[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":\"High tide?\"}]";
+  char path[kPathMax + 32];
+  kvrt_model* model = open_with_template(t->runtime, t->tiny, t->dir, "user_first", source, path);
+  const kvrt_session_options o = {.struct_size = sizeof o, .store = t->store, .tools = sea, .tools_size = strlen(sea)};
+  int32_t wanted[1024];
+  const size_t n = templated(model, both, sea, 1, wanted, 1024);
+  for (int way = 0; way < 3; ++way) {  // by one message after the other, with a resume between them, as a list
+    kvrt_session* s = NULL;
+    kvrt_append_info info = {.struct_size = sizeof info};
+    MUST(kvrt_session_open(model, &o, &s, NULL));
+    if (way < 2) {
+      say(s, "system", "Be brief.", &info);
+      EXPECT(info.appended == 0 && session_props(s).tokens == 0 && session_props(s).messages == 1, "a system message alone");
+      EXPECT_STATUS(kvrt_session_append_message(s, KVRT_STR("{\"role\":\"bad\",\"content\":\"\"}"), NULL, NULL), KVRT_INVALID);
+      EXPECT_STATUS(kvrt_session_begin(s, NULL, NULL), KVRT_INVALID);
+      EXPECT(strstr(last_message(), "no first user message") != NULL, "%s", last_message());
+    }
+    if (way == 1) {
+      MUST(kvrt_session_suspend(s, "user first", 10, NULL, NULL, NULL));
+      kvrt_session_close(s);
+      s = resume_session(model, t->store, "user first", NULL);
+    }
+    if (way == 2) {
+      MUST(kvrt_session_set_messages(s, both, strlen(both), NULL, NULL));
+    } else {
+      say(s, "user", "High tide?", &info);
+      EXPECT(info.appended == n, "%" PRIu64 " appended", info.appended);
+    }
+    expect_tokens(s, wanted, n, "a system message and the user's");
+    EXPECT(message_props(s, 0).end == 0 && message_props(s, 1).begin == 0 && message_props(s, 1).end == n, "spans of the two");
+    (void)answer(s, 3, 4);
+    EXPECT(session_props(s).messages == 3, "%" PRIu64 " messages", session_props(s).messages);
+    MUST(kvrt_session_truncate(s, n, NULL));
+    EXPECT(session_props(s).messages == 2, "%" PRIu64 " messages at the user's end", session_props(s).messages);
+    MUST(kvrt_session_truncate(s, 0, NULL));
+    EXPECT(session_props(s).messages == 0, "%" PRIu64 " messages in no tokens", session_props(s).messages);
+    kvrt_session_close(s);
+  }
+  kvrt_model_release(model);
+}
+
 static void tools(struct stage* t) {
   const char* source =
       "{% if tools %}<|im_start|>tools\n{% for tool in tools %}{{ tool.function.name }}: {{ tool | tojson }}\n{% endfor %}<|im_end|>\n{% "
@@ -245,6 +295,7 @@ int main(void) {
   generated_turns(&t);
   changing_template(&t);
   tools(&t);
+  user_first(&t);
   stage_close(&t);
   return finish();
 }

@@ -95,11 +95,12 @@ class Spelling {
 // The text is compact JSON: in a string these quotes would be escaped.
 bool is_users(const std::string& message) { return message.find(R"("role":"user")") != std::string::npos; }
 
+constexpr std::string_view kSomeUsers = "{\"role\":\"user\",\"content\":\"\u00b6\"}";  // few begin so
+
 // The count of leading tokens that the conversation has whatever its first user says. `text` is that of all its messages, of which the last
 // is the user's first.
 uint64_t find_preamble(const LoadedModel& model, const TemplateArguments& arguments, const Conversation& said, const std::string& text) {
-  constexpr std::string_view kOther = "{\"role\":\"user\",\"content\":\"\u00b6\"}";  // few begin so
-  const auto spelled = model.render(as_array(said.messages, said.messages.size() - 1, kOther), false, arguments);
+  const auto spelled = model.render(as_array(said.messages, said.messages.size() - 1, kSomeUsers), false, arguments);
   if (!spelled.is_ok()) return 0;
   const std::string& other = spelled.value();
   const auto same = static_cast<size_t>(std::ranges::mismatch(text, other).in1 - text.begin());
@@ -266,13 +267,25 @@ uint64_t joint(const LoadedModel& model, const std::vector<int32_t>& tokens, con
   return 0;
 }
 
+// True where the template refuses what is said before the first user's message, but takes it together with one: Llama 3.1's puts tools into
+// that. The message then has no tokens until the user's comes.
+bool waits_for_user(const LoadedModel& model, const TemplateArguments& arguments, const Conversation& said, const std::string& message,
+                    const Status& refused) {
+  if (refused.detail() != Detail::kTemplateError || is_users(message)) return false;
+  if (std::ranges::any_of(said.messages, [](const Message& m) { return is_users(m.json); })) return false;
+  return model.render(as_array(said.messages, said.messages.size(), message + "," + std::string(kSomeUsers)), false, arguments).is_ok();
+}
+
 }  // namespace
 
 void truncate(const LoadedModel& model, const std::string& tools, uint64_t tokens, Conversation* said) {
   const auto open =
       std::ranges::find_if(said->messages, [&](const Message& m) { return m.generated && m.begin < tokens && tokens < m.end; });
   const uint64_t begin = open == said->messages.end() ? tokens : open->begin;
+  const size_t had = said->messages.size();
   cut(said, tokens);
+  const auto spelled_behind = [](const Message& m) { return !m.generated && m.begin == m.end; };  // by the message that went
+  while (said->messages.size() < had && !said->messages.empty() && spelled_behind(said->messages.back())) said->messages.pop_back();
   if (begin == tokens) return;
   ReplyStyle style = answer_style(model, said->tokens, tools, ReplyKind::kNone, begin);
   said->messages.push_back({answer_message(model, std::move(style), said->tokens, begin), begin, tokens, true});
@@ -280,7 +293,12 @@ void truncate(const LoadedModel& model, const std::string& tools, uint64_t token
 
 Status add_message(const LoadedModel& model, const TemplateArguments& arguments, std::string message, Conversation* said) {
   const size_t count = said->messages.size();
-  KVRT_ASSIGN(const std::string text, spelled(model, arguments, *said, count, message));
+  auto rendered = spelled(model, arguments, *said, count, message);
+  if (!rendered.is_ok() && waits_for_user(model, arguments, *said, message, rendered.status())) {
+    said->messages.push_back({std::move(message), said->tokens.size(), said->tokens.size(), false});
+    return {};
+  }
+  KVRT_ASSIGN(const std::string text, std::move(rendered));
   const uint64_t had = said->tokens.size();
   size_t first = count;
   uint64_t begin = 0;
