@@ -131,7 +131,9 @@ class CpuBackend final : public Backend {
     uint32_t left;         // spans not computed yet; several threads count down
   };
   struct AttentionPartial;
+  struct AttentionMemory;
   const float* rotate_queries(uint32_t k_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale);
+  AttentionMemory attention_memory(uint32_t rows, uint32_t k_dim, uint32_t v_dim);
   void plan_attention(const Step& step, uint32_t parts, uint32_t group, int64_t window, uint32_t tile_tokens);
   void dequantize_rows(const Weight& table, std::span<const int32_t> rows, float* out);
   // fn(row) for rows [0, n), little work each.

@@ -190,6 +190,26 @@ void CpuBackend::plan_attention(const Step& step, uint32_t parts, uint32_t group
   slot_rows_ = (tokens * group + kKernelRows - 1) / kKernelRows * kKernelRows;
 }
 
+// Of each thread a kernel's scratch and two results; behind those of all the slots.
+struct CpuBackend::AttentionMemory {
+  float* scratch(uint32_t worker) const { return all + per_worker * worker; }
+  AttentionPartial result(uint32_t worker) const { return {scratch(worker) + scratch_floats, rows, v_dim}; }
+  AttentionPartial next(uint32_t worker) const { return {result(worker).acc + uint64_t{rows} * v_dim, rows, v_dim}; }
+  AttentionPartial slot(uint32_t i) const { return {slots + AttentionPartial::floats(slot_rows, v_dim) * i, slot_rows, v_dim}; }
+  float *all, *slots;
+  uint64_t per_worker, scratch_floats;
+  uint32_t rows, slot_rows, v_dim;
+};
+
+// For the shares that are planned, in tiles of so many rows.
+CpuBackend::AttentionMemory CpuBackend::attention_memory(uint32_t rows, uint32_t k_dim, uint32_t v_dim) {
+  const uint64_t scratch_floats = attention_scratch(rows, k_dim), per_worker = scratch_floats + 2 * AttentionPartial::floats(rows, v_dim);
+  const uint64_t floats = per_worker * pool_.size() + AttentionPartial::floats(slot_rows_, v_dim) * slots_;
+  if (attention_scratch_.size() < floats) attention_scratch_.resize(floats);
+  float* const all = attention_scratch_.data();
+  return {all, all + per_worker * pool_.size(), per_worker, scratch_floats, rows, slot_rows_, v_dim};
+}
+
 const float* CpuBackend::rotate_queries(uint32_t k_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale) {
   if (rotated_.size() < uint64_t{rows} * width) rotated_.resize(uint64_t{rows} * width);
   for_rows(rows, [&](uint32_t row) {
@@ -209,15 +229,10 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
   if (kv.k.format == KvFormat::kI8 && !kv.latent) q = rotate_queries(k_dim, step.n_rows(), params.heads * k_dim, q, &stride, &scale);
   const CpuKernels& kernels = v_dim % 8 == 0 && std::max(k_dim, v_dim) <= kHeadDimMax ? kernels_ : *scalar_kernels();  // the same bits
   const uint32_t heads = params.heads, group = heads_of_tile(kv, heads), parts = heads / group;
-  const uint32_t tile_tokens = tile_tokens_of(step, parts, group, pool_.size()), rows = tile_tokens * group;
+  const uint32_t tile_tokens = tile_tokens_of(step, parts, group, pool_.size());
   const int64_t window = params.window > 0 ? params.window : kNoWindow;
   plan_attention(step, parts, group, window, tile_tokens);
-  const uint64_t partial = AttentionPartial::floats(rows, v_dim), slot = AttentionPartial::floats(slot_rows_, v_dim);
-  const uint64_t scratch_floats = attention_scratch(rows, k_dim);
-  const uint64_t per_worker = scratch_floats + 2 * partial, floats = per_worker * pool_.size() + slot * slots_;
-  if (attention_scratch_.size() < floats) attention_scratch_.resize(floats);
-  float* const slots = attention_scratch_.data() + per_worker * pool_.size();
-  const auto slot_at = [&](uint32_t i) { return AttentionPartial(slots + slot * i, slot_rows_, v_dim); };
+  const AttentionMemory memory = attention_memory(tile_tokens * group, k_dim, v_dim);
 
   const auto finish = [&](const AttentionShare& share, const AttentionPartial& result) {
     for (uint32_t i = 0; i < share.tokens * group; ++i) {
@@ -237,17 +252,15 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
     }
   };
   const auto merge_slots = [&](const AttentionShare& whole) {
-    const AttentionPartial result = slot_at(whole.slot);
+    const AttentionPartial result = memory.slot(whole.slot);
     for (uint32_t span = whole.span_begin + 1; span < whole.span_end; ++span) {
-      merge(whole, span, result, slot_at(whole.slot + span - whole.span_begin));
+      merge(whole, span, result, memory.slot(whole.slot + span - whole.span_begin));
     }
     finish(whole, result);
   };
   pool_.parallel_for(static_cast<uint32_t>(shares_.size()), [&](uint32_t chunk, uint32_t worker) {
     const AttentionShare& share = shares_[chunk];
-    float* scratch = attention_scratch_.data() + per_worker * worker;
-    const AttentionPartial own(scratch + scratch_floats, rows, v_dim), next(scratch + scratch_floats + partial, rows, v_dim);
-    const AttentionPartial result = share.slot == kNoSlot ? own : slot_at(share.slot);
+    const AttentionPartial result = share.slot == kNoSlot ? memory.result(worker) : memory.slot(share.slot), next = memory.next(worker);
     AttentionTile tile{};
     tile.q = q + uint64_t{share.seq->first_row + share.first} * stride + uint64_t{share.part} * group * k_dim;
     tile.q_stride = stride;
@@ -258,7 +271,7 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
     tile.window = window;
     tile.first_position = int64_t{share.seq->first_position} + share.first;
     locate(kv, pool, place.layer, kv.latent ? 0 : share.part, &tile);
-    tile.scratch = scratch;
+    tile.scratch = memory.scratch(worker);
     for (uint32_t span = share.span_begin; span < share.span_end; ++span) {
       const AttentionPartial& to = span == share.span_begin ? result : next;
       tile.span_first = int64_t{span} * kSpanTokens;
