@@ -73,6 +73,7 @@ struct kvrt_session {
   mutable kvrt::Mutex mu;
   mutable kvrt::Condition idle;
   bool busy KVRT_GUARDED_BY(mu) = false;
+  bool cancel_asked KVRT_GUARDED_BY(mu) = false;     // since the running call has entered
   std::thread::id owner KVRT_GUARDED_BY(mu);         // of the running call
   bool close_at_return KVRT_GUARDED_BY(mu) = false;  // closed from inside its own callback
   mutable uint32_t beside KVRT_GUARDED_BY(mu) = 0;   // running calls that go beside it

@@ -249,9 +249,21 @@ Status drive(kvrt_session* handle, kvrt_event_fn callback, void* user, kvrt_repo
   }
 }
 
+// A template or a grammar may take its time: a cancel of another thread that came meanwhile ends the generation at once.
+Status begin(kvrt_session* handle, kvrt::GenerateOptions options) {
+  KVRT_TRY(handle->engine->begin(handle->session, std::move(options)));
+  bool cancelled;
+  {
+    kvrt::Lock lock(handle->mu);
+    cancelled = handle->cancel_asked;
+  }
+  if (cancelled) handle->engine->cancel(handle->session);
+  return {};
+}
+
 Status run_to_done(kvrt_session* handle, kvrt::GenerateOptions options, kvrt_event_fn callback, void* user, kvrt_report* report) {
   try {
-    KVRT_TRY(handle->engine->begin(handle->session, std::move(options)));
+    KVRT_TRY(begin(handle, std::move(options)));
     return drive(handle, callback, user, report);
   } catch (...) {  // no memory: the session must not generate for ever
     handle->engine->abandon(handle->session);
@@ -283,7 +295,7 @@ kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_option
     KVRT_TRY(call.enter("begin"));
     kvrt::GenerateOptions o;
     KVRT_TRY(read_generate_options(options, session->engine->tokenizer(), &o));
-    return session->engine->begin(session->session, std::move(o));
+    return begin(session, std::move(o));
   });
 }
 
@@ -315,6 +327,10 @@ kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err) {
   return guard(err, [&]() -> Status {
     BesideCall call(session);
     KVRT_TRY(call.enter());
+    {
+      kvrt::Lock lock(session->mu);
+      session->cancel_asked = true;
+    }
     session->engine->cancel(session->session);
     return {};
   });

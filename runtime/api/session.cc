@@ -144,6 +144,7 @@ void kvrt_session_close(kvrt_session* session) {
       busy = session->busy;
       own = busy && session->owner == std::this_thread::get_id();
       session->close_at_return = own;
+      session->cancel_asked = true;
     }
     if (busy) session->engine->cancel(session->session);  // without the lock: it rings the host
     if (own) return;

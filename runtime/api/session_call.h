@@ -32,6 +32,7 @@ class SessionCall {
                    name);
     }
     handle_->busy = true;
+    handle_->cancel_asked = false;
     handle_->owner = std::this_thread::get_id();
     entered_ = true;
     return {};

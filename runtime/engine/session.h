@@ -79,8 +79,6 @@ struct Session : SessionValue {
   SessionUse use;
   std::unique_ptr<Autosave> autosave;  // null: none
   std::unique_ptr<Generation> generation;
-  // A call is in begin, from a cancel of another thread on to be ended as soon as it generates.
-  bool beginning = false, cancel_asked = false;
   std::deque<Event> mailbox;
   Status failure;  // the error that ended the generation; next gives it and keeps it in last_error
   Status last_error;

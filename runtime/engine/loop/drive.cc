@@ -21,16 +21,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
     Lock lock(mu_);
     KVRT_TRY(enter(session, options.prefill_only ? "prefill" : "begin"));
     said = *session;
-    session->beginning = true;
   }
-  struct Beginning {  // a template or a grammar may take its time: a cancel meanwhile is not lost
-    ~Beginning() {
-      Lock lock(mu);
-      session->beginning = session->cancel_asked = false;
-    }
-    Mutex& mu;
-    Session* session;
-  } const beginning{mu_, session};
   const bool continues = options.ask.kind == GrammarKind::kContinue;
   if (continues && !said.grammar.bound) {
     return error(Code::kInvalid, Detail::kState,
@@ -63,14 +54,13 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   become(session, std::move(said));  // nothing fails from here on
   session->generation = std::move(generation);
   scheduler_->start(session, runtime_->env()->now_ns());
-  if (session->cancel_asked || (cancel && cancel->fired())) end(session);
+  if (cancel && cancel->fired()) end(session);
   ring();
   return {};
 }
 
 // Ends the session's generation, if there is one, at its last accepted token. Under mu_.
 void Engine::end(Session* session) {
-  if (session->beginning) session->cancel_asked = true;
   if (session->state != SessionState::kGenerating || session->generation->abandoned) return;
   if (session->generation->finished) return scheduler_->cancel_finished(session);
   stop(session);
