@@ -124,8 +124,8 @@ class Model : public detail::Shared<kvrt_model, kvrt_model_retain, kvrt_model_re
   }
   template <class C>
   Status metrics_text(std::string_view label, C& text) const {
-    return detail::fill(text, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
-      return kvrt_model_metrics_text(get(), label.empty() ? nullptr : label.data(), label.size(), data, capacity, needed, nullptr);
+    return detail::fill(text, [&](char* data, std::size_t capacity, std::size_t* needed) {
+      return metrics_text(label, Span<char>(data, capacity), *needed);
     });
   }
 };

@@ -75,6 +75,7 @@ static void runtime_and_model(struct stage* t) {
   BAD("model_open", "cache_dir NULL", open_model_as(t, (kvrt_model_options){.cache_dir_size = 3}));
   BAD("model_open", "cache_dir NUL", open_model_as(t, (kvrt_model_options){.cache_dir = "a\0b", .cache_dir_size = 3}));
   BAD("model_open", "fd -1", open_model_as(t, (kvrt_model_options){.from_fd = 1, .fd = -1}));
+  BAD("model_open", "fd -1 without from_fd", open_model_as(t, (kvrt_model_options){.fd = -1}));
   kvrt_model* m = NULL;
   BAD("model_open", "path of size 0", kvrt_model_open(t->runtime, "", 0, NULL, NULL, NULL, &m, ERR));
   BAD("model_open", "path with a NUL", kvrt_model_open(t->runtime, "a\0b", 3, NULL, NULL, NULL, &m, ERR));
@@ -273,6 +274,45 @@ static void options_of_begin(struct stage* t) {
       begin_with(t, (kvrt_generate_options){.stop_strings = strings, .stop_strings_size = 258}), ANY(KVRT_INVALID) | ANY(KVRT_LIMIT));
 }
 
+static kvrt_status open_with_tools(struct stage* t, const char* tools) {
+  const kvrt_session_options o = {.struct_size = sizeof o, .tools = tools, .tools_size = strlen(tools)};
+  kvrt_session* s = NULL;
+  const kvrt_status status = kvrt_session_open(t->model, &o, &s, ERR);
+  kvrt_session_close(s);
+  return status;
+}
+
+static int32_t stop_at_the_end(void* user, const kvrt_event* e) {
+  (void)user;
+  return e->type == KVRT_EVENT_PROGRESS && e->done == e->total;
+}
+
+// What every call says of arguments that are too large, and the callback that stops what has ended.
+static void limits(struct stage* t) {
+  static const char kOpen[] = "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[";
+  static const char kClose[] = "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]";
+  ROW("session_open", "the largest integer (no misuse)", open_with_tools(t, "[{\"maximum\":9223372036854775807}]"), ANY(KVRT_OK));
+  ROW("session_open", "an integer of 65 bits with its sign", open_with_tools(t, "[{\"maximum\":9223372036854775808}]"),
+      ANY(KVRT_UNSUPPORTED));
+  for (int depth = 64; depth <= 65; ++depth) {
+    char deep[256];
+    const int brackets = depth - 2;
+    snprintf(deep, sizeof deep, "[{\"a\":%.*s%.*s}]", brackets, kOpen, brackets, kClose);
+    ROW("session_open", depth == 64 ? "JSON of depth 64 (no misuse)" : "JSON of depth 65", open_with_tools(t, deep),
+        depth == 64 ? ANY(KVRT_OK) : ANY(KVRT_LIMIT));
+  }
+  char* large = malloc((16u << 20) + 2);
+  memset(large, ' ', (16u << 20) + 1);
+  large[0] = '[', large[16u << 20] = ']', large[(16u << 20) + 1] = 0;
+  ROW("session_open", "JSON of 16 MiB and a byte", open_with_tools(t, large), ANY(KVRT_LIMIT));
+  kvrt_generate_options o = {.grammar_kind = KVRT_GRAMMAR_GBNF, .grammar = large, .grammar_size = (1u << 20) + 1};
+  ROW("session_begin", "a grammar of 1 MiB and a byte", begin_with(t, o), ANY(KVRT_LIMIT));
+  o.grammar_kind = KVRT_GRAMMAR_JSON_SCHEMA;
+  ROW("session_begin", "a schema of 1 MiB and a byte", begin_with(t, o), ANY(KVRT_LIMIT));
+  free(large);
+  ROW("store_gc", "a callback that stops at its end", kvrt_store_gc(t->store, stop_at_the_end, NULL, NULL, ERR), ANY(KVRT_OK));
+}
+
 static void sessions(struct stage* t) {
   char long_name[300];
   memset(long_name, 'n', sizeof long_name);
@@ -322,6 +362,9 @@ static void sessions(struct stage* t) {
   BAD("session_checkpoint", "pin 256", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL, ERR));
   save = (kvrt_save_options){.struct_size = sizeof save, .codec = 3};
   BAD("session_checkpoint", "codec 3", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL, ERR));
+  save = (kvrt_save_options){.struct_size = sizeof save, .ttl_seconds = UINT64_C(3153600001)};
+  BAD("session_checkpoint", "ttl_seconds of more than 100 years", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL, ERR));
+  EXPECT(session_props(t->session).last_error_status == KVRT_OK, "it got as far as the save");
   save = (kvrt_save_options){.struct_size = sizeof save, .reserved = 1};
   BAD("session_checkpoint", "reserved 1", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL, ERR));
   ROW("session_checkpoint", "name of 255 bytes (no misuse)", kvrt_session_checkpoint(t->session, long_name, 255, NULL, NULL, ERR),
@@ -340,6 +383,7 @@ int main(void) {
   templates(&t);
   stores(&t);
   sessions(&t);
+  limits(&t);
   EXPECT(strcmp(kvrt_status_name(KVRT_NO_SPACE), "NO_SPACE") == 0, "%s", kvrt_status_name(KVRT_NO_SPACE));
   EXPECT(kvrt_status_name(-1) != NULL && kvrt_status_name(9999) != NULL, "the name of an unknown status is NULL");
   EXPECT(kvrt_abi_version() == KVRT_ABI_VERSION, "abi %u", kvrt_abi_version());

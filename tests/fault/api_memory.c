@@ -119,6 +119,15 @@ static void close_sound(struct world* w) {
   if (w->round % 16 == 0) expect_sound(w->session, w->model, "after a want of memory");
   kvrt_session_close(w->session);
 }
+static kvrt_status call_all_or_nothing(struct world* w) {
+  const kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 3, .ignore_eos = 1, .all_or_nothing = 1};
+  return kvrt_session_generate(w->session, &o, NULL, NULL, NULL, NULL);
+}
+// Of the calls that failed nothing is left.
+static void close_all_or_nothing(struct world* w) {
+  EXPECT(session_props(w->session).tokens == kGrown + 3, "%" PRIu64 " tokens", session_props(w->session).tokens);
+  kvrt_session_close(w->session);
+}
 static kvrt_status call_remove(struct world* w) { return remove_session(w, name_of(w, "x")); }
 static kvrt_status call_rename(struct world* w) {
   return kvrt_store_rename(w->store, NULL, 0, w->renamed ? "eve" : "ann", 3, w->renamed ? "ann" : "eve", 3, NULL);
@@ -177,6 +186,7 @@ static const struct act kActs[] = {
     {"resume", nothing, call_resume, close_session},
     {"generate", new_prompt, call_generate, close_sound},
     {"begin and next", new_prompt, call_next, close_sound},
+    {"generate all or nothing", new_prompt, call_all_or_nothing, close_all_or_nothing},
     {"remove", saved_one, call_remove, nothing},
     {"rename", nothing, call_rename, renamed},
     {"gc", nothing, call_gc, nothing},
