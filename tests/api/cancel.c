@@ -1,6 +1,8 @@
 // cancel at every step of a prefill and of a decode, by the caller, from a callback and from another thread: the call is back within one
 // step, the session's next digest is right, its neighbour does not notice, and all_or_nothing leaves the state before the call.
+
 #include <math.h>
+#include <stdbool.h>
 
 #include "chat.h"
 #include "misuse.h"
@@ -254,8 +256,8 @@ static void* answer_by_words(void* user) {
   } while (c->status == KVRT_BUSY);
   return NULL;
 }
-// A cancel, and a close, while the call still compiles its grammar is not lost.
-static void while_it_begins(int close) {
+// A cancel, or a close, within a call of generate. True where the call still compiled its grammar.
+static bool stopped_early(int close) {
   struct compiling c = {.s = prepared(1, 1)};
   pthread_t thread;
   const double start = now_ms();
@@ -271,8 +273,14 @@ static void while_it_begins(int close) {
   }
   pthread_join(thread, NULL);
   EXPECT(c.status == KVRT_CANCELLED, "%s after %.0f ms, cancelled in state %u", kvrt_status_name(c.status), now_ms() - start, p.state);
-  EXPECT(p.state == KVRT_STATE_IDLE, "it generated before it was cancelled: the schema is compiled too fast for this test");
   if (!close) kvrt_session_close(c.s);
+  return p.state == KVRT_STATE_IDLE;
+}
+// While the call still compiles its grammar, neither is lost. A busy machine may let this thread look too late: it looks again.
+static void while_it_begins(int close) {
+  int tries = 1;
+  while (!stopped_early(close) && tries < 50) ++tries;
+  EXPECT(tries < 50, "each of %d calls generated before it was stopped: the schema is compiled too fast for this test", tries);
 }
 
 static kvrt_session* cancelled_session;
