@@ -166,40 +166,43 @@ std::vector<SegmentId> OpenSegments::list() {
   return all;
 }
 
-std::vector<OpenSegments::Handle> OpenSegments::take_idle() {
+std::vector<OpenSegments::Taken> OpenSegments::take_idle() {
+  std::vector<Taken> idle;
   Lock lock(mutex_);
-  std::vector<Handle> idle;
+  idle.reserve(segments_.size());  // nothing fails once one is taken
   for (const Handle& s : segments_) {
     if (!s->retired || s->taken || s->unknown || !s->parts.empty()) continue;
-    idle.push_back(s);
+    s->taken = true;
+    idle.emplace_back(this, s);
   }
-  for (const Handle& s : idle) s->taken = true;  // now that nothing can fail
   return idle;
 }
 
-OpenSegments::Handle OpenSegments::take(const SegmentId& id) {
+std::optional<OpenSegments::Taken> OpenSegments::take(const SegmentId& id) {
   Lock lock(mutex_);
   for (const Handle& s : segments_) {
     if (s->writer->id() != id || s->taken || s->unknown || !s->parts.empty()) continue;
     s->retired = s->taken = true;
-    return s;
+    return Taken(this, s);
   }
-  return nullptr;
+  return std::nullopt;
 }
 
-Result<uint64_t> OpenSegments::seal(const Handle& segment, uint64_t frames_end, std::span<const SegmentEntry> index) {
-  return segment->writer->seal_at(frames_end, index);
+OpenSegments::Taken::~Taken() {
+  if (segment_ == nullptr) return;
+  Lock lock(all_->mutex_);
+  segment_->taken = false;
 }
 
-void OpenSegments::put_back(const Handle& segment) {
-  Lock lock(mutex_);
-  segment->taken = false;
+Result<uint64_t> OpenSegments::Taken::seal(uint64_t frames_end, std::span<const SegmentEntry> index) {
+  return segment_->writer->seal_at(frames_end, index);
 }
 
-bool OpenSegments::drop(const Handle& segment) {
-  Lock lock(mutex_);
-  std::erase(segments_, segment);
-  return discard(segment.get());
+void OpenSegments::Taken::drop() {
+  Lock lock(all_->mutex_);
+  std::erase(all_->segments_, segment_);
+  (void)all_->discard(segment_.get());
+  segment_.reset();
 }
 
 }  // namespace kvrt

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,9 +36,9 @@ class OpenSegments {
     Status failed;         // the sync that failed: nothing behind `synced` can be trusted
   };
 
- public:
   using Handle = std::shared_ptr<Segment>;
 
+ public:
   OpenSegments(Env* env, std::string root) : env_(env), root_(std::move(root)) {}
   ~OpenSegments();
   OpenSegments(const OpenSegments&) = delete;
@@ -82,16 +83,27 @@ class OpenSegments {
   void fail(const SegmentId& id, const Status& why);  // a sync of it failed elsewhere
   std::vector<SegmentId> list();
 
-  // The retired segments that no save uses, for the caller to seal. Each is to be put back, or dropped.
-  std::vector<Handle> take_idle();
-  Handle take(const SegmentId& id);  // likewise one, which is retired then; null: a save uses it
-  static const SegmentId& id(const Handle& segment) { return segment->writer->id(); }
-  static Result<uint64_t> seal(const Handle& segment, uint64_t frames_end, std::span<const SegmentEntry> index);  // the file's bytes
-  static Status sync(const Handle& segment) { return segment->writer->sync(); }
-  static uint64_t bytes(const Handle& segment) { return segment->writer->bytes(); }
-  void put_back(const Handle& segment);
-  // Closes the file, and so lets its lock go. A file that no commit can have named is removed. False: it could not be.
-  bool drop(const Handle& segment);
+  // A retired segment that no save uses, for its holder to seal. Unless it is dropped the destructor gives it back.
+  class Taken {
+   public:
+    Taken(OpenSegments* all, Handle segment) noexcept : all_(all), segment_(std::move(segment)) {}
+    Taken(Taken&&) noexcept = default;
+    Taken& operator=(Taken&&) = delete;
+    ~Taken();
+
+    const SegmentId& id() const { return segment_->writer->id(); }
+    uint64_t bytes() const { return segment_->writer->bytes(); }
+    Result<uint64_t> seal(uint64_t frames_end, std::span<const SegmentEntry> index);  // the file's bytes
+    Status sync() { return segment_->writer->sync(); }
+    void drop();  // closes the file, and so lets its lock go. A file that no commit can have named is removed
+
+   private:
+    OpenSegments* const all_;
+    Handle segment_;
+  };
+
+  std::vector<Taken> take_idle();
+  std::optional<Taken> take(const SegmentId& id);  // none: a save uses it, or somebody else seals it
 
   // A file could not be removed.
   bool litter() const { return litter_; }

@@ -68,14 +68,14 @@ Status StoreImpl::sync_sealed(const Sealing& s, const std::function<Status()>& s
 }
 
 // Seals a segment that take_idle gave.
-Status StoreImpl::seal_own(const OpenSegments::Handle& segment, const SealMode& mode) {
-  const SegmentId id = OpenSegments::id(segment);
-  KVRT_ASSIGN(const Sealing s, begin_seal(id, OpenSegments::bytes(segment), mode));
+Status StoreImpl::seal_own(OpenSegments::Taken* segment, const SealMode& mode) {
+  const SegmentId id = segment->id();
+  KVRT_ASSIGN(const Sealing s, begin_seal(id, segment->bytes(), mode));
   if (s.row.row == 0) return {};  // its row is gone: somebody removed the file
   uint64_t bytes = s.row.bytes;
   if (s.row.live > 0) {
-    KVRT_ASSIGN(bytes, OpenSegments::seal(segment, s.frames_end, s.index));
-    KVRT_TRY(sync_sealed(s, [&] { return OpenSegments::sync(segment); }));
+    KVRT_ASSIGN(bytes, segment->seal(s.frames_end, s.index));
+    KVRT_TRY(sync_sealed(s, [&] { return segment->sync(); }));
   }
   return end_seal(id, bytes, mode);
 }
@@ -83,17 +83,14 @@ Status StoreImpl::seal_own(const OpenSegments::Handle& segment, const SealMode& 
 // Seals the segments that take no more saves, and that none uses. The count; another time where there is no room, or no turn to write.
 Result<uint64_t> StoreImpl::seal_retired(const SealMode& mode) {
   uint64_t count = 0;
-  for (const OpenSegments::Handle& segment : open_.take_idle()) {
-    struct PutBack {
-      OpenSegments* all;
-      const OpenSegments::Handle& segment;
-      bool sealed = false;
-      ~PutBack() { sealed ? (void)all->drop(segment) : all->put_back(segment); }
-    } end{&open_, segment};
-    Status sealed = seal_own(segment, mode);
-    end.sealed = sealed.is_ok();
-    count += end.sealed;
-    if (!sealed.is_ok() && sealed.code() != Code::kNoSpace && sealed.code() != Code::kBusy) return sealed;
+  for (OpenSegments::Taken& segment : open_.take_idle()) {
+    Status sealed = seal_own(&segment, mode);
+    if (sealed.is_ok()) {
+      segment.drop();
+      ++count;
+    } else if (sealed.code() != Code::kNoSpace && sealed.code() != Code::kBusy) {
+      return sealed;
+    }
   }
   return count;
 }
@@ -127,16 +124,12 @@ void StoreImpl::drop_dead_locked() {
   for (const SegmentId& id : open_.list()) {
     auto row = catalog_.segments.find(id);
     if (!row.is_ok() || row->row == 0 || row->live > 0) continue;
-    const OpenSegments::Handle segment = open_.take(id);
-    if (segment == nullptr) continue;  // a save uses it
+    auto segment = open_.take(id);
+    if (!segment) continue;
     Status dropped = catalog_.db.set_durability(Durability::kTokens);
     if (dropped.is_ok()) dropped = catalog_.segments.seal(id, row->bytes);
     if (dropped.code() == Code::kIo) broken_ = dropped.clone();
-    if (dropped.is_ok()) {
-      (void)open_.drop(segment);
-    } else {
-      open_.put_back(segment);
-    }
+    if (dropped.is_ok()) segment->drop();
   }
 }
 

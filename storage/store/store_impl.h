@@ -105,7 +105,7 @@ class StoreImpl final : public Store {
   Result<Sealing> begin_seal(const SegmentId& id, uint64_t file_bytes, const SealMode& mode);
   Status sync_sealed(const Sealing& s, const std::function<Status()>& sync);
   Status end_seal(const SegmentId& id, uint64_t bytes, const SealMode& mode);
-  Status seal_own(const OpenSegments::Handle& segment, const SealMode& mode);
+  Status seal_own(OpenSegments::Taken* segment, const SealMode& mode);
   Result<uint64_t> seal_retired(const SealMode& mode);
   void drop_dead_locked() KVRT_REQUIRES(mutex_);
   Status seal_dead(const SegmentId& id, const SealMode& mode);
