@@ -105,12 +105,26 @@ class StoreImpl::SaveImpl final : public Store::Save {
     bytes_ = 0;
   }
 
+  // Bytes that are about to be written, for other saves to see.
+  class Pending {
+   public:
+    Pending(StoreImpl* store, uint64_t bytes) : store_(store), bytes_(bytes) { store_->pending_bytes_ += bytes_; }
+    ~Pending() { store_->pending_bytes_ -= bytes_; }
+    Pending(const Pending&) = delete;
+    Pending& operator=(const Pending&) = delete;
+
+   private:
+    StoreImpl* const store_;
+    const uint64_t bytes_;
+  };
+
   Status append(const ChunkIn& chunk, std::span<const uint8_t> frame) {
     const uint64_t more = frame.size() + kSegmentEntryBytes + (places_.empty() ? kSegmentHeaderBytes + kSegmentTrailerBytes : 0);
     KVRT_TRY(store_->make_room(more, by_.manifest_bytes, by_));
-    store_->pending_bytes_ += more;
-    auto at = part_.append(chunk.key, frame);
-    store_->pending_bytes_ -= more;
+    auto at = [&] {
+      const Pending pending(store_, more);
+      return part_.append(chunk.key, frame);
+    }();
     if (at.status().code() == Code::kNoSpace) drop_chunks();
     KVRT_TRY(at.status().clone());
     const ChunkKey name{chunk.key, chunk.group};
