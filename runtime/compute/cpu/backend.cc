@@ -105,9 +105,9 @@ void CpuBackend::prepare_rope(const RopeParams& params, const Step& step) {
   RopeTable& table = rope_tables_[rope_last_];
   const uint32_t pairs = params.dims / 2;
   if (table.params != params) {
-    table.params = params;
-    table.inv_freq.resize(pairs);
-    rope_frequencies(params, table.inv_freq.data());
+    RopeTable whole{params, std::vector<double>(pairs), {}, {}};  // before it counts: there may be no memory for a part
+    rope_frequencies(params, whole.inv_freq.data());
+    table = std::move(whole);
   }
   const double amplitude = rope_amplitude(params);
   table.cos.resize(positions.size() * pairs);
