@@ -18,6 +18,7 @@ struct world {
   kvrt_runtime* cold_rt;  // of the acts with a model of their own, one with experts
   char cold_path[kPathMax];
   kvrt_model* cold;
+  uint64_t cold_digest;  // of its logits behind the prompt
   int round, renamed, tokens_seen;
 };
 
@@ -179,6 +180,9 @@ static void cold_prompt(struct world* w) {
 static kvrt_status prefill_cold(struct world* w) { return kvrt_session_prefill(w->session, 0, NULL, NULL, NULL, NULL); }
 static void close_cold(struct world* w) {
   EXPECT(session_props(w->session).kv_tokens == kGrown, "%" PRIu64 " tokens have KV", session_props(w->session).kv_tokens);
+  const uint64_t digest = next_digest(w->session, NULL);
+  if (w->cold_digest == 0) w->cold_digest = digest;  // of the prompt that had memory enough
+  EXPECT(digest == w->cold_digest, "the cold model has other logits");
   kvrt_session_close(w->session);
   release_cold(w);
 }
@@ -271,6 +275,9 @@ int main(int argc, char** argv) {
   MUST(checkpoint(s, "there"));
   kvrt_session_close(s);
   kvrt_store_release(w.other);
+  cold_prompt(&w);
+  MUST(prefill_cold(&w));
+  close_cold(&w);
   int acts = 0;
   for (size_t i = 0; i < sizeof kActs / sizeof *kActs; ++i) {
     if (argc > 2 && !is_named(kActs[i].name, argc - 2, argv + 2)) continue;
