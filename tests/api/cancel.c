@@ -1,6 +1,5 @@
 // cancel at every step of a prefill and of a decode, by the caller, from a callback and from another thread: the call is back within one
 // step, the session's next digest is right, its neighbour does not notice, and all_or_nothing leaves the state before the call.
-
 #include <math.h>
 #include <stdbool.h>
 

@@ -48,6 +48,16 @@ static double waited_ms(void) {
   return sum;
 }
 
+// The time that the machine under a virtual one took from its CPUs (proc_stat(5), steal, in hundredths of a second).
+static double stolen_ms(void) {
+  unsigned long long stolen = 0;
+  FILE* stat = fopen("/proc/stat", "r");
+  if (stat == NULL) return 0;
+  if (fscanf(stat, "cpu %*u %*u %*u %*u %*u %*u %*u %llu", &stolen) != 1) stolen = 0;
+  fclose(stat);
+  return 10.0 * (double)stolen;
+}
+
 // The longest call, on the wall and without the time that others took.
 static struct longest {
   double wall, own;  // each the longest of its kind
@@ -139,7 +149,7 @@ static kvrt_model* open_populated(kvrt_runtime* rt, const char* path, uint64_t p
   return model;
 }
 
-// Returns the share of the time that its threads waited for a CPU.
+// Returns the share of the time that others took: its threads waited for a CPU, or a CPU was stolen.
 static double run_guests(kvrt_runtime* rt, const char* path, kvrt_store* store, int resume, const struct run* want) {
   kvrt_model* model = open_populated(rt, path, resume ? 2400 : kSessions * 700);
   for (size_t i = 0; i < kSessions; ++i) {
@@ -147,9 +157,9 @@ static double run_guests(kvrt_runtime* rt, const char* path, kvrt_store* store, 
     open_guest(model, store, i);
   }
   longest = (struct longest){.call = ""};
-  const double waited = waited_ms(), start = now_ms();
+  const double lost = waited_ms() + stolen_ms(), start = now_ms();
   loop(model);
-  const double took = now_ms() - start, busy = (waited_ms() - waited) / took;
+  const double took = now_ms() - start, busy = (waited_ms() + stolen_ms() - lost) / took;
   uint64_t disk = 0;
   for (size_t i = 0; i < kSessions; ++i) {
     const struct guest* g = &guests[i];
@@ -161,7 +171,7 @@ static double run_guests(kvrt_runtime* rt, const char* path, kvrt_store* store, 
   if (resume) EXPECT(disk > 1000, "only %" PRIu64 " tokens came from the store in a step", disk);
   const kvrt_metrics m = metrics_of(model);
   printf("%.1f s, %" PRIu64 " steps, the longest %.1f ms; the longest call: %.1f ms, %.1f ms of them its own (%s); %" PRIu64
-         " tokens from disk; waited %.2f of the time\n",
+         " tokens from disk; others took %.2f of the time\n",
          took / 1e3, m.steps, m.step_ms_longest, longest.wall, longest.own, longest.call, disk, busy);
   kvrt_model_release(model);
   return busy;
@@ -190,9 +200,9 @@ int main(int argc, char** argv) {
   const double bound = 1.5 * kStepMs;
   // On a machine that is busy with others the time of these is not the library's; on a quiet one all is. And there another program, or the
   // machine under a virtual one, may slow a core in the middle of a step, which no count shows: a delay of the library's comes each time.
-  double counts = 2 * bound;
-  for (int run = 0; run < 3 && counts > bound; ++run) {
-    const double busy = run_guests(rt, path, store, resume, want);
+  double counts = 2 * bound, busy = 1;
+  for (int run = 0; run < 3 && busy > 0.02 && counts > bound; ++run) {
+    busy = run_guests(rt, path, store, resume, want);
     counts = busy > 0.02 ? longest.own : longest.wall;
   }
   EXPECT(counts <= bound, "%s took %.1f ms, the bound is %.1f", longest.call, counts, bound);

@@ -22,7 +22,7 @@ struct world {
   int round, renamed, tokens_seen;
 };
 
-enum { kShared = 96, kGrown = 130, kCachedFiles = 4, kDisk = 64 << 20, kUncounted = 32 << 10 };
+enum { kShared = 96, kGrown = 130, kCachedFiles = 4, kAllocationsMax = 20000, kDisk = 64 << 20, kUncounted = 32 << 10 };
 
 static const char* name_of(const struct world* w, const char* kind) {
   static char name[64];
@@ -286,7 +286,8 @@ int main(int argc, char** argv) {
     const int files = open_files();
     for (int all = 0; all < 2; ++all) {
       long at = 1 + all % every;
-      while (open_files() <= files + kCachedFiles && !try_at(&w, &kActs[i], at, all, &refused)) at += every;
+      while (at < kAllocationsMax && open_files() <= files + kCachedFiles && !try_at(&w, &kActs[i], at, all, &refused)) at += every;
+      EXPECT(at < kAllocationsMax, "%s: it has no end", kActs[i].name);
       last = at;
     }
     printf("%s: %ld allocations, %ld refused\n", kActs[i].name, last - 1, refused);
