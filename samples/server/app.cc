@@ -1,10 +1,12 @@
 #include "app.h"
 
 #include <algorithm>
+#include <new>
 
 #include "generation.h"
 #include "page.h"
 #include "reply.h"
+#include "room.h"
 
 namespace {
 
@@ -43,6 +45,19 @@ std::string_view methods_of(const std::string& path) {
   return "";
 }
 
+// Tokens are those of this model. Throws ApiError.
+void check_tokens(const Request& request, const kvrt::Model& model) {
+  const auto most = static_cast<int32_t>(model.info().or_throw().vocab_size) - 1;
+  const auto check = [&](int32_t token, const std::string& field) {
+    if (token > most) refuse(field, field + ": expected a token from 0 to " + std::to_string(most) + ", found " + std::to_string(token));
+  };
+  for (const kvrt_token_value& one : request.bias) check(one.token, "logit_bias." + std::to_string(one.token));
+  for (size_t p = 0; p < request.prompts.size(); ++p) {
+    const std::string list = request.prompts.size() == 1 ? "prompt" : item("prompt", p);
+    for (size_t i = 0; i < request.prompts[p].tokens.size(); ++i) check(request.prompts[p].tokens[i], item(list, i));
+  }
+}
+
 // The error that is being handled.
 ApiError current_error(const std::exception_ptr& thrown) {
   try {
@@ -51,8 +66,10 @@ ApiError current_error(const std::exception_ptr& thrown) {
     return e;
   } catch (const kvrt::Error& e) {
     return ApiError::of(e);
+  } catch (const std::bad_alloc&) {
+    return ApiError::busy();
   } catch (const std::exception& e) {
-    return ApiError(500, e.what(), "internal_error");
+    return ApiError::failed(e.what());
   }
 }
 
@@ -179,10 +196,15 @@ void App::answer(const std::string& body, bool chat, httplib::Response& response
                    "model_not_found", "model");
   if (!job->request.tools.empty() && !shows_tools_)
     refuse("tools", "tools: this model's chat template does not show tools to the model", "unsupported_value");
+  check_tokens(job->request, model_);
   try {
     job->generation =
         std::make_unique<Generation>(model_, conversations_, watcher_, job->request, t_domain, HttpServer::socket(), options_.time_limit);
   } catch (const kvrt::Error& e) {
+    if (e.status() == KVRT_LIMIT && e.detail() == KVRT_DETAIL_NONE) {  // its prompt, unless that has other limits
+      const uint64_t most = tokens_max(model_), found = count_tokens(model_, job->request);
+      throw too_long(most, std::max(found, most + 1), chat);
+    }
     const std::string_view schema = !job->request.grammar.empty() ? "response_format" : !job->request.tools.empty() ? "tools" : "";
     throw ApiError::of(e, chat ? "messages" : "prompt", schema);
   }
@@ -220,10 +242,9 @@ void App::stream(std::shared_ptr<Job> job, httplib::Response& response) {
 }
 
 std::string App::models() const {
-  const auto info = model_.info();
   JsonWriter w;
   w.begin('{').pair("id", options_.model_id).pair("object", "model").pair("created", options_.created).pair("owned_by", "kvrt");
-  w.pair("max_model_len", uint64_t{info->context_length});
+  w.pair("max_model_len", tokens_max(model_));
   return w.end('}').take();
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "error.h"
+#include "room.h"
 
 namespace {
 
@@ -128,7 +128,7 @@ std::shared_ptr<Conversation> Conversations::take_saved(const Key& key) {
   auto session = kvrt::Session::resume(model_, store_, c->name, session_options(c->domain));
   if (!session.ok()) {
     // Damaged, or of another model: it is left as it is, and the words of the request make a new one.
-    options_.log("session " + c->name + ": " + kvrt::last_error().message);
+    options_.log("conversation " + c->name + ": " + kvrt::last_error().message);
     drop(c);
     return nullptr;
   }
@@ -212,23 +212,12 @@ void Conversations::say(Conversation* c, const Request& request) {
     list += (i ? "," : "") + (generated ? answer : m.json());
   }
   list += "]";
-  if (request.messages.size() > c->session.info().or_throw().messages + kNewMessagesMax) check_fits(request, list);
+  // A session renders each new message with all before it. So many that do not fit are refused by one rendering.
+  if (request.messages.size() > c->session.info().or_throw().messages + kNewMessagesMax) {
+    const uint64_t most = tokens_max(model_), found = count_tokens(model_, request, list);
+    if (found > most) throw too_long(most, found, true);
+  }
   (void)c->session.set_messages(list).or_throw();
-}
-
-// A session renders each new message with all before it. So many that do not fit are refused by one rendering.
-void Conversations::check_fits(const Request& request, const std::string& messages) const {
-  auto options = kvrt::init<kvrt_template_options>();
-  if (!request.tools.empty()) kvrt::assign(options.tools, options.tools_size, request.tools);
-  kvrt::assign(options.variables, options.variables_size, request.variables);
-  std::string text;
-  model_.apply_template(messages, options, text).or_throw();
-  std::vector<int32_t> tokens;
-  model_.tokenize(text, KVRT_TEXT_SPECIAL, tokens).or_throw();
-  const uint64_t most = model_.info().or_throw().context_length;
-  if (tokens.size() <= most) return;
-  throw ApiError(400, "the messages have " + std::to_string(tokens.size()) + " tokens, the model's context is " + std::to_string(most),
-                 "context_length_exceeded", "messages");
 }
 
 kvrt_save_options Conversations::save_options() const {
@@ -249,7 +238,7 @@ void Conversations::begun(const std::shared_ptr<Conversation>& c) noexcept {
   auto options = save_options();
   options.durability = KVRT_DURABILITY_PROCESS;  // it may wait for other writers of the store, but not for the disk
   if (!c->session.checkpoint(c->name, options).ok())
-    options_.log("session " + c->name + ": its first answer is not saved before it ends: " + kvrt::last_error().message);
+    options_.log("conversation " + c->name + ": its first answer is not saved before it ends: " + kvrt::last_error().message);
 }
 
 void Conversations::give_back(const std::shared_ptr<Conversation>& c, const Request& request, uint64_t cut) noexcept {
@@ -265,9 +254,9 @@ void Conversations::give_back(const std::shared_ptr<Conversation>& c, const Requ
   }
   if (store_ && !c->name.empty()) {
     const auto saved = c->session.checkpoint(now.second, save_options());
-    if (!saved.ok()) options_.log("session " + now.second + " is not saved: " + kvrt::last_error().message);
+    if (!saved.ok()) options_.log("conversation " + now.second + " is not saved: " + kvrt::last_error().message);
     if (saved.ok() && saved->chunks_missing > 0) {
-      options_.log("session " + now.second + ": " + std::to_string(saved->chunks_missing) + " of " + std::to_string(saved->chunks) +
+      options_.log("conversation " + now.second + ": " + std::to_string(saved->chunks_missing) + " of " + std::to_string(saved->chunks) +
                    " blocks of KV are not on disk, for want of room there or in memory; a restart computes them again");
     }
     if (saved.ok() && !before.second.empty() && before != now) (void)store_.remove(before.second, c->domain);

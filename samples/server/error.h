@@ -17,8 +17,12 @@ struct ApiError : std::exception {
   std::string json() const;  // {"error":{"message","type","param","code"}}
 
   static const char* type_of(int status);
-  // A failed call of kvrt; the fields that have the prompt and the schemas.
+  // A failed call of kvrt, in a client's terms; the fields that have the prompt and the schemas.
   static ApiError of(const kvrt::Error& error, std::string_view prompt = {}, std::string_view schema = {});
+  // The machine's fault, or a defect: the log says `what`.
+  static ApiError failed(std::string_view what);
+  // For want of memory.
+  static ApiError busy();
 };
 
 // A mistake in the request: 400.

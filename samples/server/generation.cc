@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "error.h"
+#include "room.h"
 
 namespace {
 
@@ -77,6 +77,8 @@ void Generation::begin(uint32_t index, kvrt::Session* session, bool first) {
   choice.session = session;
   choice.first = first;
   choices_.push_back(std::move(choice));
+  const uint64_t most = tokens_max(model_), has = session->info().or_throw().tokens;
+  if (has >= most) throw too_long(most, has, conversation_ != nullptr);
   if (!request_.echo) return;
   const Prompt& prompt = request_.prompts[index / request_.n];
   std::string text = prompt.text;

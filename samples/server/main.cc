@@ -271,6 +271,10 @@ int main(int argc, char** argv) {
   try {
     return run(read_options(argc, argv));
   } catch (const std::exception& e) {
-    fail(e.what());
+    std::string what = e.what();  // kvrt names its own fields
+    for (const std::string_view field : {"kv_bytes_max of model_open", "kv_bytes_max"}) {
+      if (const size_t at = what.find(field); at != what.npos) what.replace(at, field.size(), "--kv-bytes");
+    }
+    fail(what);
   }
 }

@@ -22,6 +22,30 @@ PLAIN = TINY / "llama_gqa_f32.gguf"
 os.environ["KVRT_CACHE"] = ""
 
 
+def words_of_the_library():
+    """What no client should read: names of kvrt.h, but for those that are OpenAI's or this server's own fields, too."""
+    abi = json.loads((SOURCE / "include" / "kvrt.abi.json").read_text())
+    names = {field["name"] for struct in abi["structs"].values() for field in struct["fields"] if "_" in field["name"]}
+    readme = (SOURCE / "samples" / "server" / "README.md").read_text()
+    taken = readme[readme.index("## What it takes"):readme.index("## Errors")]
+    names -= set(re.findall(r"\w+", " ".join(re.findall("`([^`]*)`", taken))))
+    names |= {name.removeprefix("KVRT_") for name in abi["enums"]["KVRT"]} | {"session", "sessions", "struct", "NULL"}
+    return re.compile(r"\b(?:" + "|".join(sorted(names)) + r"|kvrt_\w+|KVRT_\w+|k[A-Z]\w+Max)\b")
+
+
+LIBRARY = words_of_the_library()
+
+
+def check_words(text):
+    """A client's error, as JSON or a stream with it, speaks of what the client sent; paths that it names do not count."""
+    for error in re.findall(r'\{"error":\{.*\}\}', text):
+        error = json.loads(error)["error"]
+        for said in (error["message"], error["code"] or ""):
+            found = LIBRARY.search(re.sub(r"/\S+", "", said))
+            if found:
+                raise AssertionError(f"an error speaks of {found.group()}: {error}")
+
+
 def with_template(folder, name):
     """The tiny model with another chat template."""
     out = pathlib.Path(folder, name + ".gguf")
@@ -65,7 +89,12 @@ class Server:
         return self.process.returncode, err
 
     def client(self, key="none", **options):
-        options = {"max_retries": 0, "timeout": 60, **options}
+        def check(response):
+            if response.status_code >= 400:
+                check_words(response.read().decode())
+
+        http = openai.DefaultHttpxClient(event_hooks={"response": [check]})
+        options = {"max_retries": 0, "timeout": 60, "http_client": http, **options}
         return openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key=key, **options)
 
     def raw(self, method, path, body=None, headers=None):
@@ -74,7 +103,9 @@ class Server:
         with contextlib.closing(connection):
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()
-            return response.status, response.headers, response.read()
+            data = response.read()
+            check_words(data.decode(errors="replace"))
+            return response.status, response.headers, data
 
     def post(self, body, path="/v1/chat/completions", headers=None):
         """Status and JSON of a body that is sent as it is."""

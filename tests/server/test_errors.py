@@ -2,14 +2,17 @@
 import contextlib
 import http.client
 import json
+import pathlib
 import signal
 import socket
+import subprocess
+import sys
 import time
 import unittest
 
 import openai
 
-from support import Case, PLAIN, Server
+from support import Case, PLAIN, Server, TINY
 
 
 class Errors(Case):
@@ -57,7 +60,8 @@ class Errors(Case):
                 ({"temperature": 3}, "temperature"), ({"temperature": "hot"}, "temperature"), ({"top_p": -1}, "top_p"), ({"n": 0}, "n"),
                 ({"n": 1.5}, "n"), ({"n": 1000}, "n"), ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": -1}, "max_tokens"), ({"stop": [""]}, "stop[0]"),
                 ({"stop": ["a"] * 17}, "stop"), ({"stop": "a\0b"}, "stop"), ({"stop": ["a", 1]}, "stop[1]"), ({"seed": 1.5}, "seed"),
-                ({"logit_bias": {"x": 1}}, "logit_bias"), ({"logit_bias": {"5": 101}}, "logit_bias.5"), ({"logit_bias": {"99999": 1}}, None),
+                ({"logit_bias": {"x": 1}}, "logit_bias"), ({"logit_bias": {"5": 101}}, "logit_bias.5"), ({"logit_bias": {"99999": 1}}, "logit_bias.99999"),
+
                 ({"top_logprobs": 2}, "top_logprobs"), ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
                 ({"max_completion_tokens": 4}, "max_tokens"), ({"frequency_penalty": 3}, "frequency_penalty"),
                 ({"response_format": {"type": "xml"}}, "response_format.type"), ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
@@ -102,19 +106,33 @@ class Errors(Case):
         self.assertEqual(plain.choices[0].message.content, more.choices[0].message.content)
 
     def test_too_long(self):
-        error = self.refused(openai.BadRequestError, "context_length_exceeded", text="long " * 2000)
-        self.assertEqual(error.param, "messages")
-        self.refused(openai.BadRequestError, "context_length_exceeded", text="long " * 2000, stream=True)
-        with self.assertRaises(openai.BadRequestError) as caught:
-            self.client.completions.create(model=self.name, prompt="long " * 2000)
-        self.assertEqual((caught.exception.code, caught.exception.param), ("context_length_exceeded", "prompt"))
+        # A token of this model is a byte: prompts grow with their texts.
+        few, more = (self.ask("long " * n, max_tokens=1).usage.prompt_tokens for n in (10, 20))
+        found = few + (more - few) // 10 * 1990
+        words = f"This model's maximum context length is 1024 tokens. However, your messages resulted in {found} tokens."
+        for options in ({}, {"stream": True}, {"n": 3}):
+            error = self.refused(openai.BadRequestError, "context_length_exceeded", text="long " * 2000, **options)
+            self.assertEqual((error.param, error.body["message"]), ("messages", words))
+        for prompt in ("long " * 2000, ["a", "long " * 2000], [5] * 5000):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.client.completions.create(model=self.name, prompt=prompt)
+            self.assertEqual((caught.exception.code, caught.exception.param), ("context_length_exceeded", "prompt"))
+            self.assertIn("This model's maximum context length is 1024 tokens. However, your prompt resulted in ", caught.exception.body["message"])
+
+    def test_what_leaves_no_answer(self):
+        # A prompt of as many tokens as the context has, and of one less.
+        base = self.ask("", max_tokens=1).usage.prompt_tokens
+        error = self.refused(openai.BadRequestError, "context_length_exceeded", text="a" * (1024 - base))
+        self.assertIn("resulted in 1024 tokens", error.message)
+        answer = self.ask("a" * (1023 - base), max_tokens=5, logit_bias={"2": -100, "0": -100})
+        self.assertEqual((answer.choices[0].finish_reason, answer.usage.completion_tokens), ("length", 1))
 
     def test_many_messages(self):
         # One rendering says that they do not fit: the time does not grow with their square.
         begun = time.time()
         error = self.refused(openai.BadRequestError, "context_length_exceeded", text=[{"role": "user", "content": "a b"}] * 1200)
         self.assertEqual(error.param, "messages")
-        self.assertIn("context is 1024", error.message)
+        self.assertIn("context length is 1024 tokens", error.message)
         self.assertLess(time.time() - begun, 30)
 
     def test_the_context_fills(self):
@@ -170,6 +188,73 @@ class Large(Case):
         for body in ("[" * (1 << 20), '{"a":' * (1 << 18), '{"a":[' + "1," * (1 << 19) + "1]}", '{"a":[' + "0," * (1 << 20) + "0]}", '{"seed":' + "9" * (1 << 20) + "}"):
             status, answer = self.server.post(body)
             self.assertEqual((status, answer["error"]["code"]), (400, "unknown_parameter" if "1,1" in body else "invalid_json"))
+
+
+class Pool(unittest.TestCase):
+    """A pool of KV that holds less than the model's context: that is what a conversation may have."""
+
+    def test_the_pool_is_the_limit(self):
+        # Layers that see everything, layers with windows, recurrent ones.
+        for model, sizes in ((PLAIN, ("16K", "100K", "1M")), (TINY / "row_gemma3.gguf", ("45K", "100K", "1M")), (TINY / "row_lfm2.gguf", ("10K", "20K"))):
+            found = []
+            for kv_bytes in sizes:
+                with self.subTest(model=model.stem, kv_bytes=kv_bytes):
+                    server = Server(model, "--kv-bytes", kv_bytes)
+                    try:
+                        found.append(self.check(server))
+                    finally:
+                        server.kill()
+            self.assertEqual((len(found), found), (len(set(found)), sorted(found)))
+
+    def check(self, server):
+        client = server.client()
+        most = list(client.models.list())[0].max_model_len
+        # By what the model itself takes: tokens as they are, up to the one that does not fit.
+        ask = {"model": pathlib.Path(server.model).stem, "logit_bias": {"0": -100, "1": -100, "2": -100}}
+        whole = client.completions.create(prompt=[5] * 40, max_tokens=4096, **ask)
+        self.assertEqual((whole.choices[0].finish_reason, whole.usage.total_tokens), ("length", most))
+        last = client.completions.create(prompt=[5] * (most - 1), max_tokens=4096, **ask)
+        self.assertEqual(last.usage.completion_tokens, 1)
+        for count in (most, most + 1, most + 5000):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                client.completions.create(prompt=[5] * count, **ask)
+            self.assertIn(f"maximum context length is {most} tokens. However, your prompt resulted in {count} tokens", caught.exception.message)
+            self.assertEqual(caught.exception.code, "context_length_exceeded")
+        return most
+
+
+class Words(Case):
+    """Errors that the library finds, in the terms of a client. support.py looks at the words of every error of every test."""
+
+    template = "qwen2_5"
+
+    def test_of_the_library(self):
+        def form(schema):
+            return {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
+
+        tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"$dynamicRef": "#b"}}}}}
+        ban = {str(i): -100 for i in range(3, 259)}
+        for options, param, code in (
+                (form({"type": "nothing"}), "response_format", "invalid_json_schema"), (form({"$dynamicRef": "#x"}), "response_format", "unsupported_value"),
+                (form({"type": "string", "minLength": 10**9}), "response_format", "limit_exceeded"),
+                (form({"const": "ok"}) | {"logit_bias": ban}, "logit_bias", "invalid_value"),
+                ({"tools": [tool], "tool_choice": "required"}, "tools", "unsupported_value"),
+                ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs", "invalid_value")):
+            for stream in (False, True):
+                with self.subTest(options=str(options)[:100], stream=stream):
+                    body = {"model": self.name, "messages": [{"role": "user", "content": "?"}], "max_tokens": 40, "stream": stream, **options}
+                    status, answer = self.server.post(body)
+                    self.assertEqual((status, answer["error"]["param"], answer["error"]["code"]), (400, param, code), answer)
+
+    def test_without_a_template(self):
+        bare = self.dir / "bare.gguf"
+        command = [sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--force", "--remove-metadata", "tokenizer.chat_template", str(PLAIN), str(bare)]
+        subprocess.run(command, check=True, capture_output=True)
+        server = Server(bare)
+        self.addCleanup(server.kill)
+        status, answer = server.post({"model": "bare", "messages": [{"role": "user", "content": "?"}]})
+        self.assertEqual((status, answer["error"]["code"]), (400, "unsupported_value"))
+        self.assertIn("no chat template", answer["error"]["message"])
 
 
 class Ended(Case):

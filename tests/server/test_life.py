@@ -56,7 +56,7 @@ class Life(Case):
         self.ask(LONG, client=server.client())
         code, err = server.stop()
         self.assertEqual(code, 0)
-        self.assertRegex(err, r"session chat-\w+: \d+ of \d+ blocks of KV are not on disk")
+        self.assertRegex(err, r"conversation chat-\w+: \d+ of \d+ blocks of KV are not on disk")
 
     def test_kill_in_an_answer(self):
         said = self.talk(LONG + "3") + [{"role": "user", "content": "Go on for long"}]

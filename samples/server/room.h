@@ -1,0 +1,18 @@
+// How long a conversation may be, and what a client is told whose own is longer.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "error.h"
+#include "kvrt.hpp"
+#include "request.h"
+
+// Tokens that a conversation may have: as many as the model's context, or as the whole pool of KV where that is less.
+uint64_t tokens_max(const kvrt::Model& model);
+// Tokens of the request's prompt, of its longest one. Throws kvrt::Error.
+uint64_t count_tokens(const kvrt::Model& model, const Request& request);
+// The same for messages of a chat as kvrt takes them: a JSON list.
+uint64_t count_tokens(const kvrt::Model& model, const Request& request, std::string_view messages);
+// The prompt has `found` tokens. In OpenAI's words, by which clients know the case.
+ApiError too_long(uint64_t most, uint64_t found, bool chat);
