@@ -1,10 +1,15 @@
-// Answers under their grammar, for tests/golden/answers.py.
-// usage: answer_dump TOOLS < requests  TOOLS: a JSON array. A request is a line of JSON: family (a name), reasoning ([begin, end]), place, choice,
-//   tool_name, kind, source, calls_max, over: as AnswerRules has them; controls: 1, marks are control tokens; and
-//     text: how many of its bytes the grammar takes, and whether the answer may end there;
-//     seed: an answer that is drawn by the grammar's masks, with its parts as the reply parser has them. scripts: texts that it likes to write.
+// Answers under their grammar, for answers.py, reply_families.py and written_turns.py in this folder.
+// usage: answer_dump TOOLS < requests  TOOLS: a JSON array. A request is a line of JSON: family (a name) and reasoning ([begin, end]), or template
+//   (a file); place, choice, tool_name, kind, source, calls_max, over: as AnswerRules has them; controls: 1, marks are control tokens, 2, ordinary
+//   ones; and
+//     text: how many of its bytes the grammar takes, each token by its mask, whether the answer may end there, and its parts as the reply
+//       parser has them;
+//     seed: an answer that is drawn by the grammar's masks, with its parts. scripts: texts that it likes to write.
+#include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <regex>
@@ -39,28 +44,48 @@ std::vector<std::pair<std::string, int64_t>> controls() {
   return out;
 }
 
+enum Marks { kBytes, kControl, kOrdinary };
+
+// Beside the bytes: the marks, and for kOrdinary tokens that reach over the ends of marks, as vocabularies have them.
+std::vector<std::pair<std::string, int64_t>> more_tokens(Marks marks) {
+  if (marks == kBytes) return {};
+  auto out = controls();
+  if (marks == kControl) return out;
+  for (auto& [text, type] : out) type = 4;
+  for (const char* text :
+       {"\n\n", ">\n", ">\n\n", "\n<", " {\"", "{\"", "\": \"", "\", \"", "\"}", "}}\n", "}}", "}\n", "\">\n", "</", " [", "[{\""})
+    out.emplace_back(text, 4);
+  return out;
+}
+
 class Vocabulary {
  public:
-  explicit Vocabulary(bool with_controls) {
-    auto more = with_controls ? controls() : std::vector<std::pair<std::string, int64_t>>();
+  explicit Vocabulary(Marks marks) {
+    auto more = more_tokens(marks);
     more.emplace_back("<|im_end|>", 3);
     tokenizer = byte_tokenizer(more);
     vocab = GrammarVocab::make(*tokenizer);
+    for (int32_t id = 0; id < static_cast<int32_t>(tokenizer->vocab_size()); ++id) {
+      const std::string_view text = tokenizer->piece(id, true);
+      by_first_[static_cast<uint8_t>(text[0])].push_back(id);
+    }
+    for (auto& ids : by_first_) std::ranges::sort(ids, std::greater(), [&](int32_t id) { return tokenizer->piece(id, true).size(); });
   }
-  // The tokens of a text: its longest control tokens, and bytes.
+  // The tokens of a text: its longest ones, or bytes.
   std::vector<int32_t> tokens(std::string_view text) const {
     std::vector<int32_t> out;
     while (!text.empty()) {
-      size_t size = std::min<size_t>(text.size(), 64);
-      int32_t id = -1;
-      for (; size > 0 && (id = vocab->find(text.substr(0, size))) < 0;) --size;
-      out.push_back(id);
-      text.remove_prefix(size);
+      const auto& ids = by_first_[static_cast<uint8_t>(text[0])];
+      out.push_back(*std::ranges::find_if(ids, [&](int32_t id) { return text.starts_with(tokenizer->piece(id, true)); }));
+      text.remove_prefix(tokenizer->piece(out.back(), true).size());
     }
     return out;
   }
   std::unique_ptr<Tokenizer> tokenizer;
   std::shared_ptr<const GrammarVocab> vocab;
+
+ private:
+  std::vector<int32_t> by_first_[256];
 };
 
 json parts_of(const ReplyStyle& style, const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) {
@@ -140,10 +165,22 @@ class Walk {
   std::vector<int32_t> allowed_;
 };
 
+// As a model with this template answers.
+const ReplyStyle& style_of(const std::string& file) {
+  static std::map<std::string, ReplyStyle> kept;
+  const auto [at, fresh] = kept.try_emplace(file);
+  if (fresh) {
+    std::ifstream in(file);
+    at->second = detect_reply_style(std::string(std::istreambuf_iterator<char>(in), {}));
+  }
+  return at->second;
+}
+
 AnswerRules rules_of(const json& request, const std::string& tools) {
   AnswerRules rules;
+  if (request.contains("template")) rules.style = style_of(request["template"]);
   for (const auto& family : reply::families()) {
-    if (family.name != request["family"].get<std::string>() || rules.style.family) continue;
+    if (request.contains("template") || family.name != request["family"].get<std::string>() || rules.style.family) continue;
     rules.style.family = &family;
     rules.style.format = family.format;
   }
@@ -164,23 +201,45 @@ AnswerRules rules_of(const json& request, const std::string& tools) {
   return rules;
 }
 
+// The masks of an answer by these rules; requests with the same ones follow each other. Null: nothing is bound.
+Result<std::shared_ptr<GrammarMasks>> masks_of(const json& request, const AnswerRules& rules, const Vocabulary& v) {
+  static std::shared_ptr<GrammarMasks> kept;
+  static json of;
+  json key = request;
+  for (const char* other : {"text", "seed", "scripts", "about"}) key.erase(other);
+  if (key == of) return kept;
+  KVRT_ASSIGN(const auto grammar, answer_grammar(rules, *v.vocab));
+  kept = grammar == nullptr ? nullptr : GrammarMasks::make(grammar, v.vocab);
+  of = std::move(key);
+  return kept;
+}
+
+// A text that comes token by token. `matcher`: null, any may.
+json taken(const std::string& text, const AnswerRules& rules, const Vocabulary& v, GrammarMatcher* matcher) {
+  const int32_t end = static_cast<int32_t>(v.tokenizer->vocab_size()) - 1;
+  const std::vector<int32_t> tokens = v.tokens(text);
+  size_t bytes = 0;
+  for (int32_t id : tokens) {
+    if (matcher != nullptr && !(has(matcher->mask(), id) && matcher->accept(id))) break;
+    bytes += v.tokenizer->piece(id, true).size();
+  }
+  const bool may_end = matcher == nullptr || (matcher->may_end() && has(matcher->mask(), end));
+  return {{"bound", matcher != nullptr},
+          {"taken", bytes},
+          {"all", bytes == text.size()},
+          {"end", may_end},
+          {"parts", parts_of(rules.style, *v.tokenizer, tokens)}};
+}
+
 json answer(const json& request, const std::string& tools, const Vocabulary& v) {
   const AnswerRules rules = rules_of(request, tools);
-  const auto made = answer_grammar(rules, *v.vocab);
+  const auto made = masks_of(request, rules, v);
   if (!made.is_ok()) return {{"status", static_cast<int>(made.status().code())}, {"message", made.status().message()}};
-  if (made.value() == nullptr) return {{"bound", false}};
-  GrammarMatcher matcher(made.value(), v.vocab);
-  if (request.contains("text")) {
-    const std::string text = request["text"];
-    size_t bytes = 0;
-    for (int32_t id : v.tokens(text)) {
-      if (!matcher.accept(id)) break;
-      bytes += v.tokenizer->piece(id, true).size();
-    }
-    return {{"taken", bytes}, {"all", bytes == text.size()}, {"end", matcher.may_end()}};
-  }
+  if (made.value() == nullptr && !request.contains("text")) return {{"bound", false}};
+  const auto matcher = made.value() == nullptr ? nullptr : std::make_unique<GrammarMatcher>(made.value());
+  if (request.contains("text")) return taken(request["text"], rules, v, matcher.get());
   std::vector<int32_t> tokens;
-  const bool ok = Walk(v, request).run(&matcher, &tokens);
+  const bool ok = Walk(v, request).run(matcher.get(), &tokens);
   std::string text;
   for (int32_t id : tokens) text.append(v.tokenizer->piece(id, true));
   return {{"dead", !ok},
@@ -193,12 +252,11 @@ json answer(const json& request, const std::string& tools, const Vocabulary& v) 
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  const Vocabulary bytes(false), with(true);
+  const Vocabulary vocabularies[] = {Vocabulary(kBytes), Vocabulary(kControl), Vocabulary(kOrdinary)};
   for (std::string line; std::getline(std::cin, line);) {
     const json request = json::parse(line);
-    printf(
-        "%s\n",
-        answer(request, argv[1], request.value("controls", 0) ? with : bytes).dump(-1, ' ', false, json::error_handler_t::replace).c_str());
+    const json out = answer(request, argv[1], vocabularies[request.value("controls", 0)]);
+    printf("%s\n", out.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
   }
   return 0;
 }
