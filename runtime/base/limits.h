@@ -66,6 +66,7 @@ inline constexpr uint32_t kPatternStepsMax = 2'000'000;        // the work of ma
 inline constexpr uint32_t kPatternRepeatsMin = 128;            // a long piece's maximum counts up to this at least
 inline constexpr uint32_t kPatternStatesMax = 20'000;          // and the states that it gives
 inline constexpr uint32_t kGrammarConfigsMax = 4'096;          // readings of one text that are followed at a time
+inline constexpr uint32_t kMarkSpaceMax = 16;                  // white space next to a mark that an answer's mask takes
 inline constexpr uint32_t kGrammarStackMax = 16'384;           // rules within rules, in a text
 inline constexpr size_t kGrammarCacheBytesMax = 16u << 20;     // states and masks of one grammar, before they are begun anew
 inline constexpr uint64_t kGrammarMaskStepsMax = 1'000'000;    // the readings that one mask's steps lead to

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "runtime/base/limits.h"
 #include "runtime/text/grammar/gbnf.h"
 #include "runtime/text/grammar/json_schema.h"
 #include "runtime/text/grammar/states.h"
+#include "runtime/text/reply/pattern.h"
 #include "runtime/text/reply/syntax.h"
 
 namespace kvrt {
@@ -57,6 +59,17 @@ AnswerBuilder::Node AnswerBuilder::either(std::initializer_list<Node> nodes) {
   const Node join = builder_.join();
   builder_.link(join, ways);
   return join;
+}
+
+// A rule of its own: few states read it, however many places have it.
+AnswerBuilder::Node AnswerBuilder::spaced(Node node) {
+  if (!space_) {
+    space_ = builder_.add_rule("white space");
+    std::vector<Part> ways;
+    for (char c : reply::kWhiteSpace) ways.push_back(builder_.literal({&c, 1}));
+    builder_.define(*space_, builder_.repeat(builder_.choice(ways), 0, kMarkSpaceMax));
+  }
+  return then(builder_.call(*space_), node);
 }
 
 // What models write between a mark and what follows it.

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,6 +36,7 @@ class AnswerBuilder {
   Node then(Part part, Node to);
   Node then(std::string_view mark, Node to) { return then(text_.mark(mark), to); }
   Node either(std::initializer_list<Node> nodes);  // kNone: no such way
+  Node spaced(Node node);                          // with white space before it, as next to a mark
 
   Result<Node> answer();
   Result<Node> bound_content();
@@ -53,6 +55,7 @@ class AnswerBuilder {
   Status add_tools();
   Status add_tool(const reply::WrittenCalls& written, const BoundTool& tool);
   Node first_call();
+  Node behind_call(Node next);  // kNone: none may follow
   uint32_t call_rule();
   Part pattern(std::string_view pattern);
 
@@ -73,8 +76,9 @@ class AnswerBuilder {
     uint32_t arguments;  // the rule
   };
   std::vector<Tool> tools_;
-  Node end_ = kNone;    // of the answer
-  Node calls_ = kNone;  // behind the calls' first mark
+  Node end_ = kNone;               // of the answer
+  Node calls_ = kNone;             // behind the calls' first mark
+  std::optional<uint32_t> space_;  // the rule of spaced()
 };
 
 }  // namespace kvrt

@@ -21,6 +21,11 @@ namespace {
 using jinja::Kind;
 using jinja::Value;
 
+std::string_view without_space_before(std::string_view text) {
+  return text.substr(std::min(text.find_first_not_of(reply::kWhiteSpace), text.size()));
+}
+std::string_view without_space_behind(std::string_view text) { return text.substr(0, text.find_last_not_of(reply::kWhiteSpace) + 1); }
+
 Status not_tools(const std::string& what) { return error(Code::kInvalid, Detail::kNone, "tools: %.200s", what.c_str()); }
 
 const reply::WrittenCalls* written_calls(const ReplyStyle& style) {
@@ -125,7 +130,7 @@ AnswerBuilder::Part AnswerBuilder::pattern(std::string_view pattern) {
   return part;
 }
 
-// A call from its name to its end.
+// A call from its name to its end. White space behind it is behind_call()'s.
 uint32_t AnswerBuilder::call_rule() {
   const uint32_t rule = builder_.add_rule("a call");
   std::vector<Part> ways;
@@ -133,26 +138,34 @@ uint32_t AnswerBuilder::call_rule() {
     Part call = builder_.literal(tool.name);
     call = builder_.sequence(call, pattern(written_->named));
     call = builder_.sequence(call, builder_.call(tool.arguments));
-    ways.push_back(builder_.sequence(call, pattern(written_->end)));
+    ways.push_back(builder_.sequence(call, pattern(without_space_behind(written_->end))));
   }
   builder_.define(rule, builder_.choice(ways));
   return rule;
 }
 
+// The end of the calls and of the turn, or the next call. White space leads to any of them: one that led to a call alone would make a model
+// that has done with calls go on with them.
+AnswerBuilder::Node AnswerBuilder::behind_call(Node next) {
+  const std::string_view close = without_space_before(written_->close);
+  const Node end = close.empty() ? end_ : then(close, spaced(end_));
+  const bool parts = written_->call.empty() && without_space_before(written_->between).empty();  // white space alone parts two calls
+  return parts ? either({spaced(end), bytes_to(reply::kWhiteSpace, spaced(either({end, next})))}) : spaced(either({end, next}));
+}
+
 // Where the first call goes on behind its mark.
 AnswerBuilder::Node AnswerBuilder::first_call() {
   const reply::WrittenCalls& w = *written_;
-  const std::string first = std::string(w.begin) + std::string(w.call), next = std::string(w.between) + std::string(w.call);
-  const Node close = then(w.close, end_);
+  const std::string first = std::string(w.begin) + std::string(w.call);
+  const std::string next = std::string(without_space_before(w.between)) + std::string(w.call);
   const uint32_t one = call_rule();
-  Node call;
+  Node call = builder_.join();
   if (rules_.calls_max == 0) {
-    call = builder_.join();
-    builder_.link(call, then(builder_.call(one), either({close, then(pattern(next), call)})));
+    builder_.link(call, then(builder_.call(one), behind_call(then(pattern(next), call))));
   } else {
-    call = then(builder_.call(one), close);
+    builder_.link(call, then(builder_.call(one), behind_call(kNone)));
     for (uint32_t i = std::min(rules_.calls_max, kCallsMax); i > 1; --i)
-      call = then(builder_.call(one), either({close, then(pattern(next), call)}));
+      call = then(builder_.call(one), behind_call(then(pattern(next), call)));
   }
   return then(pattern(first.substr(mark_.size())), call);
 }

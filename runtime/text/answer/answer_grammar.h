@@ -20,7 +20,7 @@ struct AnswerAsk {
   GrammarKind kind = GrammarKind::kNone;
   std::string source{};
   // kNone: the marks of calls do not come. kAuto: a call is bound from its first mark on. kRequired: there is one. kNamed: of this tool.
-  // A call ends the answer, or another follows it.
+  // A call ends the answer, or another follows it, each behind white space or none.
   ToolChoice choice = ToolChoice::kDefault;
   std::string tool_name{};
   uint32_t calls_max = 0, reasoning_tokens_max = 0;  // 0: no limit. The second is AnswerGuide's, not the grammar's

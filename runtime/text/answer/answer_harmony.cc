@@ -37,7 +37,7 @@ Result<AnswerBuilder::Node> AnswerBuilder::harmony() {
 AnswerBuilder::Node AnswerBuilder::harmony_call() {
   std::vector<Node> calls;
   for (const Tool& tool : tools_) {
-    const Node arguments = then(builder_.call(tool.arguments), then("<|call|>", end_));
+    const Node arguments = then(builder_.call(tool.arguments), then("<|call|>", spaced(end_)));
     const Node message = then("<|message|>", arguments);
     calls.push_back(then(" to=functions." + tool.name + "<|channel|>commentary json", message));
     const Node json = either({then(" <|constrain|>json", message), then(" json", message), message});

@@ -9,7 +9,6 @@
 namespace kvrt {
 
 namespace {
-constexpr char kSpace[] = " \t\r\n";
 constexpr char kWord[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
 constexpr char kInWord[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789.";
 }  // namespace
@@ -24,7 +23,7 @@ AnswerBuilder::Node AnswerBuilder::bytes_to(std::string_view bytes, Node to) {
 
 AnswerBuilder::Node AnswerBuilder::bare_text(const FreeText::Text& text) {
   const Node begin = builder_.join(), object = builder_.join(), list = builder_.join(), word = builder_.join();
-  const std::string space = kSpace;
+  const std::string space(reply::kWhiteSpace);
   builder_.link(begin, either({bytes_to(space, begin), bytes_to("{", object), bytes_to("[", list), text.begin_but(space + "{[", begin)}));
   builder_.link(object, either({bytes_to(space, object), bytes_to("\"", bare_key(text, "")), text.begin_but(space + "\"")}));
   builder_.link(list, either({bytes_to(space, list), bytes_to("{", object), bytes_to(kWord, word), text.begin_but(space + "{" + kWord)}));

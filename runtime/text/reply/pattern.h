@@ -7,7 +7,9 @@
 
 namespace kvrt::reply {
 
-inline bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+// White space: next to a mark it belongs to the mark.
+inline constexpr std::string_view kWhiteSpace = " \t\r\n";
+inline bool is_space(char c) { return kWhiteSpace.find(c) != std::string_view::npos; }
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 inline bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 inline bool is_name(char c) { return is_word(c) || c == '-' || c == '.' || c == '/'; }

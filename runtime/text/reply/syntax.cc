@@ -91,10 +91,10 @@ constexpr CallSyntax kSyntaxes[] = {
 std::span<const CallSyntax> syntaxes() { return kSyntaxes; }
 
 HarmonyHeader read_harmony_header(std::string_view header) {
-  constexpr std::string_view kSpace = " \t\r\n", kFunctions = "functions.";
+  constexpr std::string_view kFunctions = "functions.";
   HarmonyHeader read;
-  for (size_t at = 0, end; (at = header.find_first_not_of(kSpace, at)) != std::string_view::npos; at = end) {
-    end = std::min(header.find_first_of(kSpace, at), header.size());
+  for (size_t at = 0, end; (at = header.find_first_not_of(kWhiteSpace, at)) != std::string_view::npos; at = end) {
+    end = std::min(header.find_first_of(kWhiteSpace, at), header.size());
     std::string_view word = header.substr(at, end - at);
     if (word.starts_with("to=")) read.recipient = word.substr(3);
     if (word.starts_with(kHarmonyChannel.substr(1))) read.reasoning = word == "channel=analysis";

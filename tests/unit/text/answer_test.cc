@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,80 @@ TEST(Answer, ACallIsAskedForWithinContent) {
   const auto oss = grammar_of(rules_of("gpt-oss", ToolChoice::kRequired, AnswerPlace::kContent));
   EXPECT_TRUE(fits(*oss, "<|end|><|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>"));
   EXPECT_FALSE(fits(*oss, " to=functions.f<|channel|>commentary json<|message|>{}<|call|>")) << "the message has not ended";
+}
+
+// One call of f as the family writes it, by its row.
+std::string one_call(const reply::WrittenCalls& w, bool first, bool last) {
+  using A = reply::WrittenCalls::Arguments;
+  const std::string nothing = w.arguments == A::kJson || w.arguments == A::kQuoted ? "{}" : "";
+  std::string text = std::string(first ? w.begin : w.between) + std::string(w.call) + "f" + std::string(w.named) + nothing +
+                     std::string(w.end) + std::string(last ? w.close : "");
+  for (const auto& [number, is] : {std::pair{"%d", "0"}, {"%D", "1"}, {"%i", "a1B2c3D4e"}})
+    for (size_t at; (at = text.find(number)) != text.npos;) text.replace(at, 2, is);
+  return text;
+}
+
+std::string calls_read(const ReplyStyle& style, std::string_view text) {
+  ReplyParser parser(style);
+  std::vector<ReplyPart> parts;
+  parser.push(text, false, &parts);
+  parser.finish(&parts);
+  std::string out;
+  for (const ReplyPart& part : parts)
+    out += part.kind == ReplyPart::Kind::kToolCall ? part.text.substr(0, part.text.find(',')) : "other: " + part.text;
+  return out;
+}
+
+// Behind a call any white space, of a bounded length, leads to the end of the turn as well as to another call.
+TEST(Answer, ATurnEndsBehindACall) {
+  for (const reply::Family& family : reply::families()) {
+    SCOPED_TRACE(family.name);
+    const AnswerRules rules = rules_of(family.name, ToolChoice::kRequired, AnswerPlace::kBegin);
+    if (rules.style.family != &family) continue;  // another row of this name
+    const auto grammar = grammar_of(rules);
+    const size_t prompted = family.format == ReplyFormat::kRecipient ? 3 : 0;
+    const std::string one = one_call(family.written, true, true).substr(prompted), call = R"({"name":"f")";
+    const size_t end = one.find_last_not_of(" \n") + 1;
+    for (const std::string space : {"", "\n", "\n\n", " ", "\r\n", "\t \n", "\n               "}) {
+      EXPECT_TRUE(fits(*grammar, one.substr(0, end) + space)) << one << "|" << space << "|";
+      if (family.format != ReplyFormat::kHarmony) {
+        EXPECT_EQ(calls_read(rules.style, one.substr(0, end) + space), call) << one;
+      }
+    }
+    EXPECT_FALSE(fits(*grammar, one + std::string(17, ' '))) << one;
+    if (family.format == ReplyFormat::kHarmony) continue;  // its call ends the turn
+    const std::string two = one_call(family.written, true, false).substr(prompted) + one_call(family.written, false, true);
+    EXPECT_TRUE(fits(*grammar, two)) << two;
+    EXPECT_EQ(calls_read(rules.style, two), call + call) << two;
+  }
+}
+
+// A sampler that ends whenever it may comes to an end, though it likes white space best and all else as much.
+TEST(Answer, AnAnswerOfCallsComesToItsEnd) {
+  const auto tokenizer = byte_tokenizer({{"<|im_end|>", 3}});
+  const auto vocab = GrammarVocab::make(*tokenizer);
+  for (const reply::Family& family : reply::families()) {
+    for (uint32_t seed = 1; seed <= 3; ++seed) {
+      AnswerRules rules = rules_of(family.name, ToolChoice::kRequired, AnswerPlace::kBegin);
+      GrammarMatcher matcher(grammar_of(rules), vocab);
+      std::mt19937 random(seed);
+      std::string text;
+      while (!matcher.may_end() && text.size() < 3000) {
+        const auto mask = matcher.mask();
+        std::string ways;
+        for (int32_t byte = 0; byte < 256; ++byte)
+          if (has(mask, byte)) ways += static_cast<char>(byte);
+        ASSERT_FALSE(ways.empty()) << family.name << ": " << text;
+        const size_t space = ways.find_first_of(" \t\r\n");
+        text += space != ways.npos ? ways[space] : ways[random() % ways.size()];
+        ASSERT_TRUE(matcher.accept(static_cast<uint8_t>(text.back())));
+      }
+      EXPECT_TRUE(matcher.may_end()) << family.name << ": " << text;
+      if (family.written.close.empty() && family.written.call.size() > 1) {
+        EXPECT_LT(text.size(), 500u) << family.name << ": " << text;
+      }
+    }
+  }
 }
 
 // A name that calls are bound to is one that the reader of the family's calls reads.
