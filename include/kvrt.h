@@ -68,11 +68,10 @@
  *
  * 3. Statuses. A call that can fail returns a kvrt_status; KVRT_OK is 0. The numbers never change. Any call may return
  *    these five: INVALID (a wrong argument, a NULL that its comment does not allow, no handle of that kind),
- *    UNSUPPORTED (an unknown option is set, a handle from before a fork, a JSON argument with an integer that does not
- *    fit 64 bits with a sign), NO_MEMORY, INTERNAL, and LIMIT where a text argument is longer than 64 MiB, a JSON
- *    argument longer than 16 MiB or nested deeper than 64, or a grammar, a schema or a template's source longer than
- *    1 MiB. "Statuses" at a call names the others, and special causes of these; "Statuses: none of its own" means these
- *    five alone.
+ *    UNSUPPORTED (an unknown option is set, a handle from before a fork), NO_MEMORY, INTERNAL, and LIMIT where a text
+ *    argument is longer than 64 MiB, a JSON argument longer than 16 MiB or nested deeper than 64, or a grammar, a schema
+ *    or a template's source longer than 1 MiB. "Statuses" at a call names the others, and special causes of these;
+ *    "Statuses: none of its own" means these five alone.
  *
  * 4. Errors. A call that can fail takes a kvrt_error last. It may be NULL. A failed call fills it: status, detail,
  *    the system's error number, and a message that says what, where, expected and found. The struct belongs to the
@@ -1429,6 +1428,11 @@ typedef struct kvrt_append_info {
  * A template may refuse what is said before the first user's message, and take it together with one (Llama 3.1 with
  * tools). Such a message is kept, and has no tokens: those of the user's message spell both.
  *
+ * The arguments of a message's tool_calls are an object, or JSON in a string, which is OpenAI's form: the template sees
+ * an object in both cases, and for nothing an empty one; the message stays as it was given. A string that is no JSON
+ * object (of a call that was cut) is rendered as it is, or by a template that takes objects alone as
+ * `{"arguments": string}`.
+ *
  * The call drops the tokens that belong to no message: those of append and append_text, and those generated before
  * there was a message. It counts them as rewritten.
  * - `message`: a JSON object: `{"role": "user", "content": "Hello"}`.
@@ -1436,8 +1440,8 @@ typedef struct kvrt_append_info {
  * - Statuses: INVALID: no JSON object with a role, or the template refuses it (TEMPLATE_ERROR), or the session is
  *   FAILED. LIMIT: as kvrt_session_append, also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or its template
  *   uses a feature that kvrt lacks (the message names it). BUSY: as kvrt_session_append.
- * - Blocks: rendering, about 100 ms at most; with the user's first message twice; where it rewrites, once more for each
- *   message from there on. */
+ * - Blocks: rendering, about 100 ms at most; with arguments that are no JSON objects up to three times as long; with the
+ *   user's first message twice; where it rewrites, once more for each message from there on. */
 KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info,
                                                  kvrt_error* err);
 
@@ -1483,7 +1487,8 @@ enum {
    * - Values of another type than a keyword is about, where no type is named.
    * - White space but one space after a colon; one space, or a line break and up to 40 spaces, after a comma and inside of
    *   brackets.
-   * - Numbers of more than 18 digits, with bounds 15; with bounds an exponent but after one digit before the point, of
+   * - Numbers of more than 18 digits, with bounds 15; integers may have any number of them, but with multipleOf, and with
+   *   bounds where numbers that are no integers fit too; with bounds an exponent but after one digit before the point, of
    *   values below 1, or above a bound of at most 1; with multipleOf an exponent.
    * - Strings of a pattern, format, not, enum or const, and names, in other than the shortest escapes. maxLength counts up
    *   to 16,384, beside a pattern or format up to 128 or more, of which what repeats has a share. A repetition in a pattern
@@ -1503,9 +1508,9 @@ enum {
    * objects of more than 8 members; minProperties above the named members and one more; more than 6 patternProperties
    * for one object; propertyNames with choices; denials (not, oneOf, if) of multipleOf, and of arrays and objects; enum
    * or const together with propertyNames, format or unevaluated*; contains with unevaluatedItems; a $ref in a branch
-   * back to the same value; bounds of more than 15 digits, of integers 18; multipleOf of more than 10,000 units, or 600
-   * and more that 2 and 5 do not divide; formats idn-email, idn-hostname, uri-template; in patterns back references,
-   * word boundaries, Unicode properties, and look-around but at their beginning and end. */
+   * back to the same value; bounds of more than 15 digits, of integers 300, beside multipleOf 18; multipleOf of more
+   * than 10,000 units, or 600 and more that 2 and 5 do not divide; formats idn-email, idn-hostname, uri-template; in
+   * patterns back references, word boundaries, Unicode properties, and look-around but at their beginning and end. */
   KVRT_GRAMMAR_JSON_SCHEMA = 2,
   /** The grammar of the session's last generation, from where its answer stands: after max_tokens, a cancel or a
    * resume. Tokens that were appended since must fit it. INVALID: there was none, or its answer is whole. */

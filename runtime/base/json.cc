@@ -223,11 +223,7 @@ void append_json_real(double number, std::string* out) {
 
 void append_json_number(std::string_view spelling, std::string* out) {
   if (spelling.find_first_of(".eE") == std::string_view::npos) {
-    int64_t i = 0;
-    uint64_t u = 0;
-    const char *begin = spelling.data(), *end = begin + spelling.size();
-    if (std::from_chars(begin, end, i).ec == std::errc()) return void(out->append(std::to_string(i)));
-    if (std::from_chars(begin, end, u).ec == std::errc()) return void(out->append(std::to_string(u)));
+    return void(out->append(spelling == "-0" ? "0" : spelling));
   }
   double number = 0;
   (void)read_real(spelling, &number);

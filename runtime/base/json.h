@@ -48,7 +48,7 @@ class JsonReader {
 
 // Each adds to *out.
 void append_json_string(std::string_view text, std::string* out);      // in quotes; bytes that are no UTF-8 become U+FFFD
-void append_json_number(std::string_view spelling, std::string* out);  // of a kNumber: an integer of 64 bits as it is, else a double
+void append_json_number(std::string_view spelling, std::string* out);  // of a kNumber: an integer as it is, else a double
 void append_json_real(double number, std::string* out);                // the shortest digits; null where JSON has no such number
 void append_json_value(JsonReader* reader, JsonReader::Part first, std::string* out);  // to its end or a kWrong, without white space
 

@@ -1,5 +1,5 @@
 // Renders templates for template_equivalence.py. Each line of the standard input is a JSON object (template, messages, tools, documents,
-// variables, prompt, now); each line of the output is {"text": ...} or {"code": ..., "message": ...}.
+// variables, prompt, now; a string among the first four is JSON as it is given to kvrt); each line of the output is {"text": ...} or {"code": ..., "message": ...}.
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -8,7 +8,10 @@
 namespace {
 
 kvrt::Result<std::string> render(const nlohmann::ordered_json& job) {
-  auto part = [&job](const char* key) { return job.contains(key) && !job[key].is_null() ? job[key].dump() : std::string(); };
+  auto part = [&job](const char* key) {
+    if (!job.contains(key) || job[key].is_null()) return std::string();
+    return job[key].is_string() ? job[key].get<std::string>() : job[key].dump();
+  };
   std::string messages = part("messages"), tools = part("tools"), documents = part("documents"), variables = part("variables");
   KVRT_ASSIGN(auto parsed, kvrt::ChatTemplate::parse(job["template"].get<std::string>()));
   kvrt::TemplateOptions options;

@@ -19,7 +19,7 @@ try:
     import jinja2
 except ImportError:
     sys.exit(77)
-from template_environment import environment
+from template_environment import environment, with_objects
 from template_expressions import VARIABLES, expressions
 from template_shapes import shapes
 
@@ -43,7 +43,7 @@ def expected(env, job):
     tokens = {"bos_token": "<s>", "eos_token": "</s>"}
     try:
         template = compiled(env, job["template"])
-        return template.render(**{"messages": job.get("messages", []), "tools": job.get("tools"), "documents": job.get("documents"), "add_generation_prompt": job.get("prompt", False), **tokens, **job.get("variables", {})})
+        return template.render(**{"messages": with_objects(job.get("messages", [])), "tools": job.get("tools"), "documents": job.get("documents"), "add_generation_prompt": job.get("prompt", False), **tokens, **job.get("variables", {})})
     except Exception as e:  # of every kind: that it raises is all that is compared
         job["raised"] = f"{type(e).__name__}: {e}"
         return None

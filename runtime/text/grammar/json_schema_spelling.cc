@@ -1,9 +1,10 @@
 // Values as they are written in a place: JSON, or as a family writes the arguments of a call. What a call's reader would read otherwise than
 // it is meant is not written.
 #include <algorithm>
-#include <charconv>
+#include <cmath>
 #include <set>
 
+#include "runtime/base/numbers.h"
 #include "runtime/base/utf8.h"
 #include "runtime/text/grammar/free_text.h"
 #include "runtime/text/grammar/json_schema_compiler.h"
@@ -202,8 +203,8 @@ bool SchemaCompiler::reads_back(const Node& value) {
   if (!(type & types_read())) return false;
   if (value.kind == Kind::kString) return !string_forms(text).empty();
   if (value.kind == Kind::kNumber) {
-    int64_t whole = 0;
-    return text.find_first_of(".eE") != text.npos || std::from_chars(text.data(), text.data() + text.size(), whole).ec == std::errc();
+    double real = 0;
+    return text.find_first_of(".eE") == text.npos || (read_real(text, &real) && std::isfinite(real));
   }
   return within(structure_place(type), [&] {
     for (const Node& child : document_.children(value)) {

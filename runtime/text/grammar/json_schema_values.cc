@@ -114,7 +114,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::number_value(const Flat& flat, uint
   if (std::any_of(rules.factors.begin(), rules.factors.end(), whole)) rules.fractions = false;
   if (!rules.fractions && !rules.integers) return builder_.never();
   if (!rules.fractions) std::erase(rules.factors, Decimal{false, "1", ""});
-  const size_t digits = rules.fractions ? 15 : 18;  // number_range.h
+  const size_t digits = rules.fractions ? 15 : rules.factors.empty() ? SIZE_MAX : 18;  // number_range.h
   const auto beyond = [&](const std::optional<NumberRange::Bound>& bound, bool negative) {
     return bound && bound->value.negative == negative && bound->value.whole.size() > digits;
   };

@@ -127,7 +127,16 @@ struct Shape {
   size_t digits;
   bool fractions, integers;
   Factor factor;
+  bool plain() const { return !fractions && factor.modulus == 1 && factor.digits == 0; }
 };
+
+Part digits_part(GrammarBuilder* builder, uint32_t min, uint32_t max) { return builder->repeat(builder->bytes('0', '9'), min, max); }
+
+// Whole numbers of more than so many digits.
+Part longer_than(GrammarBuilder* builder, size_t digits) {
+  const Part first = builder->bytes('1', '9');
+  return builder->sequence(first, digits_part(builder, static_cast<uint32_t>(digits), GrammarBuilder::kNoMax));
+}
 
 // The numbers of the range that are not negative.
 Part magnitudes(GrammarBuilder* builder, const Bound& min, const std::optional<Bound>& max, const Shape& shape) {
@@ -139,6 +148,7 @@ Part magnitudes(GrammarBuilder* builder, const Bound& min, const std::optional<B
                                                                                   : shape.digits - whole;
     if (const auto part = all.make(whole, fraction)) parts.push_back(*part);
   }
+  if (!max && shape.plain()) parts.push_back(longer_than(builder, shape.digits));
   return builder->choice(parts);
 }
 
@@ -169,8 +179,6 @@ Part one_of(GrammarBuilder* builder, std::string_view set) {
   return builder->choice(parts);
 }
 
-Part digits_part(GrammarBuilder* builder, uint32_t min, uint32_t max) { return builder->repeat(builder->bytes('0', '9'), min, max); }
-
 // d.ddd and an exponent: the numbers from 1 on, or those between 0 and 1.
 Part with_exponent(GrammarBuilder* builder, bool negative, bool large) {
   Part number = negative ? builder->literal("-") : builder->empty();
@@ -189,16 +197,17 @@ Part with_exponent(GrammarBuilder* builder, bool negative, bool large) {
 }
 
 Part any_number(GrammarBuilder* builder) {
-  Part number = builder->optional(builder->literal("-"));
+  const Part sign = builder->optional(builder->literal("-"));
   const Part first = builder->bytes('1', '9');
   const Part whole[] = {builder->sequence(first, digits_part(builder, 0, kIntegerDigits - 1)), builder->literal("0")};
-  number = builder->sequence(number, builder->choice(whole));
+  Part number = builder->choice(whole);
   const Part point = builder->literal(".");
   number = builder->sequence(number, builder->optional(builder->sequence(point, digits_part(builder, 1, kIntegerDigits))));
   Part exponent = one_of(builder, "eE");
   exponent = builder->sequence(exponent, builder->optional(one_of(builder, "+-")));
   exponent = builder->sequence(exponent, digits_part(builder, 1, 2));
-  return builder->sequence(number, builder->optional(exponent));
+  const Part ways[] = {builder->sequence(number, builder->optional(exponent)), longer_than(builder, kIntegerDigits)};
+  return builder->sequence(sign, builder->choice(ways));
 }
 
 // The integer that a decimal's digits make with so many after the point; none: a large one.
@@ -255,6 +264,12 @@ std::optional<bool> is_multiple(const Decimal& d, const Decimal& factor) {
 
 std::optional<Part> number_part(GrammarBuilder* builder, const NumberRules& rules) {
   Shape shape{rules.fractions ? kNumberDigits : kIntegerDigits, rules.fractions, rules.integers, {}};
+  const auto reach = [&](const Decimal& d) { shape.digits = std::max(shape.digits, d.whole.size()); };
+  if (shape.plain() && rules.factors.empty()) {
+    if (rules.range.min) reach(rules.range.min->value);
+    if (rules.range.max) reach(rules.range.max->value);
+    for (const Decimal& d : rules.excluded) reach(d);
+  }
   if (!rules.factors.empty()) {
     const auto factor = common_factor(rules.factors);
     if (!factor) return std::nullopt;

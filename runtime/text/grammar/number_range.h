@@ -30,9 +30,10 @@ struct NumberRules {
   std::vector<Decimal> factors;            // multiples of all
   bool integers = true, fractions = true;  // whole numbers; others
 };
-// Without fractions: integers of at most 18 digits. With factors: as many digits after the point as those have. In a range: numbers of at
-// most 15 digits, which stay apart as doubles, too; below 1 or from 1 on also with one digit before the point and an exponent, where the
-// range holds all of those. Without a range: at most 18 digits before and after the point, and an exponent of at most two digits.
+// Without fractions: integers of any length, with factors of at most 18 digits. With factors: as many digits after the point as those have.
+// In a range: numbers of at most 15 digits, which stay apart as doubles, too; below 1 or from 1 on also with one digit before the point and an
+// exponent, where the range holds all of those. Without a range: integers of any length, and other numbers of at most 18 digits before and
+// after the point, and an exponent of at most two digits.
 // None: the factors have too large a common multiple.
 std::optional<GrammarBuilder::Part> number_part(GrammarBuilder* builder, const NumberRules& rules);
 

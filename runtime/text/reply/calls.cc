@@ -75,6 +75,7 @@ bool is_of(const Value& value, unsigned types) {
     case Kind::kBool:
       return types & Types::kBoolean;
     case Kind::kInt:
+    case Kind::kBig:
       return types & (Types::kInteger | Types::kNumber);
     case Kind::kFloat:
       return types & Types::kNumber || ((types & Types::kInteger && value.real == std::trunc(value.real)));

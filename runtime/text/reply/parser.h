@@ -77,7 +77,7 @@ struct ReplyPart {
 // Increments of a streamed answer in, parts out; adjacent increments of one kind are one text, the same however the answer was split.
 // * Bytes are held back as long as they may still become a marker or a call, and not longer.
 // * A call that is malformed, unfinished at the end, or longer than kReplyCallBytesMax is content, verbatim. The JSON must be strict
-//   (RFC 8259, no integers beyond 64 bits, kJsonDepthMax); Python calls take literals as keyword arguments, nothing positional.
+//   (RFC 8259, kJsonDepthMax); Python calls take literals as keyword arguments, nothing positional.
 //   A call is given out once its payload is whole; its end marker may be missing. A control token within a payload ends it unfinished.
 // * An argument in tags has the type that the tool's schema says, else the model; where neither does, one that reads as JSON but no string
 //   is that, and any other is text. A value that is not of its type is text.

@@ -33,6 +33,7 @@ unsigned type_of(const Value& value) {
     case Kind::kBool:
       return S::kBoolean;
     case Kind::kInt:
+    case Kind::kBig:
       return S::kInteger;
     case Kind::kFloat:
       return S::kNumber;

@@ -1,9 +1,11 @@
 #include "runtime/text/template/chat_template.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "runtime/base/limits.h"
 #include "runtime/base/utf8.h"
+#include "runtime/text/template/call_arguments.h"
 #include "runtime/text/template/json.h"
 #include "runtime/text/template/lexer.h"
 #include "runtime/text/template/parser.h"
@@ -14,7 +16,9 @@ namespace kvrt {
 namespace {
 
 using jinja::Arena;
+using jinja::CallArguments;
 using jinja::Kind;
+using jinja::OddArguments;
 using jinja::Value;
 
 Status check_messages(Value messages) {
@@ -55,10 +59,34 @@ class JinjaTemplate final : public ChatTemplate {
     return Status::ok();
   }
 
+  // What a template takes is known only where it has run.
   Result<std::string> render(std::string_view messages_json, const TemplateOptions& options) const override {
+    bool calls = false, odd = false, shown = false;
+    auto usual = render(messages_json, options, OddArguments::kText, &calls, &odd, &shown);
+    if (usual.is_ok() ? shown : !calls || usual.status().detail() != Detail::kTemplateError) return usual;
+    if (odd) {
+      auto wrapped = render(messages_json, options, OddArguments::kWrapped, &calls, &odd, &shown);
+      if (wrapped.is_ok() && (shown || !usual.is_ok())) return wrapped;
+    }
+    if (usual.is_ok()) return usual;
+    auto all_text = render(messages_json, options, OddArguments::kAllText, &calls, &odd, &shown);
+    return all_text.is_ok() ? std::move(all_text) : std::move(usual);
+  }
+
+ private:
+  // *calls: there are calls; *odd: some with strings that are no JSON objects; *shown: the text has these.
+  Result<std::string> render(std::string_view messages_json, const TemplateOptions& options, OddArguments form, bool* calls, bool* odd,
+                             bool* shown) const {
     Arena arena(kTemplateHeapBytesMax);
     KVRT_ASSIGN(Value messages, jinja::parse_json(messages_json, "messages", &arena));
     KVRT_TRY(check_messages(messages));
+    CallArguments found;
+    for (uint32_t i = 0; i < messages.list->size; ++i) {
+      jinja::set_call_arguments(messages.list->data[i], form, &arena, &found);
+      messages.list->depth = std::max(messages.list->depth, jinja::depth_of(messages.list->data[i]) + 1);
+    }
+    *calls = found.calls > 0;
+    *odd = !found.odd.empty();
     const TemplateArguments& given = options.arguments;
     KVRT_ASSIGN(Value tools, parse_array(given.tools, "tools", &arena));
     KVRT_ASSIGN(Value documents, parse_array(given.documents, "documents", &arena));
@@ -72,10 +100,11 @@ class JinjaTemplate final : public ChatTemplate {
     renderer.set_global("eos_token", Value::of(options.eos_token));
     for (uint32_t i = 0; i < variables.dict->size; ++i)
       renderer.set_global(variables.dict->data[i].key.str(), variables.dict->data[i].value);
-    return renderer.render(body_);
+    auto text = renderer.render(body_);
+    *shown = text.is_ok() && jinja::shows_all(*text, found.odd);
+    return text;
   }
 
- private:
   std::string source_;
   jinja::Body body_;
 };
@@ -132,7 +161,10 @@ bool same_message(const std::string& a, const std::string& b) {
   Arena arena(kTemplateHeapBytesMax);
   uint64_t fuel = UINT64_MAX;
   auto x = jinja::parse_json(a, "message", &arena), y = jinja::parse_json(b, "message", &arena);
-  return x.is_ok() && y.is_ok() && jinja::equal(*x, *y, &fuel);
+  if (!x.is_ok() || !y.is_ok()) return false;
+  CallArguments found;
+  for (Value message : {*x, *y}) jinja::set_call_arguments(message, OddArguments::kText, &arena, &found);
+  return !arena.full() && jinja::equal(*x, *y, &fuel);
 }
 
 Result<TemplateArguments> normalize_arguments(const TemplateArguments& arguments) {

@@ -29,7 +29,8 @@ class ChatTemplate {
   // A construct that is not supported is UNSUPPORTED by name with line and column; malformed source is INVALID (kTemplateError).
   static Result<std::unique_ptr<ChatTemplate>> parse(std::string_view source);
   virtual ~ChatTemplate() = default;
-  // messages_json: an array of message objects (role, content, ...). Errors: INVALID (not JSON, not an array of objects; an error
+  // messages_json: an array of message objects (role, content, ...). Arguments of calls may be objects or JSON in a string
+  // (call_arguments.h). Errors: INVALID (not JSON, not an array of objects; an error
   // that the template raised), LIMIT (kTemplateLimit, names the limit), UNSUPPORTED.
   virtual Result<std::string> render(std::string_view messages_json, const TemplateOptions& options) const = 0;
 };
@@ -38,7 +39,7 @@ class ChatTemplate {
 Result<std::string> normalize_message(std::string_view message_json);
 // A JSON array of such objects, each on its own; the error names the item.
 Result<std::vector<std::string>> normalize_messages(std::string_view messages_json);
-// True where two normalized messages are the same as JSON: the order of keys does not count.
+// True where two normalized messages are the same as JSON: the order of keys does not count, nor whether a call's arguments stand in a string.
 bool same_message(const std::string& a, const std::string& b);
 // The arguments checked and re-serialized. A variable by the name of messages, tools, documents or add_generation_prompt is INVALID.
 Result<TemplateArguments> normalize_arguments(const TemplateArguments& arguments);

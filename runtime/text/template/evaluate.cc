@@ -49,7 +49,7 @@ Value Renderer::evaluate_sign(const Expr& e) {
   if (failed()) return {};
   if (!v.is_number()) return type_error(e.at, "bad operand of a sign:", v);
   if (e.kind == Expr::kPositive) return v.is(Kind::kBool) ? Value::of(v.as_int()) : v;
-  return v.is(Kind::kFloat) ? Value::of(-v.real) : arithmetic(Op::kSub, e.at, Value::of(int64_t{0}), v);
+  return v.is(Kind::kFloat) ? Value::of(-v.real) : apply(Op::kSub, e.at, Value::of(int64_t{0}), v);
 }
 
 Value Renderer::evaluate_list(const Expr& e) {

@@ -17,6 +17,7 @@ Value default_value(Renderer&, const Call& c) {
 Value absolute(Renderer& r, const Call& c) {
   if (!c.self.is_number()) return r.type_error(c.at, "abs of", c.self);
   if (c.self.is(Kind::kFloat)) return Value::of(std::fabs(c.self.real));
+  if (c.self.is(Kind::kBig)) return c.self.str()[0] == '-' ? Value::big(c.self.str().substr(1)) : c.self;
   int64_t i = c.self.as_int();
   return i >= 0 ? Value::of(i) : r.apply(Op::kSub, c.at, Value::of(int64_t{0}), c.self);
 }
@@ -32,6 +33,7 @@ bool read_float(std::string_view s, double* d) {
 Value to_float(Renderer& r, const Call& c) {
   if (r.undefined(c.at, c.self)) return {};
   Value otherwise = c.has(0) ? c[0] : Value::of(0.0);
+  if (c.self.is(Kind::kBig) && std::isinf(c.self.as_real())) return r.fail(c.at, "float: the integer is too large");
   if (c.self.is_number()) return Value::of(c.self.as_real());
   if (!c.self.is(Kind::kString) || !r.spend(c.at, c.self.size / 4)) return otherwise;
   if (c.self.str().find('_') != std::string_view::npos) return r.unsupported(c.at, "float of digits with _");
@@ -47,6 +49,7 @@ Value int_of_real(Renderer& r, const Call& c, double d, Value otherwise) {
 Value to_int(Renderer& r, const Call& c) {
   if (r.undefined(c.at, c.self)) return {};
   Value otherwise = c.has(0) ? c[0] : Value::of(int64_t{0});
+  if (c.self.is(Kind::kBig)) return c.self;
   if (c.self.is_integral()) return Value::of(c.self.as_int());
   if (c.self.is(Kind::kFloat)) {
     if (std::isinf(c.self.real)) return r.fail(c.at, "int of infinity");
@@ -73,6 +76,7 @@ Value round_number(Renderer& r, const Call& c) {
   if (precision < 0 || precision > 100) return r.unsupported(c.at, "round with this precision");
   double d = c.self.as_real();
   if (method == "common") {
+    if (c.self.is(Kind::kBig)) return c.self;
     if (c.self.is_integral()) return Value::of(c.self.as_int());
     if (!std::isfinite(d)) return Value::of(d);
     (void)read_real(print_real(d, 'f', static_cast<int>(precision)), &d);  // the exact value to nearest, ties to even, as Python does

@@ -79,11 +79,15 @@ void append_padded(const Spec& spec, std::string_view head, std::string_view bod
 bool append_number(Renderer& r, uint32_t at, Value v, Spec spec, TextBuilder* out) {
   bool real = strchr("eEfFgG%", spec.type) != nullptr && spec.type != 0;
   double d = v.as_real();
-  bool negative = real ? std::signbit(d) : v.as_int() < 0;
+  bool negative = real || v.is(Kind::kBig) ? std::signbit(d) : v.as_int() < 0;
   std::string head, digits, prefix;
   if (real) {
+    if (v.is(Kind::kBig) && std::isinf(d)) return r.fail(at, "the integer is too large for a float"), false;
     digits = real_digits(d, spec);
     if (std::isnan(d)) negative = false;
+  } else if (v.is(Kind::kBig)) {
+    if (spec.type != 'd') return r.unsupported(at, "an integer beyond 64 bits"), false;
+    digits = v.str().substr(negative);
   } else {
     digits = whole_digits(negative ? 0 - static_cast<uint64_t>(v.as_int()) : static_cast<uint64_t>(v.as_int()), spec, &prefix);
     if (spec.precision > static_cast<int>(digits.size())) digits.insert(0, static_cast<size_t>(spec.precision) - digits.size(), '0');

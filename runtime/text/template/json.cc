@@ -63,7 +63,7 @@ class Builder {
     double real = 0;
     if (spelling.find_first_of(".eE") == std::string_view::npos) {
       if (std::from_chars(spelling.data(), spelling.data() + spelling.size(), whole).ec == std::errc()) return put(Value::of(whole));
-      return refuse(error(Code::kUnsupported, Detail::kNone, "%s: an integer beyond 64 bits is not supported", what_));
+      return put(Value::big(arena_->copy(spelling)));
     }
     if (read_real(spelling, &real) && std::isfinite(real)) return put(Value::of(real));
     return refuse(error(Code::kInvalid, Detail::kFormat, "%s: a number past the range of a double at byte %zu", what_, reader_.at()));

@@ -15,6 +15,8 @@ const char* spelling(Op op) {
   return kSpellings[static_cast<size_t>(op)];
 }
 
+bool is_spelled(Value v) { return v.is(Kind::kDict) && v.dict->spelled; }
+
 }  // namespace
 
 Value Renderer::evaluate_binary(const Expr& e) {
@@ -59,8 +61,11 @@ Value Renderer::add_texts(uint32_t at, Value a, Value b) {
 
 Value Renderer::apply(Op op, uint32_t at, Value a, Value b) {
   if (op == Op::kConcat) return concat(at, a, b);
+  if (op == Op::kAdd && a.is(Kind::kString) && is_spelled(b)) b = Value::of(str(at, b));
+  if (op == Op::kAdd && b.is(Kind::kString) && is_spelled(a)) a = Value::of(str(at, a));
   if (op == Op::kAdd && a.is(Kind::kString) && b.is(Kind::kString)) return add_texts(at, a, b);
   if (a.is_number() && b.is_number()) {
+    if (a.is(Kind::kBig) || b.is(Kind::kBig)) return unsupported(at, "an integer beyond 64 bits");
     if (op == Op::kPow) return power(at, a, b);
     return op == Op::kAdd || op == Op::kSub || op == Op::kMul ? arithmetic(op, at, a, b) : divide(op, at, a, b);
   }
@@ -171,11 +176,10 @@ bool Renderer::compare(Op op, uint32_t at, Value a, Value b) {
 }
 
 int Renderer::order(uint32_t at, Value a, Value b) {
-  if (a.is_integral() && b.is_integral()) return a.as_int() < b.as_int() ? -1 : a.as_int() > b.as_int();
   if (a.is_number() && b.is_number()) {
-    double x = a.as_real(), y = b.as_real();
-    if (std::isnan(x) || std::isnan(y)) return unsupported(at, "ordering nan"), 0;
-    return x < y ? -1 : x > y;
+    if (std::isnan(a.as_real()) || std::isnan(b.as_real())) return unsupported(at, "ordering nan"), 0;
+    if (!spend(at, (a.size + b.size) / 64)) return 0;
+    return order_numbers(a, b);
   }
   if (a.is(Kind::kString) && b.is(Kind::kString)) {
     if (!spend(at, std::min(a.size, b.size) / 256)) return 0;

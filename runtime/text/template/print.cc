@@ -162,6 +162,7 @@ struct JsonWriter {
         out->append(v.boolean ? "true" : "false");
         return true;
       case Kind::kInt:
+      case Kind::kBig:
         append_number(v, out);
         return true;
       case Kind::kFloat:
@@ -186,6 +187,7 @@ struct JsonWriter {
 
 void append_number(Value v, TextBuilder* out) {
   if (v.is(Kind::kFloat)) return append_real(v.real, out);
+  if (v.is(Kind::kBig)) return out->append(v.str());
   char text[24];
   out->append(std::string_view(text, static_cast<size_t>(std::to_chars(text, text + sizeof text, v.as_int()).ptr - text)));
 }
@@ -200,6 +202,7 @@ bool append_repr(Value v, TextBuilder* out) {
     case Kind::kBool:
       return out->append(v.boolean ? "True" : "False"), true;
     case Kind::kInt:
+    case Kind::kBig:
     case Kind::kFloat:
       return append_number(v, out), true;
     case Kind::kString:
@@ -232,6 +235,7 @@ bool append_repr(Value v, TextBuilder* out) {
 
 bool append_str(Value v, TextBuilder* out) {
   if (v.is(Kind::kString)) return out->append(v.str()), true;
+  if (v.is(Kind::kDict) && v.dict->spelled) return append_json(v, {}, out);
   return v.is(Kind::kUndefined) || append_repr(v, out);
 }
 

@@ -24,7 +24,8 @@ class TextBuilder {
   std::string_view text_;
 };
 
-// False: there is something in the value that is not printed (a namespace, a generator, a function).
+// False: there is something in the value that is not printed (a namespace, a generator, a function). A dict that is `spelled` is JSON as a text,
+// as tojson writes it.
 bool append_str(Value value, TextBuilder* out);
 bool append_repr(Value value, TextBuilder* out);
 void append_number(Value value, TextBuilder* out);

@@ -27,6 +27,7 @@ Value is_kind(Renderer&, const Call& c) {
 }
 
 Value is_defined(Renderer&, const Call& c) { return Value::of(!c.self.is(Kind::kUndefined)); }
+Value is_integer(Renderer&, const Call& c) { return Value::of(c.self.is(Kind::kInt) || c.self.is(Kind::kBig)); }
 Value is_number(Renderer&, const Call& c) { return Value::of(c.self.is_number()); }
 Value is_true(Renderer&, const Call& c) { return Value::of(c.self.is(Kind::kBool) && c.self.boolean); }
 Value is_false(Renderer&, const Call& c) { return Value::of(c.self.is(Kind::kBool) && !c.self.boolean); }
@@ -91,7 +92,7 @@ constexpr Builtin kTests[] = {{"eq", "b", 1, compare, Markup::kTake},
                               {"string", "", 0, is_kind<Kind::kString>, Markup::kTake},
                               {"mapping", "", 0, is_kind<Kind::kDict>, Markup::kTake},
                               {"boolean", "", 0, is_kind<Kind::kBool>, Markup::kTake},
-                              {"integer", "", 0, is_kind<Kind::kInt>, Markup::kTake},
+                              {"integer", "", 0, is_integer, Markup::kTake},
                               {"float", "", 0, is_kind<Kind::kFloat>, Markup::kTake},
                               {"number", "", 0, is_number, Markup::kTake},
                               {"true", "", 0, is_true, Markup::kTake},

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "runtime/base/limits.h"
+#include "runtime/base/numbers.h"
 
 namespace kvrt::jinja {
 
@@ -147,6 +148,12 @@ Value Value::of(Function* function) {
   return v;
 }
 
+double Value::as_real() const {
+  double d = 0;
+  if (kind == Kind::kBig) return (void)read_real(str(), &d), d;
+  return kind == Kind::kFloat ? real : static_cast<double>(as_int());
+}
+
 bool Value::is_range_or_plain() const { return is_sequence() && list->form <= ListForm::kRange; }
 
 void List::push(Arena* arena, Value value) {
@@ -271,7 +278,26 @@ bool equal_dicts(const Dict& a, const Dict& b, uint64_t* fuel) {
 bool equal_mixed(int64_t i, double d) {
   return d >= -9223372036854775808.0 && d < 9223372036854775808.0 && d == std::floor(d) && static_cast<int64_t>(d) == i;
 }
+
+// The digits of a number without a fraction.
+std::string whole_digits(Value v) {
+  if (v.is(Kind::kBig)) return std::string(v.str());
+  return v.is(Kind::kFloat) ? print_real(v.real, 'f', 0) : std::to_string(v.as_int());
+}
 }  // namespace
+
+int order_numbers(Value a, Value b) {
+  if (a.is_integral() && b.is_integral()) return a.as_int() < b.as_int() ? -1 : a.as_int() > b.as_int();
+  const double x = a.as_real(), y = b.as_real();
+  if (x != y || (!a.is(Kind::kBig) && !b.is(Kind::kBig))) return x < y ? -1 : x > y;
+  // One is big, and both are near: no float there has a fraction.
+  for (Value v : {a, b}) {
+    if (v.is(Kind::kFloat) && std::isinf(v.real)) return a.is(Kind::kFloat) == (v.real > 0) ? 1 : -1;
+  }
+  const std::string p = whole_digits(a), q = whole_digits(b);
+  const int sign = p.size() != q.size() ? (p.size() < q.size() ? -1 : 1) : p.compare(q);
+  return sign == 0 ? 0 : (x < 0) == (sign > 0) ? -1 : 1;
+}
 
 bool equal(Value a, Value b, uint64_t* fuel) {
   if (*fuel == 0) return false;
@@ -279,11 +305,16 @@ bool equal(Value a, Value b, uint64_t* fuel) {
   if (a.is_integral() && b.is_integral()) return a.as_int() == b.as_int();
   if (a.is_integral() && b.is(Kind::kFloat)) return equal_mixed(a.as_int(), b.real);
   if (a.is(Kind::kFloat) && b.is_integral()) return equal_mixed(b.as_int(), a.real);
+  if (a.is_number() && b.is_number() && a.kind != b.kind) {  // one of them is big
+    *fuel -= std::min<uint64_t>(*fuel, (a.size + b.size) / 64);
+    return a.as_real() == b.as_real() && order_numbers(a, b) == 0;
+  }
   if (a.kind != b.kind) return false;
   switch (a.kind) {
     case Kind::kUndefined:
     case Kind::kNone:
       return true;
+    case Kind::kBig:
     case Kind::kFloat:
       return a.real == b.real;
     case Kind::kString:
@@ -300,7 +331,7 @@ bool equal(Value a, Value b, uint64_t* fuel) {
 }
 
 const char* type_name(Value v) {
-  static const char* const kNames[] = {"Undefined", "NoneType", "bool", "int",       "float",       "str",
+  static const char* const kNames[] = {"Undefined", "NoneType", "bool", "int",       "int",         "float",   "str",
                                        "list",      "tuple",    "dict", "Namespace", "LoopContext", "function"};
   return kNames[static_cast<size_t>(v.kind)];
 }

@@ -45,14 +45,15 @@ struct Namespace;
 struct Loop;
 struct Function;
 
-enum class Kind : uint8_t { kUndefined, kNone, kBool, kInt, kFloat, kString, kList, kTuple, kDict, kNamespace, kLoop, kFunction };
+// kBig: an integer beyond 64 bits, which is only its digits.
+enum class Kind : uint8_t { kUndefined, kNone, kBool, kInt, kBig, kFloat, kString, kList, kTuple, kDict, kNamespace, kLoop, kFunction };
 
 struct Value {
   Kind kind = Kind::kUndefined;
   bool markup = false;  // string: a result of |safe or |escape, MarkupSafe's Markup; some operations refuse it by name
   uint32_t size = 0;    // the text's bytes
   union {
-    const char* text = nullptr;  // string; for undefined the name that was not found
+    const char* text = nullptr;  // string; of a big integer its digits; for undefined the name that was not found
     bool boolean;
     int64_t integer;
     double real;
@@ -68,6 +69,7 @@ struct Value {
   static Value of(bool b);
   static Value of(int64_t i);
   static Value of(double d);
+  static Value big(std::string_view digits) { return text_of(Kind::kBig, digits); }
   static Value of(std::string_view s) { return text_of(Kind::kString, s); }
   static Value of(const char*) = delete;  // would be a bool
   static Value of(List* list, Kind kind = Kind::kList);
@@ -81,10 +83,10 @@ struct Value {
   bool is_sequence() const { return kind == Kind::kList || kind == Kind::kTuple; }
   bool is_integral() const { return kind == Kind::kInt || kind == Kind::kBool; }
   bool is_range_or_plain() const;  // a sequence that can be indexed and measured
-  bool is_number() const { return is_integral() || kind == Kind::kFloat; }
+  bool is_number() const { return is_integral() || kind == Kind::kFloat || kind == Kind::kBig; }
   std::string_view str() const { return {text, size}; }
   int64_t as_int() const { return kind == Kind::kBool ? boolean : integer; }
-  double as_real() const { return kind == Kind::kFloat ? real : static_cast<double>(as_int()); }
+  double as_real() const;  // of a big integer perhaps infinite
 
  private:
   static Value make(Kind kind);
@@ -112,6 +114,7 @@ struct Dict {
   uint32_t size = 0, capacity = 0, depth = 1;
   uint32_t* slots = nullptr;  // index + 1, 0: free
   uint32_t slot_count = 0;
+  bool spelled = false;  // the arguments of a call: as a text it is JSON, not Python
   void set(Arena* arena, Value key, Value value);
   const Value* find(Value key) const;
   const Value* find(std::string_view key) const { return find(Value::of(key)); }
@@ -154,10 +157,11 @@ T* create(Arena* arena) {
 
 uint32_t depth_of(Value value);
 // The cost of looking for a key in a dict, in steps.
-inline uint64_t key_steps(Value key) { return key.is(Kind::kString) ? key.size / 64 : 0; }
+inline uint64_t key_steps(Value key) { return key.is(Kind::kString) || key.is(Kind::kBig) ? key.size / 64 : 0; }
 bool truth(Value value);
 // Python's ==. Takes its cost from `fuel`; false when that is used up.
 bool equal(Value a, Value b, uint64_t* fuel);
+int order_numbers(Value a, Value b);                           // below, equal, above: -1, 0, 1; exact, of big integers too; no NaN
 const char* type_name(Value value);                            // Python's, for messages
 bool is_space(char32_t c);                                     // Python's str.isspace
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }  // of ASCII

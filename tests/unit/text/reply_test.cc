@@ -98,7 +98,6 @@ TEST(Reply, WhatIsNoCallIsContent) {
       "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"line\nbreak\"}}</tool_call>",
       "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"\\ud800\"}}</tool_call>",
       "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"\xff\"}}</tool_call>",
-      "<tool_call>{\"name\": \"f\", \"arguments\": {\"n\": 9223372036854775808}}</tool_call>",
       "<tool_call>{\"name\": \"f\", \"arguments\": {\"n\": 1e999}}</tool_call>",
       "<tool_call>{\"name\": \"f\", \"arguments\": NaN}</tool_call>",
       "<tool_call>]</tool_call>",
@@ -108,6 +107,9 @@ TEST(Reply, WhatIsNoCallIsContent) {
       "<tool_call>f(x=1)</tool_call>",
   };
   for (const char* text : bad) expect(style, text, "C<" + std::string(text) + ">");
+  // Integers keep their digits.
+  const std::string digits = "[9223372036854775808,-18446744073709551616,1" + std::string(60, '0') + "]";
+  expect(style, "<tool_call>{\"name\": \"f\", \"arguments\": {\"n\": " + digits + "}}</tool_call>", call("f", "{\"n\":" + digits + "}"));
   // A good one after a bad one; a control token that ends one.
   expect(style, "<tool_call>{\"name\": <tool_call>{\"name\": \"f\"}", "C<<tool_call>{\"name\":>" + call("f", "{}"));
   expect(style, "{{<tool_call>}}{\"name\": {{<|im_end|>}}", "C<{\"name\": >");

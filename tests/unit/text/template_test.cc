@@ -46,6 +46,10 @@ TEST(Template, WhatIsNotSupportedIsNamedWithItsPlace) {
       {"{{ 'a'|wordwrap }}", "line 1, column 8: filter \"wordwrap\""},
       {"{{ 1 is sameas 1 }}", "column 9: test \"sameas\" of int"},
       {"{{ 2 ** 64 }}", "an integer beyond 64 bits"},
+      {"{{ messages[0].n + 1 }}", "an integer beyond 64 bits"},
+      {"{{ -messages[0].n }}", "an integer beyond 64 bits"},
+      {"{{ messages[0].n is odd }}", "an integer beyond 64 bits"},
+      {"{{ '%x' % messages[0].n }}", "an integer beyond 64 bits"},
       {"{{ 'a'.encode() }}", "column 8: str \"encode\""},
       {"{{ strftime_now('%G') }}", "strftime_now(\"%G\")"},
       {"{{ 'é'.isalpha() }}", "str.isalpha of text that is not ASCII"},
@@ -54,7 +58,7 @@ TEST(Template, WhatIsNotSupportedIsNamedWithItsPlace) {
       {"{{ cycler(1) }}", "function \"cycler\""},
   };
   for (auto [source, part] : cases) {
-    auto result = render(source, "[]");
+    auto result = render(source, R"([{"role": "user", "n": 18446744073709551616}])");
     EXPECT_EQ(result.status().code(), Code::kUnsupported) << source << ": " << result.status().message();
     EXPECT_NE(result.status().message().find(part), std::string::npos) << result.status().message();
   }
@@ -103,6 +107,58 @@ TEST(Template, Arguments) {
   }
   EXPECT_EQ(render("x", std::string(100, '[')).status().code(), Code::kLimit);
   EXPECT_EQ(render("\xff", "[]").status().code(), Code::kInvalid);
+}
+
+// tests/golden/template_calls.py holds the text of every template against Jinja2's.
+TEST(Template, ArgumentsOfCallsAreObjectsOrStrings) {
+  const auto said = [](const std::string& arguments) {
+    return R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": )" + arguments + "}}]}]";
+  };
+  const std::string each = "{% for m in messages %}{% for c in m.tool_calls %}{% set a = c.function.arguments %}",
+                    end = "{% endfor %}{% endfor %}";
+  struct {
+    const char *body, *object, *odd;  // the text for an object, and for a string that is none
+  } const cases[] = {
+      {"{{ a|tojson }}", R"({"x": 1, "y": "\"é"})", R"("{\"x")"},
+      {"{{ a if a is string else a|tojson(separators=(',', ':')) }}", R"({"x":1,"y":"\"é"})", R"({"x)"},
+      {"{{ 'a: ' + a + '.' }}", R"(a: {"x": 1, "y": "\"é"}.)", R"(a: {"x.)"},
+      {"{{ 'a: ' ~ a|trim }}", R"(a: {"x": 1, "y": "\"é"})", R"(a: {"x)"},
+      {"{{ a.strip() }}", R"({"x": 1, "y": "\"é"})", R"({"x)"},
+      {"{% for k, v in a|items %}{{ k }}={{ v }};{% endfor %}", "x=1;y=\"é;", "arguments={\"x;"},
+      {"{% if a is mapping %}{% for k in a %}{{ k }}={{ a[k] }};{% endfor %}{% endif %}", "x=1;y=\"é;", "arguments={\"x;"},
+      {"{% if a is not mapping %}{{ raise_exception('an object') }}{% endif %}{{ a.items()|list|length }}", "2", "1"},
+      {"call", "call", "call"},
+  };
+  for (const auto& c : cases) {
+    const std::string source = each + c.body + end;
+    EXPECT_EQ(*render(source, said(R"({"x": 1, "y": "\"é"})")), c.object) << c.body;
+    EXPECT_EQ(*render(source, said(R"("{\"x\":1, \"y\": \"\\\"é\"}")")), c.object) << c.body;
+    EXPECT_EQ(*render(source, said(R"("{\"x")")), c.odd) << c.body;
+  }
+  for (const char* nothing : {"null", "\"\"", "\" \\n\"", "{}", "\"{}\""})
+    EXPECT_EQ(*render(each + "{{ a|tojson }}" + end, said(nothing)), "{}") << nothing;
+  // An error of the template's own is told as it was.
+  const auto refused = render("{{ raise_exception('no') }}", said("\"{\""));
+  EXPECT_NE(refused.status().message().find("the template raised: no"), std::string::npos);
+  // Deep ones count with what is around them.
+  std::string deep;
+  for (int i = 0; i < 60; ++i) deep += "[";
+  deep = R"("{\"a\":)" + deep + std::string(60, ']') + R"(}")";
+  EXPECT_TRUE(render(each + "{{ a|tojson }}" + end, said(deep)).is_ok());
+}
+
+TEST(Template, SameMessage) {
+  const auto message = [](const std::string& arguments) {
+    return *normalize_message(R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": )" + arguments + "}}]}");
+  };
+  EXPECT_TRUE(same_message(message(R"({"x": 1, "y": [2]})"), message(R"("{\"y\": [2], \"x\": 1}")")));
+  EXPECT_FALSE(same_message(message(R"({"x": 1})"), message(R"("{\"x\": 2}")")));
+  EXPECT_FALSE(same_message(message(R"({"x": 18446744073709551616})"), message(R"({"x": 18446744073709551617})")));
+  EXPECT_FALSE(same_message(message(R"("{")"), message(R"({"arguments": "{"})")));
+  EXPECT_EQ(message(R"("{\"n\": 123456789012345678901}")"),
+            R"({"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"n\": 123456789012345678901}"}}]})");
+  EXPECT_EQ(message("[123456789012345678901, -0]"),
+            R"({"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":[123456789012345678901,0]}}]})");
 }
 
 TEST(Template, NormalizeMessage) {
