@@ -58,6 +58,18 @@ void check_tokens(const Request& request, const kvrt::Model& model) {
   }
 }
 
+// What a client may have looked for.
+ApiError not_found(const httplib::Request& request) {
+  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+      {"/v1/embeddings", "this server's model writes text and gives no embeddings; ask a server with an embedding model for these"},
+      {"/v1/audio", "this server's model reads and writes text alone"},
+      {"/v1/images", "this server's model reads and writes text alone"},
+      {"", "this server has POST /v1/chat/completions and /v1/completions, GET /v1/models"},
+  };
+  const auto other = std::find_if(std::begin(kOthers), std::end(kOthers), [&](const auto& o) { return request.path.starts_with(o.first); });
+  return ApiError(404, "there is no " + request.method + " " + request.target + ": " + std::string(other->second), "unknown_url");
+}
+
 // The error that is being handled.
 ApiError current_error(const std::exception_ptr& thrown) {
   try {
@@ -124,7 +136,7 @@ bool App::check(const httplib::Request& request, httplib::Response& response) {
     if (request.path.starts_with("/v1/") || request.path == "/metrics") t_domain = access_.domain(request);
     const std::string_view allowed = methods_of(request.path);
     const bool reads = request.method == "GET" || request.method == "HEAD";
-    if (allowed.empty() && !reads) throw ApiError(404, "there is no " + request.method + " " + request.target, "unknown_url");
+    if (allowed.empty() && !reads) throw not_found(request);
     if (!allowed.empty() && allowed.find(request.method) == allowed.npos) {
       response.set_header("Allow", std::string(allowed));
       throw ApiError(405, request.path + ": expected " + std::string(allowed) + ", found " + request.method, "method_not_allowed");
@@ -176,8 +188,7 @@ void App::add_routes(HttpServer* server) {
       [](const Request&, Response& response, std::exception_ptr thrown) { send_error(current_error(thrown), response); });
   server->set_error_handler([](const Request& request, Response& response) {
     if (!response.body.empty()) return;
-    if (response.status == 404)
-      return send_error(ApiError(404, "there is no " + request.method + " " + request.target, "unknown_url"), response);
+    if (response.status == 404) return send_error(not_found(request), response);
     send_error(ApiError(response.status, "the request could not be read", "bad_request"), response);
   });
   server->set_logger([this](const Request&, const Response& response) {
@@ -190,7 +201,9 @@ void App::add_routes(HttpServer* server) {
 }
 
 void App::answer(const std::string& body, bool chat, httplib::Response& response) {
-  auto job = std::make_shared<Job>(*this, chat ? read_chat_request(body) : read_text_request(body));
+  Request request = chat ? read_chat_request(body) : read_text_request(body);
+  if (!shows_tools_ && request.options.tool_choice == KVRT_TOOL_CHOICE_NONE) drop_tools(&request);  // the model sees none, and calls none
+  auto job = std::make_shared<Job>(*this, std::move(request));
   if (job->request.model != options_.model_id)
     throw ApiError(404, "the model \"" + job->request.model + "\" does not exist; this server has \"" + options_.model_id + "\"",
                    "model_not_found", "model");

@@ -296,12 +296,21 @@ void Conversations::let_go(const std::shared_ptr<Conversation>& c) noexcept {
   }
 }
 
+// To a text of no tokens, what a text begins with: the model writes one from its beginning on.
+void Conversations::append_beginning(kvrt::Session* session) const {
+  const auto info = model_.info().or_throw();
+  const int32_t token = info.bos_token >= 0 ? info.bos_token : info.eos_token;
+  if (token < 0) refuse("prompt", "prompt: the text is empty, and this model has no token with which texts begin");
+  session->append(kvrt::Span<const int32_t>(&token, 1)).or_throw();
+}
+
 kvrt::Session Conversations::open_text(const Prompt& prompt, const std::string& domain) {
   auto options = session_options(domain);
   options.autosave_tokens = 0;
   auto session = kvrt::Session::open(model_, options).or_throw();
   if (prompt.tokens.empty()) {
     session.append_text(prompt.text, KVRT_TEXT_SPECIAL).or_throw();
+    if (session.info().or_throw().tokens == 0) append_beginning(&session);
   } else {
     session.append(prompt.tokens).or_throw();
   }

@@ -78,6 +78,7 @@ class Conversations {
   std::shared_ptr<Conversation> take_by_key(const Request& request, const std::string& domain);
   std::shared_ptr<Conversation> open_new(const Request& request, const Key& key);
   void say(Conversation* conversation, const Request& request);
+  void append_beginning(kvrt::Session* session) const;
   kvrt_save_options save_options() const;
   void forget(const Key& key) noexcept;
   void let_go(const std::shared_ptr<Conversation>& conversation) noexcept;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "room.h"
 
@@ -72,19 +73,23 @@ Generation::Generation(const kvrt::Model& model, Conversations& conversations, W
 void Generation::begin(uint32_t index, kvrt::Session* session, bool first) {
   kvrt_generate_options options = request_.generate_options(index);
   options.cancel = watch_.cancel().get();
-  session->begin(options).or_throw();
+  if (!request_.no_answer) session->begin(options).or_throw();
   Choice choice;
   choice.session = session;
   choice.first = first;
   choices_.push_back(std::move(choice));
   const uint64_t most = tokens_max(model_), has = session->info().or_throw().tokens;
-  if (has >= most) throw too_long(most, has, conversation_ != nullptr);
+  if (has >= most && !request_.no_answer) throw too_long(most, has, conversation_ != nullptr);
   if (!request_.echo) return;
   const Prompt& prompt = request_.prompts[index / request_.n];
   std::string text = prompt.text;
   if (!prompt.tokens.empty()) (void)model_.detokenize(prompt.tokens, KVRT_TEXT_SPECIAL, text);
   if (!scores_.empty()) choices_.back().chances = scores_[index / request_.n];
-  add(index, Piece::kContent, text);
+  add(index, Piece::kContent, valid_utf8(text));
+  if (!request_.no_answer) return;
+  choices_.back().over = true;
+  if (first) usage_.prompt += has;
+  end(index, "length");
 }
 
 // Computes the prompt: its tokens, each with its chance. A BOS that kvrt put before a text is no part of it.
@@ -107,7 +112,7 @@ std::vector<TokenChance> Generation::score(kvrt::Session* session, const Prompt&
   }
   end.or_throw();
   const auto info = model_.info().or_throw();
-  if (prompt.tokens.empty() && info.add_bos && tokens[0] == info.bos_token) out.erase(out.begin());
+  if (prompt.tokens.empty() && (prompt.text.empty() || (info.add_bos && tokens[0] == info.bos_token))) out.erase(out.begin());
   // Nor is the space that some vocabularies put there.
   if (!out.empty() && out[0].bytes.starts_with(' ') && !prompt.text.empty() && prompt.text[0] != ' ') out[0].bytes.erase(0, 1);
   return out;
@@ -189,13 +194,32 @@ void Generation::add_chance(Choice* c, const kvrt::Event& event) const {
     c->chances.push_back(std::move(one));
 }
 
+// Text goes on as it comes, but for what may stand for a half of a character at the end of all.
 void Generation::add(uint32_t index, Piece::Kind kind, std::string_view text) {
+  constexpr std::string_view kBroken = "\uFFFD";
+  Choice& c = choices_[index];
   if (text.empty()) return;
+  if (c.held_kind != kind) release(index);
+  std::string now = std::exchange(c.held, "") + std::string(text);
+  if (kind != Piece::kCall && now.ends_with(kBroken)) {
+    now.resize(now.size() - kBroken.size());
+    c.held = kBroken;
+    c.held_kind = kind;
+  }
+  if (!now.empty()) give(index, kind, std::move(now));
+}
+
+void Generation::release(uint32_t index) {
+  Choice& c = choices_[index];
+  if (!c.held.empty()) give(index, c.held_kind, std::exchange(c.held, ""));
+}
+
+void Generation::give(uint32_t index, Piece::Kind kind, std::string text) {
   Choice& c = choices_[index];
   Piece piece;
   piece.kind = kind;
   piece.choice = index;
-  piece.text = text;
+  piece.text = std::move(text);
   if (kind == Piece::kContent)
     piece.chances = std::move(c.chances);
   else
@@ -205,6 +229,26 @@ void Generation::add(uint32_t index, Piece::Kind kind, std::string_view text) {
   c.chances.clear();
   c.unclaimed = 0;
   ready_.push_back(std::move(piece));
+}
+
+// Of an answer that was cut: what there is of a character that it does not end is no part of its text, nor of the conversation if it has tokens
+// of its own.
+void Generation::end_whole(Choice* c) {
+  constexpr uint64_t kMost = 3;  // tokens with bytes of it
+  const uint64_t all = c->session->info().or_throw().tokens, end = all - std::min(c->cut, all), begin = end - std::min(kMost, end);
+  std::string tail, cut;
+  if (!c->session->text(begin, end, 0, tail).ok() || !c->session->text(end, all, 0, cut).ok()) return;
+  size_t stop = cut.size();  // where it begins, perhaps within a token
+  for (size_t at = 0; at < request_.stop.size(); at += std::strlen(&request_.stop[at]) + 1)
+    stop = std::min(stop, cut.find(&request_.stop[at]));
+  const size_t half = half_character(tail + cut.substr(0, stop));
+  if (half == 0) return;
+  c->held.clear();
+  for (uint64_t tokens = 1; stop == 0 && tokens <= end - begin; ++tokens) {
+    if (!c->session->text(end - tokens, end, 0, tail).ok() || tail.size() < half) continue;
+    if (tail.size() == half) c->cut += tokens;
+    return;
+  }
 }
 
 void Generation::finish(uint32_t index, const kvrt::Event& event) {
@@ -218,14 +262,21 @@ void Generation::finish(uint32_t index, const kvrt::Event& event) {
     if (scores_.empty()) usage_.cached += report.reused_memory + report.reused_disk;
   }
   if (event.reason == KVRT_REASON_CANCELLED) check_ended();
+  const bool full = event.reason == KVRT_REASON_MAX_TOKENS || event.reason == KVRT_REASON_CONTEXT_FULL;
+  if (full || event.reason == KVRT_REASON_STOP) end_whole(&c);
+  end(index, full ? "length" : c.called ? "tool_calls" : "stop");
+}
+
+void Generation::end(uint32_t index, const char* reason) {
+  release(index);
+  Choice& c = choices_[index];
   Piece piece;
   piece.kind = Piece::kEnd;
   piece.choice = index;
-  const bool full = event.reason == KVRT_REASON_MAX_TOKENS || event.reason == KVRT_REASON_CONTEXT_FULL;
   // Of tokens that no text came of: a stop text cut it.
   if (c.mark) c.chances.push_back(std::move(*c.mark));
   if (c.answers && !request_.must_call()) piece.chances = std::move(c.chances);
-  piece.reason = full ? "length" : c.called ? "tool_calls" : "stop";
+  piece.reason = reason;
   ready_.push_back(std::move(piece));
 }
 

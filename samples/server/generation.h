@@ -59,6 +59,8 @@ class Generation {
     std::vector<TokenChance> chances;  // of these
     std::optional<TokenChance> mark;   // of the last one, where it has no text
     bool answers = true;               // its last piece is content
+    std::string held;                  // U+FFFD at the end of its text: an answer that is cut there ends before it
+    Piece::Kind held_kind = Piece::kContent;
   };
 
   void begin(uint32_t index, kvrt::Session* session, bool first);
@@ -66,6 +68,10 @@ class Generation {
   void take(uint32_t index, const kvrt::Event& event);
   void add_chance(Choice* choice, const kvrt::Event& event) const;
   void add(uint32_t index, Piece::Kind kind, std::string_view text);
+  void give(uint32_t index, Piece::Kind kind, std::string text);
+  void release(uint32_t index);
+  void end_whole(Choice* choice);
+  void end(uint32_t index, const char* reason);
   void finish(uint32_t index, const kvrt::Event& event);
   TokenChance chance(int32_t token, double logprob, kvrt::Span<const kvrt_token_value> others) const;
   std::string bytes_of(int32_t token, uint32_t flags = KVRT_TEXT_SPECIAL) const;

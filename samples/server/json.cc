@@ -217,6 +217,24 @@ std::string valid_utf8(std::string_view bytes) {
   return out += bytes;
 }
 
+size_t half_character(std::string_view text) {
+  constexpr size_t kMost = 3;  // of a character of four bytes
+  for (size_t n = 1; n <= std::min(kMost, text.size()); ++n) {
+    const auto first = static_cast<unsigned char>(text[text.size() - n]);
+    if ((first & 0xC0) == 0x80) continue;
+    const std::string_view last = text.substr(text.size() - n);
+    if (find_bad_utf8(last) == last.npos) return 0;
+    // It is half of a character if some bytes make it whole: the least ones do, or the greatest.
+    for (const char rest : {'\x80', '\xBF'}) {
+      for (size_t size = n + 1; size <= kMost + 1; ++size) {
+        if (const std::string whole = std::string(last) + std::string(size - n, rest); find_bad_utf8(whole) == whole.npos) return n;
+      }
+    }
+    return 0;
+  }
+  return 0;
+}
+
 void JsonWriter::comma() {
   if (!out_.empty() && out_.back() != '{' && out_.back() != '[' && out_.back() != ':') out_ += ',';
 }

@@ -38,6 +38,8 @@ bool same(const Json& a, const Json& b);
 size_t find_bad_utf8(std::string_view text);
 // With U+FFFD in place of each of these.
 std::string valid_utf8(std::string_view bytes);
+// The number of bytes at the end of `text` that begin a character and do not end it.
+size_t half_character(std::string_view text);
 
 // Writes values one after another; it sets the commas.
 class JsonWriter {

@@ -52,7 +52,8 @@ Message read_message(const Json& value, const std::string& where) {
     expected(where + ".role", "system, developer, user, assistant or tool", &role);
   const Json* content = value.find("content");
   if (content) m.content = read_content(*content, where + ".content");
-  if (!content && !assistant) expected(where + ".content", "a text or a list of parts", nullptr);
+  // What a tool gives may be nothing.
+  if (!content && !assistant && m.role != "tool") expected(where + ".content", "a text or a list of parts", nullptr);
   if (const Json* calls = find_field(value, where, "tool_calls", Json::kArray)) {
     if (!assistant)
       refuse(where + ".tool_calls", where + ".tool_calls: expected of the role assistant alone, found " + std::string(role.raw));

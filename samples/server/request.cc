@@ -37,8 +37,10 @@ constexpr uint32_t kTokensMax = 1u << 30;
 
 void read_max_tokens(const Json& v, Request* r, const char* name) {
   if (r->max_tokens_given) refuse(name, "max_tokens and max_completion_tokens are both set: send one");
-  r->options.max_tokens = integer(v, name, 1, kTokensMax);
   r->max_tokens_given = true;
+  if (v.is(Json::kNumber) && v.number == -1) return;  // as clients of other servers say it: no limit
+  r->options.max_tokens = integer(v, name, 0, kTokensMax);
+  r->no_answer = r->options.max_tokens == 0;
 }
 
 void read_stop(const Json& v, Request* r) {
@@ -229,10 +231,17 @@ Request read_fields(std::string_view body, std::span<const Field> own) {
   return r;
 }
 
+// Of no tokens is an answer that is the prompt alone.
+void check_answers(const Request& r) {
+  if (r.no_answer && !r.echo)
+    refuse("max_tokens", "max_tokens: expected a whole number from 1 on, or -1 for no limit; 0 goes with echo alone");
+}
+
 }  // namespace
 
 Request read_chat_request(std::string_view body) {
   Request r = read_fields(body, kChatFields);
+  check_answers(r);
   if (r.messages.empty()) refuse("messages", "messages is missing", "missing_required_parameter");
   if (r.options.top_logprobs > 0 && !r.logprobs) refuse("top_logprobs", "top_logprobs: logprobs must be true");
   if (r.must_call() && r.tools.empty()) refuse("tool_choice", "tool_choice: there are no tools");
@@ -242,7 +251,7 @@ Request read_chat_request(std::string_view body) {
   if (!r.grammar.empty() && !free_of_calls)
     refuse("response_format", "response_format beside tools that may be called is not supported: set tool_choice to none",
            "unsupported_value");
-  if (r.tools.empty()) r.options.tool_choice = KVRT_TOOL_CHOICE_DEFAULT, r.options.parallel_calls_max = 0;
+  if (r.tools.empty()) drop_tools(&r);
   r.options.reply = KVRT_REPLY_AUTO;
   return r;
 }
@@ -250,6 +259,7 @@ Request read_chat_request(std::string_view body) {
 Request read_text_request(std::string_view body) {
   Request r = read_fields(body, kTextFields);
   if (r.prompts.empty()) refuse("prompt", "prompt is missing", "missing_required_parameter");
+  check_answers(r);
   if (!r.max_tokens_given) r.options.max_tokens = 16;
   if (r.best_of > r.n) refuse("best_of", "best_of larger than n is not supported", "unsupported_value");
   if (r.prompts.size() * r.n > 64) refuse("prompt", "prompt: n answers to each are more than 64 together");

@@ -47,6 +47,7 @@ struct Request {
   std::string stop, grammar, tool_name;
   std::vector<kvrt_token_value> bias;
   bool max_tokens_given = false, seeded = false;
+  bool no_answer = false;  // max_tokens is 0: the prompt alone comes back
 
   // Its answers are calls alone.
   bool must_call() const { return options.tool_choice == KVRT_TOOL_CHOICE_REQUIRED || options.tool_choice == KVRT_TOOL_CHOICE_NAMED; }
@@ -70,3 +71,4 @@ std::vector<Message> read_messages(const Json& list);
 // The fields `tools` and `tool_choice`.
 void read_tools(const Json& list, Request* r);
 void read_tool_choice(const Json& value, Request* r);
+void drop_tools(Request* r);

@@ -86,3 +86,9 @@ void read_tool_choice(const Json& v, Request* r) {
   if (!v.is(Json::kObject)) expected("tool_choice", kWhat, &v);
   r->tool_name = field(function_of(v, "tool_choice"), "tool_choice.function", "name", Json::kString).text;
 }
+
+void drop_tools(Request* r) {
+  r->tools.clear();
+  r->options.tool_choice = KVRT_TOOL_CHOICE_DEFAULT;
+  r->options.parallel_calls_max = 0;
+}

@@ -13,6 +13,7 @@ import tempfile
 import time
 import unittest
 
+import gguf
 import openai
 
 SERVER = pathlib.Path(os.environ["KVRT_SERVER"])
@@ -162,6 +163,13 @@ class Case(unittest.TestCase):
         if code:
             self.assertEqual(caught.exception.code, code, caught.exception)
         return caught.exception
+
+    @staticmethod
+    def byte(value):
+        """The token of a byte, in the tiny model's vocabulary of bytes and pairs."""
+        tokens = gguf.GGUFReader(PLAIN).get_field("tokenizer.ggml.tokens").contents()
+        plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+        return tokens.index(chr(value) if value in plain else chr(0x100 + [b for b in range(0x100) if b not in plain].index(value)))
 
     def eventually(self, true, what, seconds=60):
         deadline = time.time() + seconds

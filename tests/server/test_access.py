@@ -27,6 +27,8 @@ class Keys(Case):
             with self.subTest(key=key), self.assertRaises(openai.AuthenticationError) as caught:
                 self.ask(client=self.server.client(key or "x"))
             self.assertEqual(caught.exception.code, "invalid_api_key")
+        for path in ("//v1/models", "/models", "/models/", "/v1//kvrt/sessions/", "/v1/kvrt//graph", "//metrics"):
+            self.assertEqual(self.server.raw("GET", path)[0], 401, path)
         status, headers, data = self.server.raw("GET", "/v1/models")
         self.assertEqual((status, headers["WWW-Authenticate"], json.loads(data)["error"]["code"]), (401, "Bearer", "invalid_api_key"))
         self.assertEqual(self.server.raw("GET", "/metrics")[0], 401)

@@ -1,4 +1,5 @@
 """/v1/chat/completions with OpenAI's client: answers, streams, sampling, stop strings, log probabilities, formats, several choices."""
+import codecs
 import json
 import shutil
 import subprocess
@@ -57,6 +58,51 @@ class Chat(Case):
         self.assertEqual(text, self.ask("é中🙂", max_tokens=200, temperature=1, seed=5).choices[0].message.content)
         self.assertIn("\ufffd", text)
 
+    def test_an_answer_that_is_cut_within_a_character(self):
+        # It ends before the character. The answer is bound to a text, so all of it is known.
+        text = json.dumps("\u00e9\u4e2d\U0001f642z", ensure_ascii=False)
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": json.loads(text)}}}
+        whole = text.encode()
+        cut = 0
+        for tokens in range(1, len(whole) + 1):
+            choice = self.ask(response_format=form, max_tokens=tokens, logprobs=True).choices[0]
+            raw = b"".join(bytes(t.bytes) for t in choice.logprobs.content)
+            self.assertTrue(whole.startswith(raw), raw)
+            if raw == whole:
+                break
+            wanted = raw.decode(errors="ignore")
+            cut += len(wanted.encode()) < len(raw)
+            self.assertEqual((choice.message.content, choice.finish_reason), (wanted, "length"))
+            self.assertEqual(self.ask(response_format=form, max_tokens=tokens).choices[0].message.content, wanted)
+            chunks = list(self.ask(response_format=form, max_tokens=tokens, stream=True))
+            self.assertEqual("".join(c.choices[0].delta.content or "" for c in chunks), wanted)
+        self.assertGreater(cut, 2)
+
+    def test_bytes_before_a_stop(self):
+        # Half a character before the text that stops, and before the limit; elsewhere it is what it is.
+        even = {str(self.byte(b)): 100 for b in (0xE4, 0xF0, 0x9F, 0xC3, 0x42)}
+        half = whole = 0
+        for seed in range(40):
+            options = {"logit_bias": even, "temperature": 1, "seed": seed, "logprobs": True, "max_tokens": 12}
+            for stop in ({}, {"stop": "BB"}):
+                choice = self.ask(**options, **stop).choices[0]
+                raw = b"".join(bytes(t.bytes) for t in choice.logprobs.content)
+                wanted = raw.split(b"BB")[0] if stop else raw
+                text = codecs.getincrementaldecoder("utf-8")("replace").decode(wanted)
+                self.assertEqual(choice.message.content, text, raw)
+                half += text != wanted.decode(errors="replace")
+                whole += text == wanted.decode(errors="replace")
+        self.assertTrue(half > 5 and whole > 5, (half, whole))
+
+    def test_a_cut_answer_goes_on(self):
+        # What the client did not get is no part of the conversation.
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": "\u4e2d" * 30}}}
+        asked = [{"role": "user", "content": "Cut"}]
+        first = self.ask(asked, response_format=form, max_tokens=60)
+        said = asked + [message(first), {"role": "user", "content": "More"}]
+        again = self.ask(said)
+        self.assertGreaterEqual(again.usage.prompt_tokens_details.cached_tokens, first.usage.prompt_tokens + 58)
+
     def test_seed(self):
         one, two, other = (self.ask(temperature=1, seed=seed, max_tokens=30).choices[0].message.content for seed in (7, 7, 8))
         self.assertEqual(one, two)
@@ -98,7 +144,8 @@ class Chat(Case):
     def test_logprobs(self):
         answer = self.ask(max_tokens=12, logprobs=True, top_logprobs=3)
         tokens = answer.choices[0].logprobs.content
-        self.assertEqual(b"".join(bytes(t.bytes) for t in tokens).decode(errors="replace"), answer.choices[0].message.content)
+        text = codecs.getincrementaldecoder("utf-8")("replace").decode(b"".join(bytes(t.bytes) for t in tokens))
+        self.assertEqual(text, answer.choices[0].message.content)
         for t in tokens:
             self.assertEqual(len(t.top_logprobs), 3)
             self.assertEqual((t.top_logprobs[0].bytes, t.top_logprobs[0].logprob), (t.bytes, t.logprob))  # greedy
@@ -284,9 +331,47 @@ class Text(Case):
         self.assertTrue(all(value <= 0 for value in found.token_logprobs))
 
     def test_an_empty_prompt(self):
-        for options in ({}, {"echo": True, "logprobs": 1}):
-            with self.assertRaises(openai.BadRequestError):
-                self.complete("", **options)
+        # The model writes a text from its beginning on: behind its BOS.
+        bos = self.complete([1], logprobs=1)
+        for prompt in ("", ["", ""]):
+            answer = self.complete(prompt, logprobs=1)
+            self.assertEqual([c.text for c in answer.choices], [bos.choices[0].text] * len(answer.choices))
+        echoed = self.complete("", echo=True, logprobs=1).choices[0]
+        self.assertEqual((echoed.text, echoed.logprobs), (bos.choices[0].text, bos.choices[0].logprobs))
+
+    def test_no_limit(self):
+        for options in ({"max_tokens": -1}, {"max_tokens": -1, "stream": True}):
+            answer = self.complete("word " * 150, logit_bias={"2": -100, "0": -100}, **options)
+            reasons = [c.choices[0].finish_reason for c in answer] if options.get("stream") else [answer.choices[0].finish_reason]
+            self.assertEqual(reasons[-1], "length")
+        self.assertEqual(self.complete("word " * 150, logit_bias={"2": -100, "0": -100}, max_tokens=-1).usage.total_tokens, 1024)
+        chat = self.ask("word " * 150, max_tokens=-1, logit_bias={"2": -100, "0": -100})
+        self.assertEqual((chat.choices[0].finish_reason, chat.usage.total_tokens), ("length", 1024))
+
+    def test_echo_alone(self):
+        # Of no tokens: the prompt comes back, with its chances where these are asked for. So evaluations score a text.
+        prompt = "The harbour, at night"
+        scored = self.complete(prompt, max_tokens=1, echo=True, logprobs=2)
+        for options, count in (({"logprobs": 2}, 1), ({}, 1), ({"n": 2}, 2), ({"logprobs": 2, "n": 3}, 3)):
+            answer = self.complete(prompt, max_tokens=0, echo=True, **options)
+            self.assertEqual([(c.text, c.finish_reason) for c in answer.choices], [(prompt, "length")] * count)
+            self.assertEqual((answer.usage.prompt_tokens, answer.usage.completion_tokens), (scored.usage.prompt_tokens, 0))
+            for choice in answer.choices:
+                if "logprobs" in options:
+                    self.assertEqual(choice.logprobs.token_logprobs, scored.choices[0].logprobs.token_logprobs[:-1])
+        chunks = list(self.complete(prompt, max_tokens=0, echo=True, stream=True))
+        self.assertEqual(("".join(c.choices[0].text for c in chunks), chunks[-1].choices[0].finish_reason), (prompt, "length"))
+        two = self.complete(["One", "Two"], max_tokens=0, echo=True)
+        self.assertEqual([c.text for c in two.choices], ["One", "Two"])
+        full = self.complete([5] * 1024, max_tokens=0, echo=True)
+        self.assertEqual(full.usage.prompt_tokens, 1024)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.complete(prompt, max_tokens=0)
+        self.assertEqual(caught.exception.param, "max_tokens")
+
+    def test_an_echo_of_bytes(self):
+        # Tokens that are no text: the answer is UTF-8 all the same.
+        self.assertEqual(self.complete([self.byte(0xFF), self.byte(0x41)], max_tokens=0, echo=True).choices[0].text, "\ufffdA")
 
     def test_cached(self):
         prompt = "A prompt that is long enough to have more than one block of tokens, of which thirty-two make one. " * 2

@@ -58,7 +58,7 @@ class Errors(Case):
         dynamic = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"$dynamicRef": "#x"}}}}
         for options, param in (
                 ({"temperature": 3}, "temperature"), ({"temperature": "hot"}, "temperature"), ({"top_p": -1}, "top_p"), ({"n": 0}, "n"),
-                ({"n": 1.5}, "n"), ({"n": 1000}, "n"), ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": -1}, "max_tokens"), ({"stop": [""]}, "stop[0]"),
+                ({"n": 1.5}, "n"), ({"n": 1000}, "n"), ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": -2}, "max_tokens"), ({"max_tokens": -1.5}, "max_tokens"), ({"stop": [""]}, "stop[0]"),
                 ({"stop": ["a"] * 17}, "stop"), ({"stop": "a\0b"}, "stop"), ({"stop": ["a", 1]}, "stop[1]"), ({"seed": 1.5}, "seed"),
                 ({"logit_bias": {"x": 1}}, "logit_bias"), ({"logit_bias": {"5": 101}}, "logit_bias.5"), ({"logit_bias": {"99999": 1}}, "logit_bias.99999"),
 

@@ -77,6 +77,15 @@ class Tools(Case):
         self.assertGreater(second.usage.prompt_tokens_details.cached_tokens, first.usage.prompt_tokens)
         self.assertTrue(second.choices[0].message.content)
 
+    def test_a_result_of_nothing(self):
+        call = {"id": "1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
+        asked = [{"role": "user", "content": "Wait."}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+        answers = []
+        for result in ({"content": None}, {"content": ""}, {}, {"content": []}):
+            answer = self.call(text=asked + [{"role": "tool", "tool_call_id": "1", **result}], tool_choice="none", max_tokens=5, temperature=0)
+            answers.append((answer.choices[0].message, answer.usage.prompt_tokens))
+        self.assertEqual(answers, answers[:1] * 4)
+
     def test_a_call_in_other_words(self):
         # Frameworks write a call's arguments anew, and leave out what they do not know.
         asked = [{"role": "user", "content": "Add."}]
@@ -173,6 +182,13 @@ class WithoutTools(Case):
         with self.assertRaises(openai.BadRequestError) as caught:
             self.ask(tools=[ADD])
         self.assertEqual((caught.exception.param, caught.exception.code), ("tools", "unsupported_value"))
+
+    def test_tools_that_may_not_be_called(self):
+        # They change nothing: the model is told of none, and calls none.
+        plain = self.ask("Hello")
+        for more in ({}, {"parallel_tool_calls": False}):
+            answer = self.ask("Hello", tools=[ADD], tool_choice="none", **more)
+            self.assertEqual((answer.choices[0].message, answer.usage.prompt_tokens), (plain.choices[0].message, plain.usage.prompt_tokens))
 
 
 if __name__ == "__main__":
