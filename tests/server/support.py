@@ -16,6 +16,8 @@ import unittest
 import gguf
 import openai
 
+import forced
+
 SERVER = pathlib.Path(os.environ["KVRT_SERVER"])
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TINY = SOURCE / "tests" / "golden" / "tiny"
@@ -136,7 +138,7 @@ class Case(unittest.TestCase):
     def setUpClass(cls):
         cls.dir = pathlib.Path(tempfile.mkdtemp(prefix="kvrt-server-"))
         cls.addClassCleanup(shutil.rmtree, cls.dir)
-        model = with_template(cls.dir, cls.template) if cls.template else PLAIN
+        model = cls.make_model()
         cls.name = model.stem
         options = list(cls.options)
         if cls.keys:
@@ -145,6 +147,10 @@ class Case(unittest.TestCase):
         cls.server = Server(model, *options, store=cls.dir / "store" if cls.stored else None, **cls.environment)
         cls.addClassCleanup(cls.server.kill)
         cls.client = cls.server.client()
+
+    @classmethod
+    def make_model(cls):
+        return with_template(cls.dir, cls.template) if cls.template else PLAIN
 
     def setUp(self):
         if self.server.process.poll() is not None:  # a test that failed has left it so
@@ -176,6 +182,17 @@ class Case(unittest.TestCase):
         while not true():
             self.assertLess(time.time(), deadline, what)
             time.sleep(0.01)
+
+
+class Forced(Case):
+    """With a model whose answers are forced."""
+
+    answers = []  # of forced.write
+    context = 8192
+
+    @classmethod
+    def make_model(cls):
+        return forced.write(cls.dir / "forced.gguf", cls.answers, cls.context)
 
 
 def message(answer):
