@@ -6,11 +6,13 @@
 #include "generation.h"
 #include "page.h"
 #include "reply.h"
+#include "responses.h"
 #include "room.h"
 
 namespace {
 
 constexpr const char* kJson = "application/json";
+constexpr size_t kLeftOutMax = 64;  // types of tools, each logged once
 
 thread_local std::string t_domain;  // of the request that this thread serves
 
@@ -36,7 +38,9 @@ bool shows_tools(const kvrt::Model& model) {
 
 // The methods of a path; "": there is no such path, or a file of --pages alone.
 std::string_view methods_of(const std::string& path) {
-  if (path == "/v1/chat/completions" || path == "/v1/completions") return "POST, OPTIONS";
+  if (path == "/v1/chat/completions" || path == "/v1/completions" || path == "/v1/responses") return "POST, OPTIONS";
+  if (constexpr std::string_view kOne = "/v1/responses/"; path.starts_with(kOne) && path.find('/', kOne.size()) == path.npos)
+    return "GET, HEAD, DELETE, OPTIONS";
   const auto is_it = [&](const auto& known) { return path == known; };
   constexpr std::string_view kRead[] = {"/v1/models", "/v1/kvrt/sessions", "/v1/kvrt/graph", "/metrics", "/health"};
   const auto files = page_files();
@@ -92,10 +96,10 @@ struct App::Job {
   App& app;
   const std::string domain = t_domain;
   const Request request;
-  Reply reply;
+  const std::unique_ptr<Reply> reply;
   std::unique_ptr<Generation> generation;
 
-  Job(App& a, Request r) : app(a), request(std::move(r)), reply(request) {
+  Job(App& a, Request r) : app(a), request(std::move(r)), reply(reply_to(request)) {
     const size_t most = app.options_.answers;
     if (answers() > most) refuse("n", "n: this server gives " + std::to_string(most) + " answers at once");
     if ((app.running_ += answers()) <= most) return;
@@ -109,6 +113,15 @@ struct App::Job {
     std::lock_guard lock(app.mu_);
     Counters& c = app.counters_[domain];
     c.prompt += usage.prompt, c.cached += usage.cached, c.completion += usage.completion;
+  }
+  static std::unique_ptr<Reply> reply_to(const Request& request) {
+    if (request.response.id.empty()) return std::make_unique<CompletionReply>(request);
+    return std::make_unique<ResponseReply>(request);
+  }
+  // What a client has to its end survives whatever comes.
+  void save() {
+    if (!request.response.id.empty() && request.response.store) generation->keep(reply->whole(generation->usage()));
+    generation->save();
   }
   size_t answers() const { return request.n * std::max<size_t>(request.prompts.size(), 1); }
 };
@@ -170,17 +183,19 @@ void App::add_routes(HttpServer* server) {
   server->Options(".*", [](const Request&, Response& response) {
     response.status = 204;
     if (!response.has_header("Access-Control-Allow-Origin")) return;
-    response.set_header("Access-Control-Allow-Methods", "GET, POST");
+    response.set_header("Access-Control-Allow-Methods", "GET, POST, DELETE");
     response.set_header("Access-Control-Allow-Headers", "*, Authorization");
   });
   if (!options_.pages.empty()) server->set_mount_point("/", options_.pages);
-  const auto post = [&](const char* path, bool chat) {
-    server->Post(path, [this, chat](const Request&, Response& response, const httplib::ContentReader&) {
-      answer(HttpServer::read_body(), chat, response);
+  const auto post = [&](const char* path, Api api) {
+    server->Post(path, [this, api](const Request&, Response& response, const httplib::ContentReader&) {
+      answer(HttpServer::read_body(), api, response);
     });
   };
-  post("/v1/chat/completions", true);
-  post("/v1/completions", false);
+  post("/v1/chat/completions", Api::kChat);
+  post("/v1/completions", Api::kText);
+  post("/v1/responses", Api::kResponses);
+  add_responses(server);
   server->set_pre_routing_handler([this](const Request& request, Response& response) {
     return check(request, response) ? httplib::Server::HandlerResponse::Unhandled : httplib::Server::HandlerResponse::Handled;
   });
@@ -200,10 +215,22 @@ void App::add_routes(HttpServer* server) {
   });
 }
 
-void App::answer(const std::string& body, bool chat, httplib::Response& response) {
-  Request request = chat ? read_chat_request(body) : read_text_request(body);
+Request App::read(const std::string& body, Api api) {
+  Request request;
+  if (api == Api::kText) return read_text_request(body);
+  if (api == Api::kChat) {
+    request = read_chat_request(body);
+  } else {
+    request = read_response_request(body);
+    conversations_.prepare(&request, t_domain);
+    say_left_out(request.response.left_out);
+  }
   if (!shows_tools_ && request.options.tool_choice == KVRT_TOOL_CHOICE_NONE) drop_tools(&request);  // the model sees none, and calls none
-  auto job = std::make_shared<Job>(*this, std::move(request));
+  return request;
+}
+
+void App::answer(const std::string& body, Api api, httplib::Response& response) {
+  auto job = std::make_shared<Job>(*this, read(body, api));
   if (job->request.model != options_.model_id)
     throw ApiError(404, "the model \"" + job->request.model + "\" does not exist; this server has \"" + options_.model_id + "\"",
                    "model_not_found", "model");
@@ -213,18 +240,26 @@ void App::answer(const std::string& body, bool chat, httplib::Response& response
   try {
     job->generation =
         std::make_unique<Generation>(model_, conversations_, watcher_, job->request, t_domain, HttpServer::socket(), options_.time_limit);
+  } catch (ApiError& e) {
+    if (api == Api::kResponses && e.param == "messages") e.param = "input";
+    throw;
   } catch (const kvrt::Error& e) {
+    const bool items = api == Api::kResponses;
+    const std::string_view said = items ? "input" : api == Api::kChat ? "messages" : "prompt";
     if (e.status() == KVRT_LIMIT && e.detail() == KVRT_DETAIL_NONE) {  // its prompt, unless that has other limits
       const uint64_t most = tokens_max(model_), found = count_tokens(model_, job->request);
-      throw too_long(most, std::max(found, most + 1), chat);
+      ApiError error = too_long(most, std::max(found, most + 1), api != Api::kText);
+      error.param = said;
+      throw error;
     }
-    const std::string_view schema = !job->request.grammar.empty() ? "response_format" : !job->request.tools.empty() ? "tools" : "";
-    throw ApiError::of(e, chat ? "messages" : "prompt", schema);
+    const std::string_view format = items ? "text.format" : "response_format";
+    const std::string_view schema = !job->request.grammar.empty() ? format : !job->request.tools.empty() ? "tools" : "";
+    throw ApiError::of(e, said, schema);
   }
   if (job->request.stream) return stream(std::move(job), response);
-  while (const auto piece = job->generation->next()) job->reply.add(*piece);
-  job->generation->save();
-  response.set_content(job->reply.whole(job->generation->usage()), kJson);
+  while (const auto piece = job->generation->next()) job->reply->add(*piece);
+  job->save();
+  response.set_content(job->reply->whole(job->generation->usage()), kJson);
 }
 
 void App::stream(std::shared_ptr<Job> job, httplib::Response& response) {
@@ -236,14 +271,14 @@ void App::stream(std::shared_ptr<Job> job, httplib::Response& response) {
     std::string end;
     try {
       for (std::optional<Piece> piece = std::move(*first); piece; piece = job->generation->next()) {
-        if (send(job->reply.chunk(*piece))) continue;
+        if (send(job->reply->chunk(*piece))) continue;
         job->generation->cancel();
         return false;
       }
-      job->generation->save();  // what a client has to its end survives whatever comes
-      end = job->reply.stream_end(job->generation->usage());
+      job->save();
+      end = job->reply->stream_end(job->generation->usage());
     } catch (...) {
-      end = Reply::stream_error(current_error(std::current_exception()).json());
+      end = job->reply->stream_error(current_error(std::current_exception()));
     }
     if (!send(end)) return false;
     sink.done();
@@ -252,6 +287,37 @@ void App::stream(std::shared_ptr<Job> job, httplib::Response& response) {
   // HTTP/1.0 has no chunks: there the connection's end is that of the stream.
   constexpr const char* kType = "text/event-stream";
   HttpServer::head().old ? response.set_content_provider(kType, give) : response.set_chunked_content_provider(kType, give);
+}
+
+void App::add_responses(HttpServer* server) {
+  constexpr const char* kPath = R"(/v1/responses/([^/]+))";
+  const auto missing = [](const std::string& id) {
+    return ApiError(404, "Response with id '" + id + "' not found.", "response_not_found");
+  };
+  server->Get(kPath, [this, missing](const httplib::Request& request, httplib::Response& response) {
+    const std::string id = request.matches[1];
+    if (request.get_param_value("stream") == "true")
+      refuse("stream", "stream: expected false, as a response that is kept has no events any more", "unsupported_value");
+    const std::string json = conversations_.find_response(id, t_domain);
+    if (json.empty()) throw missing(id);
+    response.set_content(json, kJson);
+  });
+  server->Delete(kPath, [this, missing](const httplib::Request& request, httplib::Response& response) {
+    const std::string id = request.matches[1];
+    if (!conversations_.remove_response(id, t_domain)) throw missing(id);
+    response.set_content(JsonWriter().begin('{').pair("id", id).pair("object", "response").key("deleted").raw("true").end('}').take(),
+                         kJson);
+  });
+}
+
+// Once for each type: an agent sends the same tools with each request.
+void App::say_left_out(const std::vector<std::string>& types) {
+  std::lock_guard lock(mu_);
+  for (const std::string& type : types) {
+    if (left_out_.size() < kLeftOutMax && left_out_.insert(type).second)
+      options_.log("tools of the type " + JsonWriter().string(valid_utf8(type.substr(0, 64))).take() +
+                   " are left out: the model calls functions alone");
+  }
 }
 
 std::string App::models() const {

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "access.h"
 #include "conversations.h"
@@ -21,6 +24,7 @@ struct AppOptions {
   size_t answers = 128;  // that are generated at once
   std::chrono::seconds time_limit{600};
   std::string pages;  // a folder of static files; "": none
+  std::function<void(const std::string&)> log;
 };
 
 class App {
@@ -36,11 +40,15 @@ class App {
   struct Job;
 
   bool check(const httplib::Request& request, httplib::Response& response);
-  void answer(const std::string& body, bool chat, httplib::Response& response);
+  enum class Api { kChat, kText, kResponses };
+  Request read(const std::string& body, Api api);
+  void answer(const std::string& body, Api api, httplib::Response& response);
   void stream(std::shared_ptr<Job> job, httplib::Response& response);
   std::string models() const;
   std::string sessions();
   void graph(const httplib::Request& request, httplib::Response& response);
+  void add_responses(HttpServer* server);
+  void say_left_out(const std::vector<std::string>& types);
   std::string metrics();
 
   const kvrt::Model model_;
@@ -52,5 +60,6 @@ class App {
   Watcher watcher_;
   std::mutex mu_;
   std::map<std::string, Counters> counters_;  // by domain
+  std::set<std::string> left_out_;            // types of tools that the log has
   std::atomic<size_t> running_{0};
 };

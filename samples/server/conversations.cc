@@ -77,6 +77,8 @@ bool same_answer(const Message& message, const Json& answer) {
 
 }  // namespace
 
+std::string Conversations::setting_hex(const Request& request) const { return setting_of(model_id_, request).hex().substr(0, 16); }
+
 // The names of the request's beginnings, the longest first.
 std::vector<std::string> Conversations::names_of(const Request& request) const {
   const std::string prefix = key_prefix(model_id_, request);
@@ -190,6 +192,7 @@ std::shared_ptr<Conversation> Conversations::take(const Request& request, const 
     if (!c && found == Found::kNothing) c = take_saved({domain, name});
     if (c || found == Found::kBusy) break;
   }
+  if (!c) c = take_response(request, {domain, names.front()});
   if (!c) c = take_by_key(request, domain);
   if (!c) c = open_new(request, {domain, names.front()});
   try {

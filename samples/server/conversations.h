@@ -24,6 +24,7 @@ struct Conversation {
   bool busy = true, saving = false;
   kvrt::Cancel cancel;  // of the generation
   uint64_t used = 0;
+  std::string response;  // of one that keeps a response in memory: its JSON
 };
 
 struct SessionEntry {  // of the list
@@ -53,6 +54,14 @@ class Conversations {
   // After a request that came to nothing.
   void drop(const std::shared_ptr<Conversation>& conversation) noexcept;
 
+  // Of /v1/responses. A response that is kept is a saved session of its own; its id says its name.
+  // Gives the request's response an id, and the request the messages of the response before it. Throws ApiError.
+  void prepare(Request* request, const std::string& domain) const;
+  // Keeps the conversation as it is, with the response as the client gets it.
+  void keep(const std::shared_ptr<Conversation>& conversation, const Request& request, const std::string& response) noexcept;
+  std::string find_response(const std::string& id, const std::string& domain) const;  // "": there is none
+  bool remove_response(const std::string& id, const std::string& domain);             // false: there is none
+
   // A session of its own for a prompt of /v1/completions, and its save.
   kvrt::Session open_text(const Prompt& prompt, const std::string& domain);
   void save_text(kvrt::Session& session, const Prompt& prompt) noexcept;
@@ -70,12 +79,20 @@ class Conversations {
  private:
   using Key = std::pair<std::string, std::string>;  // domain, name
   enum class Found { kNothing, kTaken, kBusy };
+  struct Kept {
+    std::string response;  // JSON; "": none
+    std::vector<Message> messages;
+  };
 
   std::vector<std::string> names_of(const Request& request) const;
   kvrt_session_options session_options(const std::string& domain) const;
   Found take_open(const Key& key, std::shared_ptr<Conversation>* out);
   std::shared_ptr<Conversation> take_saved(const Key& key);
   std::shared_ptr<Conversation> take_by_key(const Request& request, const std::string& domain);
+  std::string setting_hex(const Request& request) const;
+  Kept find_kept(const std::string& id, const std::string& domain) const;
+  bool save_response(kvrt::Session& session, const Key& key, const Request& request, const std::string& response) const;
+  std::shared_ptr<Conversation> take_response(const Request& request, const Key& key);
   std::shared_ptr<Conversation> open_new(const Request& request, const Key& key);
   void say(Conversation* conversation, const Request& request);
   void append_beginning(kvrt::Session* session) const;
@@ -87,7 +104,7 @@ class Conversations {
   const kvrt::Store store_;  // NULL: nothing is saved
   const std::string model_id_;
   const Options options_;
-  std::mutex mu_;
+  mutable std::mutex mu_;
   std::condition_variable changed_;
   std::map<Key, std::shared_ptr<Conversation>> open_;
   uint64_t clock_ = 0;

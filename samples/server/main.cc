@@ -246,7 +246,9 @@ int run(const Options& o) {
   Conversations::Options conversations;
   conversations.keep_seconds = o.keep_days * 86400;
   conversations.log = log_line;
-  App app(model, store, o.access, o.app, conversations);
+  AppOptions app_options = o.app;
+  app_options.log = log_line;
+  App app(model, store, o.access, app_options, conversations);
   HttpServer server(o.http);
   app.add_routes(&server);
   serve(&server, &app, o);

@@ -88,16 +88,18 @@ std::vector<Message> read_messages(const Json& list) {
   if (list.items.size() > kMessagesMax)
     refuse("messages", "messages: expected at most " + std::to_string(kMessagesMax) + ", found " + std::to_string(list.items.size()));
   std::vector<Message> out;
-  std::map<std::string, std::string> called;  // the tools, by the ids of their calls
-  for (size_t i = 0; i < list.items.size(); ++i) {
-    out.push_back(read_message(list.items[i], item("messages", i)));
-    Message& m = out.back();
+  for (size_t i = 0; i < list.items.size(); ++i) out.push_back(read_message(list.items[i], item("messages", i)));
+  name_results(&out);
+  return out;
+}
+
+void name_results(std::vector<Message>* messages) {
+  std::map<std::string, std::string> called;  // the functions, by the ids of their calls
+  for (Message& m : *messages) {
     for (const ToolCall& call : m.calls) called[call.id] = call.name;
-    // Templates may want the tool's name, which OpenAI's form says at the call alone.
     const auto call = called.find(m.call_id);
     if (m.role == "tool" && m.name.empty() && call != called.end()) m.name = call->second;
   }
-  return out;
 }
 
 std::string Message::json() const {

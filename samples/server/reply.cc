@@ -7,26 +7,11 @@
 
 namespace {
 
-std::string random_id(const char* prefix) {
-  thread_local std::mt19937_64 random{std::random_device{}()};
-  constexpr char kDigits[] = "0123456789abcdefghijklmnopqrstuv";
-  std::string out = prefix;
-  for (uint64_t bits = random(), i = 0; i < 12; ++i, bits >>= 5) out += kDigits[bits & 31];
-  return out;
-}
-
 void write_usage(JsonWriter* w, const Usage& u) {
   w->key("usage").begin('{').pair("prompt_tokens", u.prompt).pair("completion_tokens", u.completion);
   w->pair("total_tokens", u.prompt + u.completion);
   w->key("prompt_tokens_details").begin('{').pair("cached_tokens", u.cached).end('}');
   w->key("completion_tokens_details").begin('{').pair("reasoning_tokens", u.reasoning).end('}').end('}');
-}
-
-// A token that holds a part of a character alone is told by its `bytes`.
-void write_chance(JsonWriter* w, const TokenChance& c) {
-  w->pair("token", valid_utf8(c.bytes)).key("logprob").number(c.logprob).key("bytes").begin('[');
-  for (const char byte : c.bytes) w->number(static_cast<uint64_t>(static_cast<unsigned char>(byte)));
-  w->end(']');
 }
 
 uint64_t characters(std::string_view text) {
@@ -37,17 +22,32 @@ uint64_t characters(std::string_view text) {
 
 }  // namespace
 
-Reply::Reply(const Request& request)
+std::string random_id(const char* prefix) {
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  constexpr char kDigits[] = "0123456789abcdefghijklmnopqrstuv";
+  std::string out = prefix;
+  for (uint64_t bits = random(), i = 0; i < 12; ++i, bits >>= 5) out += kDigits[bits & 31];
+  return out;
+}
+
+// A token that holds a part of a character alone is told by its `bytes`.
+void write_chance(JsonWriter* w, const TokenChance& c) {
+  w->pair("token", valid_utf8(c.bytes)).key("logprob").number(c.logprob).key("bytes").begin('[');
+  for (const char byte : c.bytes) w->number(static_cast<uint64_t>(static_cast<unsigned char>(byte)));
+  w->end(']');
+}
+
+CompletionReply::CompletionReply(const Request& request)
     : request_(request), id_(random_id(request.messages.empty() ? "cmpl-" : "chatcmpl-")), created_(static_cast<uint64_t>(time(nullptr))) {
   choices_.resize(request.n * std::max<size_t>(request.prompts.size(), 1));
 }
 
-void Reply::head(JsonWriter* w, bool chunk) const {
+void CompletionReply::head(JsonWriter* w, bool chunk) const {
   w->begin('{').pair("id", id_).pair("object", !chat() ? "text_completion" : chunk ? "chat.completion.chunk" : "chat.completion");
   w->pair("created", created_).pair("model", request_.model).pair("system_fingerprint", "kvrt");
 }
 
-std::string Reply::call_json(const Piece& piece, Choice* choice, bool chunk) const {
+std::string CompletionReply::call_json(const Piece& piece, Choice* choice, bool chunk) const {
   const Json call = read_json(piece.text);
   const Json *id = call.find("id"), *name = call.find("name"), *arguments = call.find("arguments");
   JsonWriter w;
@@ -59,7 +59,7 @@ std::string Reply::call_json(const Piece& piece, Choice* choice, bool chunk) con
   return w.take();
 }
 
-void Reply::write_chances(JsonWriter* w, const std::vector<TokenChance>& chances, uint64_t offset) const {
+void CompletionReply::write_chances(JsonWriter* w, const std::vector<TokenChance>& chances, uint64_t offset) const {
   if (chances.empty()) {
     w->key("logprobs").null();
     return;
@@ -101,7 +101,7 @@ void Reply::write_chances(JsonWriter* w, const std::vector<TokenChance>& chances
   w->end(']').end('}');
 }
 
-std::string Reply::event_of(uint32_t index, const std::string& fields, const char* reason) const {
+std::string CompletionReply::event_of(uint32_t index, const std::string& fields, const char* reason) const {
   JsonWriter w;
   head(&w, true);
   w.key("choices").begin('[').begin('{').pair("index", uint64_t{index}).raw(fields);
@@ -111,7 +111,7 @@ std::string Reply::event_of(uint32_t index, const std::string& fields, const cha
   return "data: " + w.end('}').take() + "\n\n";
 }
 
-std::string Reply::chunk(const Piece& piece) {
+std::string CompletionReply::chunk(const Piece& piece) {
   Choice& c = choices_[piece.choice];
   std::string out;
   JsonWriter w;
@@ -134,7 +134,7 @@ std::string Reply::chunk(const Piece& piece) {
   return out + event_of(piece.choice, w.take(), piece.reason);
 }
 
-std::string Reply::stream_end(const Usage& usage) const {
+std::string CompletionReply::stream_end(const Usage& usage) {
   std::string out;
   if (request_.include_usage) {
     JsonWriter w;
@@ -146,9 +146,9 @@ std::string Reply::stream_end(const Usage& usage) const {
   return out + "data: [DONE]\n\n";
 }
 
-std::string Reply::stream_error(const std::string& error_json) { return "data: " + error_json + "\n\n"; }
+std::string CompletionReply::stream_error(const ApiError& error) { return "data: " + error.json() + "\n\n"; }
 
-void Reply::add(const Piece& piece) {
+void CompletionReply::add(const Piece& piece) {
   Choice& c = choices_[piece.choice];
   if (piece.kind == Piece::kContent) c.content += piece.text;
   if (piece.kind == Piece::kReasoning) c.reasoning += piece.text;
@@ -157,7 +157,7 @@ void Reply::add(const Piece& piece) {
   if (piece.reason) c.reason = piece.reason;
 }
 
-std::string Reply::whole(const Usage& usage) const {
+std::string CompletionReply::whole(const Usage& usage) const {
   JsonWriter w;
   head(&w, false);
   w.key("choices").begin('[');

@@ -1,25 +1,41 @@
-// Answers in OpenAI's form: whole, or as a stream of chunks.
+// Answers in OpenAI's form: whole, or as a stream.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "error.h"
 #include "generation.h"
 #include "request.h"
 
 class Reply {
  public:
-  explicit Reply(const Request& request);
+  virtual ~Reply() = default;
 
-  // What a stream says of a piece: one event or more of `data:`.
-  std::string chunk(const Piece& piece);
+  // What a stream says of a piece: one event or more.
+  virtual std::string chunk(const Piece& piece) = 0;
   // What a stream says at its end; with the error that ended it.
-  std::string stream_end(const Usage& usage) const;
-  static std::string stream_error(const std::string& error_json);
+  virtual std::string stream_end(const Usage& usage) = 0;
+  virtual std::string stream_error(const ApiError& error) = 0;
 
   // Collects a piece of a whole answer, and writes it.
-  void add(const Piece& piece);
-  std::string whole(const Usage& usage) const;
+  virtual void add(const Piece& piece) = 0;
+  virtual std::string whole(const Usage& usage) const = 0;
+};
+
+std::string random_id(const char* prefix);
+// The members `token`, `logprob` and `bytes`.
+void write_chance(JsonWriter* w, const TokenChance& chance);
+
+// Of /v1/chat/completions and /v1/completions.
+class CompletionReply : public Reply {
+ public:
+  explicit CompletionReply(const Request& request);
+  std::string chunk(const Piece& piece) override;
+  std::string stream_end(const Usage& usage) override;
+  std::string stream_error(const ApiError& error) override;
+  void add(const Piece& piece) override;
+  std::string whole(const Usage& usage) const override;
 
  private:
   struct Choice {

@@ -8,33 +8,6 @@
 
 namespace {
 
-double number(const Json& v, const std::string& name, double least, double most) {
-  if (!v.is(Json::kNumber) || v.number < least || v.number > most) {
-    JsonWriter bounds;
-    bounds.begin('[').number(least).number(most).end(']');
-    expected(name, "a number in " + bounds.take(), &v);
-  }
-  return v.number;
-}
-
-uint32_t integer(const Json& v, const std::string& name, uint32_t least, uint32_t most) {
-  if (!v.is(Json::kNumber) || v.number < least || v.number > most || v.number != std::floor(v.number))
-    expected(name, "a whole number from " + std::to_string(least) + " to " + std::to_string(most), &v);
-  return static_cast<uint32_t>(v.number);
-}
-
-bool flag(const Json& v, const std::string& name) {
-  if (!v.is(Json::kBool)) expected(name, "true or false", &v);
-  return v.truth;
-}
-
-const std::string& text(const Json& v, const std::string& name) {
-  if (!v.is(Json::kString)) expected(name, "a string", &v);
-  return v.text;
-}
-
-constexpr uint32_t kTokensMax = 1u << 30;
-
 void read_max_tokens(const Json& v, Request* r, const char* name) {
   if (r->max_tokens_given) refuse(name, "max_tokens and max_completion_tokens are both set: send one");
   r->max_tokens_given = true;
@@ -98,12 +71,6 @@ void read_format(const Json& v, Request* r) {
   }
 }
 
-// Adds members to the variables of the chat template.
-void add_variables(std::string_view members, Request* r) {
-  if (members.find_first_not_of(" \t\r\n") == members.npos) return;
-  r->variables.insert(r->variables.size() - 1, (r->variables == "{}" ? "" : ",") + std::string(members));
-}
-
 void read_prompt(const Json& v, Request* r) {
   const auto tokens_of = [](const Json& list, const std::string& name) {
     Prompt p;
@@ -124,19 +91,10 @@ void read_prompt(const Json& v, Request* r) {
   }
 }
 
-// What a field says to a request. Null: the field is taken and says nothing here.
-using Read = void (*)(const Json&, Request*);
-struct Field {
-  const char* name;
-  Read read;
-};
-
 const Field kFields[] = {
     {"model", [](const Json& v, Request* r) { r->model = text(v, "model"); }},
     {"stream", [](const Json& v, Request* r) { r->stream = flag(v, "stream"); }},
     {"stream_options", read_stream_options},
-    {"n", [](const Json& v, Request* r) { r->n = integer(v, "n", 1, 64); }},
-    {"max_tokens", [](const Json& v, Request* r) { read_max_tokens(v, r, "max_tokens"); }},
     {"temperature", [](const Json& v, Request* r) { r->options.temperature = static_cast<float>(number(v, "temperature", 0, 2)); }},
     // 0, which is kvrt's word for all, is here the smallest share: the best token.
     {"top_p", [](const Json& v, Request* r) { r->options.top_p = static_cast<float>(std::max(number(v, "top_p", 0, 1), 1e-6)); }},
@@ -149,7 +107,6 @@ const Field kFields[] = {
     {"presence_penalty",
      [](const Json& v, Request* r) { r->options.presence_penalty = static_cast<float>(number(v, "presence_penalty", -2, 2)); }},
     {"logit_bias", read_bias},
-    {"stop", read_stop},
     {"seed", read_seed},
     {"prompt_cache_key", [](const Json& v, Request* r) { r->cache_key = text(v, "prompt_cache_key"); }},
     {"user", nullptr},
@@ -157,6 +114,12 @@ const Field kFields[] = {
     {"safety_identifier", nullptr},
     {"prompt_cache_retention", nullptr},
     {"service_tier", nullptr},
+};
+
+const Field kCompletionFields[] = {
+    {"n", [](const Json& v, Request* r) { r->n = integer(v, "n", 1, 64); }},
+    {"max_tokens", [](const Json& v, Request* r) { read_max_tokens(v, r, "max_tokens"); }},
+    {"stop", read_stop},
 };
 
 const Field kChatFields[] = {
@@ -201,33 +164,10 @@ const Field kTextFields[] = {
 // Known to OpenAI's API and not to this server.
 constexpr std::string_view kRefused[] = {"functions", "function_call", "audio", "prediction", "web_search_options", "suffix", "moderation"};
 
-Request read_fields(std::string_view body, std::span<const Field> own) {
-  Json object;
-  try {
-    object = read_json(body);
-  } catch (const JsonError& e) {
-    refuse("", e.what(), "invalid_json");
-  }
-  if (!object.is(Json::kObject)) refuse("", "the body: expected a JSON object", "invalid_json");
+Request read_completion(std::string_view body, std::span<const Field> own) {
   Request r;
   r.options.temperature = 1;
-  for (size_t i = 0; i < object.items.size(); ++i) {
-    const std::string& name = object.names[i];
-    const auto is_it = [&](const Field& f) { return name == f.name; };
-    const auto before = object.names.begin() + static_cast<ptrdiff_t>(i);  // known and different, all of them: few
-    if (std::find(object.names.begin(), before, name) != before) refuse(name, name + " comes twice");
-    const Json* value = object.items[i].is(Json::kNull) ? nullptr : &object.items[i];
-    const bool refused = std::find(std::begin(kRefused), std::end(kRefused), name) != std::end(kRefused);
-    if (refused && value) refuse(name, name + " is not supported by this server", "unsupported_parameter");
-    const Field* field = std::find_if(std::begin(kFields), std::end(kFields), is_it);
-    if (field == std::end(kFields)) {
-      const auto found = std::find_if(own.begin(), own.end(), is_it);
-      if (found == own.end() && !refused) refuse(name, "unrecognized request argument: " + name, "unknown_parameter");
-      field = found == own.end() ? nullptr : &*found;
-    }
-    if (value && field && field->read) field->read(*value, &r);
-  }
-  if (r.model.empty()) refuse("model", "model is missing", "missing_required_parameter");
+  read_fields(read_object(body), {kSamplingFields, kCompletionFields, own}, kRefused, &r);
   return r;
 }
 
@@ -239,8 +179,10 @@ void check_answers(const Request& r) {
 
 }  // namespace
 
+const std::span<const Field> kSamplingFields = kFields;
+
 Request read_chat_request(std::string_view body) {
-  Request r = read_fields(body, kChatFields);
+  Request r = read_completion(body, kChatFields);
   check_answers(r);
   if (r.messages.empty()) refuse("messages", "messages is missing", "missing_required_parameter");
   if (r.options.top_logprobs > 0 && !r.logprobs) refuse("top_logprobs", "top_logprobs: logprobs must be true");
@@ -257,7 +199,7 @@ Request read_chat_request(std::string_view body) {
 }
 
 Request read_text_request(std::string_view body) {
-  Request r = read_fields(body, kTextFields);
+  Request r = read_completion(body, kTextFields);
   if (r.prompts.empty()) refuse("prompt", "prompt is missing", "missing_required_parameter");
   check_answers(r);
   if (!r.max_tokens_given) r.options.max_tokens = 16;

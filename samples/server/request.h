@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,9 +31,18 @@ struct Prompt {  // of /v1/completions: a text or tokens
   std::vector<int32_t> tokens;
 };
 
+struct ResponseFields {  // of /v1/responses
+  std::string id;        // of the response; "": the request is another endpoint's
+  std::string previous;  // previous_response_id
+  std::string instructions;
+  std::string said;                   // members of the response that say what the request said
+  std::vector<std::string> left_out;  // types of tools that are none of the model's
+  bool store = true, encrypted = false;
+};
+
 struct Request {
   std::string model;
-  std::vector<Message> messages;  // of /v1/chat/completions
+  std::vector<Message> messages;  // of /v1/chat/completions and /v1/responses
   std::vector<Prompt> prompts;    // of /v1/completions
   std::string tools;              // a JSON array; "": none
   std::vector<std::string> tool_names;
@@ -48,6 +59,7 @@ struct Request {
   std::vector<kvrt_token_value> bias;
   bool max_tokens_given = false, seeded = false;
   bool no_answer = false;  // max_tokens is 0: the prompt alone comes back
+  ResponseFields response;
 
   // Its answers are calls alone.
   bool must_call() const { return options.tool_choice == KVRT_TOOL_CHOICE_REQUIRED || options.tool_choice == KVRT_TOOL_CHOICE_NAMED; }
@@ -57,6 +69,30 @@ struct Request {
 
 Request read_chat_request(std::string_view body);
 Request read_text_request(std::string_view body);
+Request read_response_request(std::string_view body);
+
+// What a field says to a request. Null: the field is taken and says nothing here.
+using Read = void (*)(const Json&, Request*);
+struct Field {
+  const char* name;
+  Read read;
+};
+extern const std::span<const Field> kSamplingFields;  // those that all endpoints have
+
+// A body, which has to be an object.
+Json read_object(std::string_view body);
+// Its fields by the tables, of which the first that has a name counts. `refused`: names that are known, and not supported.
+void read_fields(const Json& object, std::initializer_list<std::span<const Field>> tables, std::span<const std::string_view> refused,
+                 Request* r);
+
+// The value of a field; 400 where it is another.
+double number(const Json& v, const std::string& name, double least, double most);
+uint32_t integer(const Json& v, const std::string& name, uint32_t least, uint32_t most);
+bool flag(const Json& v, const std::string& name);
+const std::string& text(const Json& v, const std::string& name);
+constexpr uint32_t kTokensMax = 1u << 30;
+// Adds members to the variables of the chat template.
+void add_variables(std::string_view members, Request* r);
 
 // A field has another value than expected: 400. Null: it is missing.
 [[noreturn]] void expected(std::string_view field, std::string_view what, const Json* found);
@@ -67,8 +103,15 @@ std::string item(std::string_view list, size_t index);  // "list[index]"
 
 // The list `messages` of a request.
 std::vector<Message> read_messages(const Json& list);
+// Gives messages with results of calls the functions' names, which OpenAI's form says at the calls alone.
+void name_results(std::vector<Message>* messages);
 
-// The fields `tools` and `tool_choice`.
+// The list `input` of /v1/responses.
+std::vector<Message> read_input(const Json& list);
+
+// A function that may be called; `where`: the object that has its name. Its name is added to those of the request.
+void read_function(const Json& function, const std::string& where, Request* r);
+// The fields `tools` and `tool_choice` of a chat.
 void read_tools(const Json& list, Request* r);
 void read_tool_choice(const Json& value, Request* r);
 void drop_tools(Request* r);

@@ -52,21 +52,24 @@ const Json& function_of(const Json& value, const std::string& where) {
 
 }  // namespace
 
+void read_function(const Json& function, const std::string& where, Request* r) {
+  const Json& name = field(function, where, "name", Json::kString);
+  check_name(name, where + ".name");
+  if (std::find(r->tool_names.begin(), r->tool_names.end(), name.text) != r->tool_names.end())
+    expected(where + ".name", "another name than those of the tools before", &name);
+  r->tool_names.push_back(name.text);
+  (void)find_field(function, where, "description", Json::kString);
+  (void)find_field(function, where, "strict", Json::kBool);
+  if (const Json* parameters = function.find("parameters")) check_parameters(*parameters, where + ".parameters");
+}
+
 void read_tools(const Json& list, Request* r) {
   if (!list.is(Json::kArray)) expected("tools", "a list", &list);
   if (list.items.size() > kToolsMax)
     refuse("tools", "tools: expected at most " + std::to_string(kToolsMax) + ", found " + std::to_string(list.items.size()));
   for (size_t i = 0; i < list.items.size(); ++i) {
     const Json& function = function_of(list.items[i], item("tools", i));
-    const std::string where = item("tools", i) + ".function";
-    const Json& name = field(function, where, "name", Json::kString);
-    check_name(name, where + ".name");
-    if (std::find(r->tool_names.begin(), r->tool_names.end(), name.text) != r->tool_names.end())
-      expected(where + ".name", "another name than those of the tools before", &name);
-    r->tool_names.push_back(name.text);
-    (void)find_field(function, where, "description", Json::kString);
-    (void)find_field(function, where, "strict", Json::kBool);
-    if (const Json* parameters = function.find("parameters")) check_parameters(*parameters, where + ".parameters");
+    read_function(function, item("tools", i) + ".function", r);
   }
   if (!list.items.empty()) r->tools = list.raw;
 }

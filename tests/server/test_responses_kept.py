@@ -1,0 +1,142 @@
+"""Responses that are kept: GET, DELETE, previous_response_id, restarts, keys, expiry."""
+import json
+import os
+import subprocess
+import unittest
+
+import openai
+from openai.types import responses as types
+
+from responses import WEATHER, Responses
+
+
+class Kept(Responses):
+    def test_get(self):
+        for r in (self.create("Reason and call", tools=[WEATHER], metadata={"a": "b"}, instructions="i"), self.events("Think")[1]):
+            status, headers, data = self.server.raw("GET", "/v1/responses/" + r.id)
+            self.assertEqual((status, headers["Content-Type"], self.strict(types.Response, data)), (200, "application/json", r))
+            self.assertEqual(self.client.responses.retrieve(r.id).id, r.id)
+
+    def test_delete(self):
+        r = self.create()
+        self.assertEqual(json.loads(self.server.raw("DELETE", "/v1/responses/" + r.id)[2]), {"id": r.id, "object": "response", "deleted": True})
+        for method in ("GET", "DELETE"):
+            status, _, data = self.server.raw(method, "/v1/responses/" + r.id)
+            self.assertEqual((status, json.loads(data)["error"]["type"]), (404, "invalid_request_error"))
+        with self.assertRaises(openai.NotFoundError):
+            self.client.responses.retrieve(r.id)
+        self.refused_by("previous_response_id", "previous_response_not_found", previous_response_id=r.id)
+
+    def test_not_stored(self):
+        r = self.create(store=False)
+        self.assertEqual(self.server.raw("GET", "/v1/responses/" + r.id)[0], 404)
+        self.refused_by("previous_response_id", "previous_response_not_found", previous_response_id=r.id)
+
+    def test_paths(self):
+        self.assertEqual([self.server.raw(*ask)[0] for ask in (
+            ("GET", "/v1/responses"), ("POST", "/v1/responses/resp_1"), ("GET", "/v1/responses/resp_1/input_items"), ("GET", "/v1/responses/x"),
+            ("DELETE", "/v1/responses/../x"), ("OPTIONS", "/v1/responses/resp_1"))], [405, 405, 404, 404, 404, 204])
+
+    def test_goes_on(self):
+        first = self.create("weather", tools=[WEATHER], instructions="Old words.")
+        result = [{"type": "function_call_output", "call_id": first.output[0].call_id, "output": "18 C"}]
+        second = self.create(result, tools=[WEATHER], instructions="Old words.", previous_response_id=first.id)
+        self.assertEqual((second.output_text, second.previous_response_id), ("It is 18 C.", first.id))
+        self.assertGreaterEqual(second.usage.input_tokens_details.cached_tokens, first.usage.input_tokens)
+        third = self.create("Streamed", tools=[WEATHER], previous_response_id=second.id)
+        whole = [{"role": "user", "content": "weather"}, *(i.model_dump(exclude_none=True) for i in first.output), *result,
+                 *(i.model_dump(exclude_none=True) for i in second.output), {"role": "user", "content": "Streamed"}]
+        # Instructions do not carry over: the prompt is that of all items without them.
+        self.assertEqual(third.usage.input_tokens, self.create(whole, tools=[WEATHER], store=False).usage.input_tokens)
+
+    def test_nothing_is_lost(self):
+        # What goes on from a response leaves it as it is.
+        first = self.create("Streamed", metadata={"a": "b"})
+        for said in ("Think", "JSON", "Think", "weather"):
+            self.create(said, previous_response_id=first.id)
+            self.assertEqual(self.client.responses.retrieve(first.id).metadata, {"a": "b"})
+
+    def test_branches(self):
+        first = self.create("Streamed")
+        one = self.create("Think", previous_response_id=first.id)
+        two = self.create("JSON", previous_response_id=first.id)
+        again = self.create("Think", previous_response_id=first.id)
+        self.assertEqual((one.output_text, two.output_text, again.output_text), ("Thought.", '{"n": 7}', "Thought."))
+        self.assertEqual(one.usage.input_tokens, again.usage.input_tokens)
+        for r in (one, two, again):
+            self.assertGreaterEqual(r.usage.input_tokens_details.cached_tokens, first.usage.input_tokens)
+        self.assertEqual(self.create("Think", previous_response_id=two.id).output_text, "Thought.")
+        self.assertEqual(self.client.responses.retrieve(first.id).output_text, "One two thr\u00e9e")
+
+    def test_other_tools(self):
+        first = self.create("Streamed", tools=[WEATHER])
+        self.assertEqual(self.create("Think", previous_response_id=first.id).output_text, "Thought.")
+        other = {**WEATHER, "name": "other"}
+        self.assertEqual(self.create("Streamed", tools=[other], previous_response_id=first.id).output_text, "One two thr\u00e9e")
+
+    def test_incomplete(self):
+        first = self.create("Streamed", max_output_tokens=2)
+        self.assertEqual(self.create("Think", previous_response_id=first.id).output_text, "Thought.")
+
+    def test_system_messages_are_one(self):
+        said = [{"role": "developer", "content": "One."}, {"role": "system", "content": "Two."}, {"role": "user", "content": "Streamed"}]
+        r = self.create(said, instructions="Zero.")
+        self.assertEqual(r.usage.input_tokens, self.create([said[2]], instructions="Zero.\n\nOne.\n\nTwo.").usage.input_tokens)
+        nextone = self.create("Think", previous_response_id=r.id)  # of these the input's carry over
+        whole = [*said[:2], said[2], {"role": "assistant", "content": r.output_text}, {"role": "user", "content": "Think"}]
+        self.assertEqual(nextone.usage.input_tokens, self.create(whole, store=False).usage.input_tokens)
+
+
+class Restarted(Responses):
+    def test_after_a_kill(self):
+        first = self.create("Streamed", metadata={"a": "b"})
+        second = self.create("Think", previous_response_id=first.id)
+        self.server.kill()
+        self.server.start()
+        self.client = self.server.client()
+        self.assertEqual(self.client.responses.retrieve(first.id).metadata, {"a": "b"})
+        third = self.create("Streamed", previous_response_id=second.id)
+        self.assertEqual(third.output_text, "One two thr\u00e9e")
+        self.assertGreaterEqual(third.usage.input_tokens_details.cached_tokens, second.usage.input_tokens // 32 * 32)
+        names = [s["name"] for s in json.loads(self.server.raw("GET", "/v1/kvrt/sessions")[2])["data"]]
+        self.assertIn(first.id.replace("resp_", "resp-"), names)
+
+
+class InMemory(Responses):
+    stored = False
+
+    def test_all(self):
+        first = self.create("Streamed", metadata={"a": "b"})
+        self.assertEqual(self.client.responses.retrieve(first.id).metadata, {"a": "b"})
+        for said, answer in (("Think", "Thought."), ("JSON", '{"n": 7}')):
+            r = self.create(said, previous_response_id=first.id)
+            self.assertEqual(r.output_text, answer)
+            self.assertGreaterEqual(r.usage.input_tokens_details.cached_tokens, first.usage.input_tokens)
+        self.client.responses.delete(first.id)
+        self.refused_by("previous_response_id", "previous_response_not_found", previous_response_id=first.id)
+
+
+class Keys(Responses):
+    keys = "one 0123456789abcdef\ntwo 0123456789abcdeF\n"
+
+    def test_responses_are_the_keys(self):
+        mine, other = self.server.client("0123456789abcdef"), self.server.client("0123456789abcdeF")
+        r = mine.responses.create(model=self.name, input="Streamed")
+        self.assertEqual(mine.responses.retrieve(r.id).output_text, r.output_text)
+        for ask in (other.responses.retrieve, other.responses.delete):
+            with self.assertRaises(openai.NotFoundError):
+                ask(r.id)
+        mine.responses.delete(r.id)
+
+
+class Expired(Responses):
+    def test_expired(self):
+        r = self.create("Streamed")
+        command = [os.environ["KVRT_CLI"], "store", "ttl", str(self.dir / "store"), r.id.replace("resp_", "resp-"), "1"]
+        subprocess.run(command, check=True, capture_output=True)
+        self.eventually(lambda: self.server.raw("GET", "/v1/responses/" + r.id)[0] == 404, "it expires")
+        self.refused_by("previous_response_id", "previous_response_not_found", previous_response_id=r.id)
+
+
+if __name__ == "__main__":
+    unittest.main()
