@@ -168,6 +168,10 @@
  * A SUSPENDED session has given back its blocks. Calls that change, fork or save it leave it SUSPENDED. prefill, begin
  * and generate end that: the first step of the generation loads the KV again ("warms" the session).
  *
+ * A saved session may be longer than the pool of a later opening holds. It resumes as SUSPENDED, and takes no block from
+ * others. Its KV stays in the store, also when it is saved again. Calls that make it longer, and prefill, begin and
+ * generate, are LIMIT until truncate, erase or set_messages has made it short enough.
+ *
  * # Who computes
  *
  * No thread of kvrt's runs the model by itself. The thread that asks runs the step: one that calls next, generate or
@@ -391,7 +395,9 @@ enum {
   KVRT_REUSE_NEW_TOKENS = 1,      /**< The tokens from here on were never computed after the tokens before them. */
   KVRT_REUSE_DIFFERENT_TOKEN = 2, /**< A block in memory begins the same and has another token here. */
   KVRT_REUSE_NOT_STORED = 3,      /**< The store knows the tokens and never had their KV. */
-  KVRT_REUSE_EVICTED = 4,         /**< This session had computed them; the pool needed the blocks. */
+  /** This session had computed them; the pool needed the blocks. From resume, at position 0: it is longer than the pool
+   * holds (see "Session states"). */
+  KVRT_REUSE_EVICTED = 4,
   /** The chunk on disk was damaged, missing or could not be read: the log says which. At position 0 with `recomputed`:
    * KV that was reused made logits that are not finite, so all was computed again. */
   KVRT_REUSE_DAMAGED = 5,
@@ -1281,7 +1287,7 @@ KVRT_API uint32_t kvrt_cancel_fired(const kvrt_cancel* cancel);
 enum {
   KVRT_STATE_IDLE = 1,       /**< It waits for calls. */
   KVRT_STATE_GENERATING = 2, /**< From begin until next has given DONE or a failure. */
-  KVRT_STATE_SUSPENDED = 3,  /**< Without blocks: it was suspended, and has computed nothing since. */
+  KVRT_STATE_SUSPENDED = 3,  /**< Without blocks: suspended, or resumed too long for the pool; it has computed nothing since. */
   KVRT_STATE_FAILED = 4      /**< Its logits were NaN or infinite. It can only be read. */
 };
 
@@ -1616,8 +1622,8 @@ typedef struct kvrt_generate_options {
  * - `callback`: PROGRESS in tokens, LOGITS as asked, and DONE.
  * - `report`: may be NULL. It is filled when the call succeeds, and when it is CANCELLED.
  * - Statuses: INVALID: the session is FAILED, or has no tokens. BUSY: it generates, or another call is inside.
- *   CANCELLED: by the callback or by kvrt_session_cancel; the computed part stays. LIMIT: the pool cannot hold it.
- *   NO_MEMORY. DEVICE.
+ *   CANCELLED: by the callback or by kvrt_session_cancel; the computed part stays. LIMIT: the pool cannot hold it; one
+ *   that never could is told before any session loses a block. NO_MEMORY. DEVICE.
  * - Blocks: until DONE. */
 KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report,
                                           kvrt_error* err);
@@ -1626,8 +1632,9 @@ KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits
  * kvrt_model_step runs.
  * - Statuses: INVALID: an option; a malformed grammar (GRAMMAR_ERROR); the template refuses the messages
  *   (TEMPLATE_ERROR); the session is FAILED, or has no tokens. BUSY: it generates, or another call is inside. LIMIT:
- *   the opened turn does not fit the context; TEMPLATE_LIMIT; GRAMMAR_LIMIT. UNSUPPORTED: a keyword of a schema, a
- *   feature of the template, or calls that kvrt cannot bind (KVRT_TOOL_CHOICE_...): the message names it.
+ *   the session, or the turn that it opens, does not fit the context or the pool; TEMPLATE_LIMIT; GRAMMAR_LIMIT.
+ *   UNSUPPORTED: a keyword of a schema, a feature of the template, or calls that kvrt cannot bind
+ *   (KVRT_TOOL_CHOICE_...): the message names it.
  * - Blocks: rendering the template, about 100 ms at most, and as kvrt_session_append_message where it rewrites; compiling
  *   a grammar, about 1 s at most. */
 KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options, kvrt_error* err);
@@ -1713,7 +1720,8 @@ KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count
  * (INFO) of model_open says how many the pool keeps where these are few.
  * - `tokens`: 0: all that it has.
  * - Statuses: INVALID: it has fewer tokens, or it is FAILED. BUSY: it generates, or another call is inside. LIMIT: the
- *   pool has no room for what a boundary keeps beside the session as it is; nothing is marked. */
+ *   pool has no room for what a boundary keeps beside the session as it is (of one that is too long for the pool: beside
+ *   its first `tokens`); nothing is marked. */
 KVRT_API kvrt_status kvrt_session_mark(kvrt_session* session, uint64_t tokens, kvrt_error* err);
 
 /** Drops the tokens [from, to) and the messages in them. The tokens after them move to lower positions and are computed
@@ -1841,7 +1849,8 @@ KVRT_API kvrt_status kvrt_session_suspend(kvrt_session* session, const char* nam
                                           kvrt_save_report* report, kvrt_error* err);
 
 /** Opens a saved session, in this process or another, and loads its KV. The session is IDLE then. Chunks that are
- * damaged or missing are holes, which the next step computes.
+ * damaged or missing are holes, which the next step computes. A session that is longer than the pool holds is SUSPENDED
+ * then, and nothing is loaded: see "Session states".
  * - `store`: where it was saved; options->store is ignored.
  * - `options`: the domain must be the one that it was saved in. tools, documents and variables that are NULL stay as
  *   they were saved; all other options are as given here.
@@ -1852,8 +1861,8 @@ KVRT_API kvrt_status kvrt_session_suspend(kvrt_session* session, const char* nam
  * - `*out`: the new session. The caller owns it, and closes it with kvrt_session_close.
  * - Statuses: INVALID: as kvrt_session_open. NOT_FOUND: no session of this name, or it has expired. INCOMPATIBLE: it
  *   was made with another model (MODEL_MISMATCH), or a newer kvrt saved it. CORRUPT: the record of its tokens is
- *   damaged. LIMIT: 65536 sessions of the model are open, or its context or pool cannot hold it. UNSUPPORTED: the
- *   model's file has a vocabulary alone. CANCELLED: by the callback. BUSY: STORE_LOCKED. IO.
+ *   damaged. LIMIT: 65536 sessions of the model are open. UNSUPPORTED: the model's file has a vocabulary alone.
+ *   CANCELLED: by the callback. BUSY: STORE_LOCKED. IO.
  * - Blocks: until its chunks are read; the first session with a store reads the whole model file. */
 KVRT_API kvrt_status kvrt_session_resume(kvrt_model* model, kvrt_store* store, const char* name, size_t name_size,
                                          const kvrt_session_options* options, kvrt_event_fn callback, void* user, kvrt_report* report,

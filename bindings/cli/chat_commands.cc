@@ -114,13 +114,15 @@ std::string Chat::why_no_more() const {
 void Chat::advise_room() const {
   uint64_t begin = 0, end = 0;
   Message question;
-  if (oldest_turn(begin, end)) {
+  const bool too_long = tokens() > most_tokens();  // a larger pool computed it
+  if (oldest_turn(begin, end) && !too_long) {
     say("(/forget drops the oldest turn)\n");
     return;
   }
   const uint64_t context = model_.info()->context_length;
   const char* option = flags_.model.kv_bytes ? "--kv-bytes" : "--context";  // the two exclude each other
-  const std::string removes = last_question(question) ? "/rewind removes the turn" : "";
+  std::string removes = last_question(question) ? "/rewind removes the turn" : "";
+  if (too_long) removes = oldest_turn(begin, end) ? "/forget drops the oldest turn, /rewind the last one" : removes;
   const std::string more = most_tokens() < context
                                ? fmt::format("a larger {} gives more room, up to the model's {} tokens", option, context)
                                : fmt::format("the model's context has no more than {} tokens", context);

@@ -13,12 +13,16 @@ namespace {
 constexpr uint32_t kAutosaveTokens = 64;  // a killed chat loses at most so many of an answer
 
 // The tokens that the template adds after the first `end` to open an answer. None where it cannot: then no message can be appended either.
-std::vector<int32_t> opened_turn(Session& session, uint64_t end) {
+// Where there is no room for so many tokens, nobody can tell: `there`.
+std::vector<int32_t> opened_turn(Session& session, uint64_t end, const std::vector<int32_t>& there) {
   Result<Session> copy = session.fork();
   auto options = init<kvrt_generate_options>();
   options.max_tokens = 1;
   std::vector<int32_t> ids;
-  if (!copy.ok() || !copy->truncate(end).ok() || !copy->begin(options).ok() || session_tokens(*copy, ids)) return {};
+  if (!copy.ok() || !copy->truncate(end).ok()) return {};
+  const kvrt_status begun = copy->begin(options).code();
+  if (begun == KVRT_LIMIT) return there;
+  if (begun || session_tokens(*copy, ids)) return {};
   ids.erase(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(end, ids.size())));
   return ids;
 }
@@ -45,7 +49,7 @@ kvrt_status Chat::check_text() {
   for (const Message& m : all) {
     const std::vector<int32_t> between(ids.begin() + static_cast<ptrdiff_t>(at), ids.begin() + static_cast<ptrdiff_t>(m.begin));
     const bool begins = at == 0 && between == std::vector{bos};
-    if (!between.empty() && !begins && between != opened && between != (opened = opened_turn(session_, at))) {
+    if (!between.empty() && !begins && between != opened && between != (opened = opened_turn(session_, at, between))) {
       return complain(
           KVRT_CONFLICT,
           fmt::format("{} holds text that is in no message{}: kvrt run can go on with it; --session with another name starts a chat",
@@ -91,8 +95,14 @@ kvrt_status Chat::resume_or_open() {
       if (kvrt_status text = check_text()) return text;
       const double ms = ms_since(start);
       const std::string other = other_kv(store_, name_, flags_.domain, report, model_.info()->block_tokens);
-      say("{} goes on: {}, {} from disk, in {:.0f} ms{}{}\n", in_quotes(name_), counted(tokens(), "token"), report.reused_disk, ms,
-          other.empty() ? "" : "; ", other);
+      if (tokens() > most_tokens()) {
+        say("({} has {}, there is room for {}: it can be read and made shorter)\n", in_quotes(name_), counted(tokens(), "token"),
+            most_tokens());
+        advise_room();
+      } else {
+        say("{} goes on: {}, {} from disk, in {:.0f} ms{}{}\n", in_quotes(name_), counted(tokens(), "token"), report.reused_disk, ms,
+            other.empty() ? "" : "; ", other);
+      }
       if (!flags_.system.empty()) say("(--system is for a new session: this one goes on as it began)\n");
       if (isatty(STDIN_FILENO)) history({});
       say_unfinished();
@@ -146,7 +156,9 @@ kvrt_status Chat::answer(uint64_t seed) {
   if (s == KVRT_CANCELLED) {
     if (!leaves()) say("(stopped; /continue goes on, /retry answers again, /rewind removes the turn)\n");
   } else if (s) {
-    return complain("cannot answer", s);
+    complain("cannot answer", s);
+    if (s == KVRT_LIMIT && tokens() > most_tokens()) advise_room();
+    return s;
   } else if (last_.reason == KVRT_REASON_MAX_TOKENS) {
     if (isatty(STDIN_FILENO)) say("(cut at -n {}; /continue goes on)\n", flags_.max_tokens);
   } else if (last_.reason == KVRT_REASON_CONTEXT_FULL) {

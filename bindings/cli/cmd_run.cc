@@ -78,6 +78,7 @@ Result<Session> Run::resume(const std::string& name) {
   bar.clear();
   const std::string other = saved.ok() ? other_kv(store, name, flags.domain, resumed, model.info()->block_tokens) : "";
   if (!other.empty()) say("({} goes on; {})\n", in_quotes(name), other);
+  if (saved.ok() && saved->info()->state == KVRT_STATE_SUSPENDED) resumed = init<kvrt_report>();  // it does not fit: nothing was loaded
   return saved;
 }
 

@@ -168,7 +168,7 @@ func (m *Model) OpenSession(options *SessionOptions) (*Session, error) {
 // Resume opens a saved session, in this process or another, and loads its KV; the report says how much came back. options: Domain must be the one
 // that it was saved in, Store is not looked at, and nil Tools, Documents and Variables stay as they were saved. progress (nil: none) gets PROGRESS in chunks; it, or the
 // end of the context, ends the call, but not while the first session of a model with a store reads the whole model file. NOT_FOUND: there is no such
-// session. It blocks until its chunks are read.
+// session. It blocks until its chunks are read. A session that is longer than the pool holds is SUSPENDED: it can be read, and made shorter.
 func (m *Model) Resume(ctx context.Context, store *Store, name string, options *SessionOptions, progress func(Event) error) (*Session, Report, error) {
 	from, err := store.at().enter()
 	if err != nil {

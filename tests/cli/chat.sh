@@ -73,6 +73,17 @@ talk "$(seq -s ' ' 100)\n" -n 4 --context 64
 is "1 0" "$(grep -c '(a larger --context' err) $(grep -c /forget err)" "a message longer than the context: $(cat err)"
 talk 'Hello\nHello\nHello\nHello\n' --context 192 -n 60
 is 1 "$(grep -c '/forget drops the oldest turn' err)" "several turns fill the context: $(cat err)"
+# a session that a larger pool made: it is read, says how to go on, is made shorter, and goes on from its KV
+talk 'Hello\nHello\nHello\n' --store long --session long -n 60
+talk '/history\nHello\n' --store long --session long -n 4 --context 128
+is "8 3 1" "$status $(grep -c '^user: Hello$' err) $(grep -c '^(long has [0-9]* tokens, there is room for 128: it can be read and made shorter)$' err)" "a chat longer than its room: $(cat err)"
+is "2 1" "$(grep -c '^(/forget drops the oldest turn, /rewind the last one; a larger --context gives more room, ' err) $(grep -c '[0-9]* tokens need .* the pool has 4, which hold 128 tokens: truncate or erase, or raise --context, which is 128 (LIMIT)$' err)" \
+  "how a chat longer than its room may go on: $(cat err)"
+talk '/rewind 100\n/continue\n/stats\n' --store long --session long -n 4 --context 128
+is "0 1" "$status $(grep -c '^last answer: 100 prompt tokens (0 memory, 96 disk, 4 computed)' err)" "a chat that was made shorter: $(cat err)"
+exits 8 run -m "$model" --store long --session long --chat -p Hello -n 4 --context 64
+exits 0 run -m "$model" --store long --session long --truncate 40 -p Hello -n 4 --context 64 --json
+grep -q '"reused_disk": 32, .*"reuse_stopped": "new_tokens"' out || fail "a run of a session that was made shorter: $(cat out)"
 mkdir fixed
 # shellcheck disable=SC2016 # for the inner shell
 fixed='mount --bind commands fixed && mount -o remount,ro,bind fixed && printf "Hello\n" | "$0" chat -m "$1" -n 4 --store fixed'

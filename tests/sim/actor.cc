@@ -54,7 +54,7 @@ void Actor::append() {
   bool bad = w_->random->one_in(40) && count;
   if (bad) fresh[w_->random->below(count)] = w_->random->one_in(2) ? -1 : static_cast<int32_t>(w_->tokenizer->vocab_size());
   Status status = w_->engine->append(session_, fresh);
-  bool fits = tokens_.size() + count <= w_->room;
+  bool fits = count == 0 || tokens_.size() + count <= w_->room;
   Code want = !fits ? Code::kLimit : bad ? Code::kInvalid : Code::kOk;
   SIM_CHECK(status.code() == want, "append of %zu to %zu in %zu: %s", size_t{count}, tokens_.size(), size_t{w_->room},
             status.message().c_str());
@@ -77,8 +77,8 @@ void Actor::append_text() {
   if (tokens_.empty() && w_->tokenizer->add_bos()) fresh.push_back(kToyBos);
   SIM_CHECK(w_->tokenizer->encode(text, special, &fresh, tokens_.empty() ? -1 : tokens_.back()).is_ok(), "encode");
   Status status = w_->engine->append_text(session_, text, special);
-  SIM_CHECK(status.code() == (tokens_.size() + fresh.size() <= w_->room ? Code::kOk : Code::kLimit), "append_text: %s",
-            status.message().c_str());
+  const bool fits = fresh.empty() || tokens_.size() + fresh.size() <= w_->room;
+  SIM_CHECK(status.code() == (fits ? Code::kOk : Code::kLimit), "append_text: %s", status.message().c_str());
   if (status.is_ok()) tokens_.insert(tokens_.end(), fresh.begin(), fresh.end());
 }
 
@@ -220,7 +220,8 @@ void Actor::resumed(const std::string& name, const Saved& saved, const Report& r
   SIM_CHECK(info.id == id_ && info.revision == revision_ && info.name == name, "resume: id, revision or name");
   SIM_CHECK(r.prompt_tokens == tokens_.size() && r.prompt_tokens == r.reused_memory + r.reused_disk + r.prefilled, "resume: the report");
   from_disk_ = r.reused_disk;
-  w_->note("resumes");
+  suspended_ = tokens_.size() > w_->room;
+  w_->note(suspended_ ? "resumes of what does not fit" : "resumes");
   if (r.reused_disk) w_->note("resumes from disk");
   if (r.reused_memory) w_->note("resumes from memory");
 }

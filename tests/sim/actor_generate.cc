@@ -69,6 +69,10 @@ void Actor::start(GenerateOptions o) {
   run.kv_tokens = w_->engine->session_info(session_).kv_tokens;
   if (!w_->alone) run.kv_tokens -= run.kv_tokens % w_->engine->info().kv.block_tokens();  // until it begins its tail can go, uncounted
   Status status = w_->engine->begin(session_, o);
+  if (tokens_.size() > w_->room) {
+    SIM_CHECK(status.code() == Code::kLimit, "begin with %zu tokens in a room for %zu", tokens_.size(), size_t{w_->room});
+    return w_->note("begins of what does not fit");
+  }
   if (opens && status.code() == Code::kLimit) return;
   if (opens) {  // single-threaded: no step has run
     tokens_ = w_->engine->tokens(session_);

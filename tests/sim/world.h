@@ -52,6 +52,7 @@ class World {
   void save(Actor* actor, bool suspend);
   void save_for_room(Actor* actor);
   void squeeze();
+  std::vector<uint64_t> blocks_held() const;  // by session; and how many were evicted
   void resume();
   void remove();
   void open_one();

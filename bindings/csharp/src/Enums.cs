@@ -254,7 +254,7 @@ namespace Kvrt
         Idle = Native.KVRT_STATE_IDLE,
         /// <summary>From begin until next has given DONE or a failure.</summary>
         Generating = Native.KVRT_STATE_GENERATING,
-        /// <summary>Without blocks: it was suspended, and has computed nothing since.</summary>
+        /// <summary>Without blocks: suspended, or resumed too long for the pool; it has computed nothing since.</summary>
         Suspended = Native.KVRT_STATE_SUSPENDED,
         /// <summary>Its logits were NaN or infinite. It can only be read.</summary>
         Failed = Native.KVRT_STATE_FAILED

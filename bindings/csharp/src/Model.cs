@@ -174,7 +174,8 @@ namespace Kvrt
             }
         }
 
-        /// <summary>Opens a saved session, in this process or another, and loads its KV. It blocks until its chunks are read.</summary>
+        /// <summary>Opens a saved session, in this process or another, and loads its KV. It blocks until its chunks are read. One that is longer than
+        /// the pool holds is SUSPENDED: it can be read, and made shorter.</summary>
         /// <param name="store">Where it was saved; SessionOptions.Store is ignored.</param>
         /// <param name="name">Its name.</param>
         /// <param name="options">The domain must be the one that it was saved in. Tools, Documents and Variables that are null stay as they were

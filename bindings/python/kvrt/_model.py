@@ -92,7 +92,8 @@ class Model(Handle):
                progress: Optional[Callable[[Event], object]] = None) -> Session:
         """Opens a saved session and loads its KV; its `resumed` is the report of that. The domain must be the one that it was saved in; tools, documents
         and variables that are None stay as they were saved. foreign_kv: ACCEPT takes KV of another arithmetic. progress sees chunks; an exception of
-        it stops the resume and comes out. NotFound: there is none of that name, or it has expired. Incompatible: it is another model's."""
+        it stops the resume and comes out. A session that is longer than the pool holds is SUSPENDED: it can be read, and made shorter. NotFound:
+        there is none of that name, or it has expired. Incompatible: it is another model's."""
         setup = SessionSetup(self._core, domain, tools, prefix_cache, documents, variables, autosave)
         fill(setup.options, foreign_kv=foreign_kv)
         report = _raw.kvrt_report.make()

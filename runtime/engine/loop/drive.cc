@@ -20,6 +20,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   {
     Lock lock(mu_);
     KVRT_TRY(enter(session, options.prefill_only ? "prefill" : "begin"));
+    KVRT_TRY(check_room(session->tokens.size(), 0));  // one that was resumed may be too long
     said = *session;
   }
   const bool continues = options.ask.kind == GrammarKind::kContinue;
@@ -48,7 +49,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   generation->answer_begin = answer.begin;
   const std::shared_ptr<Cancel> cancel = generation->options.cancel;
   Lock lock(mu_);
-  if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(*session, said.tokens.size() - session->tokens.size()));
+  if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(said.tokens.size(), 0));
   if (generation->options.all_or_nothing) generation->before.emplace(*session);
   if (cancel) cancel->watch(weak_from_this());
   become(session, std::move(said));  // nothing fails from here on

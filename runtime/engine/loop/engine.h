@@ -147,7 +147,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Status make_pool(const EngineOptions& options, std::unique_ptr<ForwardPass> toy);
   Result<BlockKey> root_for(const SessionOptions& options, const char* numerics = nullptr);  // null: the backend's
   Status adopt_foreign(const SessionOptions& options, const SessionOut& saved, Session* session);
-  Status check_room(const Session& session, uint64_t more) const KVRT_REQUIRES(mu_);
+  Status check_room(uint64_t tokens, uint64_t more) const KVRT_REQUIRES(mu_);
   Status enlist(Session* session) KVRT_REQUIRES(mu_);
   Status require_ready(const Session& session, const char* call) const KVRT_REQUIRES(mu_);  // idle or suspended, else BUSY or INVALID
   Status enter(Session* session, const char* call) KVRT_REQUIRES(mu_);                      // begins a host's call that needs that
@@ -187,6 +187,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void last_save(Session* session);
   std::unique_ptr<Session> restore(const SessionOut& saved, const SessionOptions& options, Status* status);
   void mark_restored(Session* session) const;
+  Status bring_back(Session* session, const Progress& progress, Report* report) KVRT_REQUIRES(mu_);
 
   uint8_t* unit_data(BlockId unit) const { return pool_buffer_->data() + static_cast<uint64_t>(unit) * kv_.unit_bytes(); }
 

@@ -105,8 +105,9 @@ Status Engine::require_ready(const Session& session, const char* call) const {
   return {};
 }
 
-Status Engine::check_room(const Session& session, uint64_t more) const {
-  uint64_t n = session.tokens.size() + more;
+// LIMIT where a session of `tokens` tokens and `more` could not be computed, whatever others hold.
+Status Engine::check_room(uint64_t tokens, uint64_t more) const {
+  const uint64_t n = tokens + more;
   if (n > model_->dims().context || more > model_->dims().context) {
     return error(Code::kLimit, Detail::kNone,
                  "the session would have %llu tokens, the model's context is %u: truncate, or start another session",
@@ -114,8 +115,11 @@ Status Engine::check_room(const Session& session, uint64_t more) const {
   }
   const uint64_t units = kv_.shape.units_for(n);
   if (units > cache_->size()) {
-    return error(Code::kLimit, Detail::kNone, "%llu tokens need %llu KV blocks, the pool has %u: raise kv_bytes_max of model_open",
-                 static_cast<unsigned long long>(n), static_cast<unsigned long long>(units), cache_->size());
+    return error(Code::kLimit, Detail::kNone,
+                 "%llu tokens need %llu KV blocks, the pool has %u, which hold %llu tokens: truncate or erase, or raise kv_bytes_max of "
+                 "model_open",
+                 static_cast<unsigned long long>(n), static_cast<unsigned long long>(units), cache_->size(),
+                 static_cast<unsigned long long>(kv_.shape.tokens_in(cache_->size())));
   }
   return {};
 }
@@ -123,7 +127,7 @@ Status Engine::check_room(const Session& session, uint64_t more) const {
 Status Engine::append(Session* session, std::span<const int32_t> tokens) {
   Lock lock(mu_);
   KVRT_TRY(enter(session, "append"));
-  KVRT_TRY(check_room(*session, tokens.size()));  // before any token is read: a wrong count is often huge
+  if (!tokens.empty()) KVRT_TRY(check_room(session->tokens.size(), tokens.size()));  // before one is read: a wrong count is often huge
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= model_->tokenizer().vocab_size()) {
       return error(Code::kInvalid, Detail::kNone, "append: tokens[%zu] is %d, the vocabulary has %u", i, tokens[i],
@@ -161,15 +165,16 @@ Status Engine::mark(Session* session, uint64_t tokens) {
     return error(Code::kInvalid, Detail::kNone, "mark: at %llu tokens, the session has %llu", static_cast<unsigned long long>(tokens),
                  static_cast<unsigned long long>(n));
   }
-  const uint64_t needs = kv_.shape.units_for(n), boundary = kv_.shape.boundary_units();
+  const uint64_t at = tokens ? tokens : n;
+  const uint64_t beside = check_room(n, 0).is_ok() ? n : at;  // one that is too long has to become shorter first
+  const uint64_t needs = kv_.shape.units_for(beside), boundary = kv_.shape.boundary_units();
   if (session->kv.share && boundary > 0 && needs + boundary > cache_->size()) {
     return error(
         Code::kLimit, Detail::kNone,
         "mark: what a boundary keeps takes %llu KV blocks, and %llu tokens %llu, the pool has %u: raise kv_bytes_max of model_open",
-        static_cast<unsigned long long>(boundary), static_cast<unsigned long long>(n), static_cast<unsigned long long>(needs),
+        static_cast<unsigned long long>(boundary), static_cast<unsigned long long>(beside), static_cast<unsigned long long>(needs),
         cache_->size());
   }
-  const uint64_t at = tokens ? tokens : n;
   cache_->mark_asked(&session->kv, at);
   // The token before is asked again where none follows: that goes on from the state before it.
   if (kv_.shape.has_states() && at > 0) cache_->mark_asked(&session->kv, at - 1);
@@ -188,7 +193,7 @@ Result<AppendInfo> Engine::edit(Session* session, const char* call, const std::f
   KVRT_TRY(change(&said));
   model_->tell_dropped(said.dropped);
   Lock lock(mu_);
-  if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(*session, said.tokens.size() - session->tokens.size()));
+  if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(said.tokens.size(), 0));  // a longer one may become shorter
   const AppendInfo info = become(session, std::move(said));
   touched(session);
   return info;
@@ -234,6 +239,7 @@ AppendInfo Engine::become(Session* session, Conversation said) noexcept {
 
 void Engine::cut_kv(Session* session, uint64_t count) {
   Session& s = *session;
+  if (s.state == SessionState::kSuspended) s.kv.cut_known = std::max(s.kv.cut_known, s.stored.own_tokens);  // the store has their KV
   cache_->cut(&s.kv, count);
   s.marked = {};  // the marks behind the cut are gone
   if (s.stored.tail_end > count) s.stored.tail_begin = s.stored.tail_end = 0;

@@ -1,4 +1,5 @@
-// Engine: resume. Tokens and messages come from the store; KV comes from memory if another session has it, else from chunks.
+// Engine: resume. Tokens and messages come from the store; KV comes from memory if another session has it, else from chunks. Where the pool
+// could not hold that, the session is suspended.
 #include "runtime/base/limits.h"
 #include "runtime/engine/loop/engine.h"
 #include "runtime/engine/snapshot/manifest.h"
@@ -77,12 +78,10 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
     if (!(given.*part).empty()) session->arguments.*part = std::move(given.*part);
   }
   Lock lock(mu_);
-  KVRT_TRY(check_room(*session, 0));
   if (scheduler_->sessions().size() >= kSessionsMax) {
     return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
   }
   Session& s = *session;
-  uint64_t n = s.tokens.size();
   struct Undo {  // runs unless resume succeeds, also on an exception. The keys are shared: they go while the lock is held
     Scheduler* scheduler;
     Session* session;
@@ -94,13 +93,33 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
   };
   scheduler_->add(&s);
   Undo undo{scheduler_.get(), &s};
+  if (check_room(s.tokens.size(), 0).is_ok()) {
+    KVRT_TRY(bring_back(&s, progress, report));
+  } else {  // no other session loses a block to one that cannot be computed
+    cache_->extend(&s.kv, s.tokens);
+    mark_restored(&s);
+    s.state = SessionState::kSuspended;
+    report->prompt_tokens = report->prefilled = s.tokens.size();
+    report->reuse_stopped = ReuseStop::kEvicted;
+  }
+  scheduler_->touch(&s);
+  s.saved.blocks = s.kv.whole_blocks(static_cast<uint32_t>(s.kv.chain.size()));
+  if (s.autosave) s.autosave->saver->add(this, &s);
+  undo.session = nullptr;
+  return session.release();
+}
+
+// Fills the block table of a session that was just restored with the KV that memory and store have, and says how far that goes.
+Status Engine::bring_back(Session* session, const Progress& progress, Report* report) {
+  Session& s = *session;
+  const uint64_t n = s.tokens.size();
   s.use.pin();  // no session takes its blocks while they fill
   cache_->adopt(&s.kv, s.tokens);
   mark_restored(&s);
   report->reused_memory = s.kv.reusable(n);
   const Loaded loaded = load_stored(&s, progress);
   if (loaded == Loaded::kStoppedNearer || loaded == Loaded::kStoppedInPlace)
-    return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", saved.name.c_str());
+    return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", s.saved.name.c_str());
   // A window that was in memory ends before the one that came from disk.
   cache_->roll(&s.kv, n, s.kv.computed(n));
   report->prompt_tokens = n;
@@ -109,11 +128,7 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
   report->reuse_stopped_at = s.kv.computed(n);
   if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->why_stopped(s, &report->reuse_stopped_at);
   s.use.unpin();
-  scheduler_->touch(&s);
-  s.saved.blocks = s.kv.whole_blocks(static_cast<uint32_t>(s.kv.chain.size()));
-  if (s.autosave) s.autosave->saver->add(this, &s);
-  undo.session = nullptr;
-  return session.release();
+  return {};
 }
 
 }  // namespace kvrt

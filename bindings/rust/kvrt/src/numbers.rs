@@ -297,7 +297,7 @@ numbers! {
         IDLE = KVRT_STATE_IDLE,
         /// From begin until next has given DONE or a failure.
         GENERATING = KVRT_STATE_GENERATING,
-        /// Without blocks: it was suspended, and has computed nothing since.
+        /// Without blocks: suspended, or resumed too long for the pool; it has computed nothing since.
         SUSPENDED = KVRT_STATE_SUSPENDED,
         /// Its logits were NaN or infinite. It can only be read.
         FAILED = KVRT_STATE_FAILED,

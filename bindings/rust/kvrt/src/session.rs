@@ -53,10 +53,11 @@ impl Session {
     }
 
     /// Opens a saved session, of this process or another, and loads its KV; [`Session::resumed`] tells how much of it. `store` counts, not that of the
-    /// options; tools, documents and variables that are `None` stay as they were saved. It blocks until its chunks are read.
+    /// options; tools, documents and variables that are `None` stay as they were saved. It blocks until its chunks are read. One that is longer than the
+    /// pool holds is SUSPENDED: it can be read, and made shorter.
     ///
     /// Statuses: as [`Session::open`]. NOT_FOUND: no session of this name, or it has expired. INCOMPATIBLE: of another model (MODEL_MISMATCH), or of a newer
-    /// kvrt. CORRUPT: the record of its tokens is damaged. LIMIT: the model's context or pool cannot hold it. BUSY: STORE_LOCKED. IO.
+    /// kvrt. CORRUPT: the record of its tokens is damaged. BUSY: STORE_LOCKED. IO.
     pub fn resume(model: &Model, store: &Store, name: &str, options: &SessionOptions<'_>) -> Result<Session> {
         Session::resume_with(model, store, name, options, go_on)
     }
