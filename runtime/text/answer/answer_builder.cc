@@ -72,11 +72,6 @@ AnswerBuilder::Node AnswerBuilder::spaced(Node node) {
   return then(builder_.call(*space_), node);
 }
 
-// What models write between a mark and what follows it.
-AnswerBuilder::Node AnswerBuilder::with_breaks(Node node) {
-  return either({node, then(builder_.literal("\n"), node), then(builder_.literal("\n\n"), node)});
-}
-
 // Of free content. `strict`: where it goes on behind a mark that a call may follow, or other text.
 std::vector<FreeText::Exit> AnswerBuilder::exits(Node strict) const {
   std::vector<FreeText::Exit> out;
@@ -115,13 +110,14 @@ AnswerBuilder::Node AnswerBuilder::free_content() {
   return !begins ? text.begin() : bare ? bare_begin : then(opening_, text.begin());
 }
 
-// With the marks that a family may have around content. Behind it only control tokens are marks.
+// With the marks that a family may have around content: white space is the marks', and none where they do not come. Behind content only
+// control tokens are marks.
 AnswerBuilder::Node AnswerBuilder::framed(Node node) {
   const Node join = builder_.join();
   std::vector<Node> ways{node};
   for (const CallSyntax& syntax : reply::syntaxes()) {
     const bool frame = syntax.format == rules_.style.format && syntax.flags & CallSyntax::kFrame && prompted_.empty();
-    if (frame && (node != end_ || text_.begins_with_token(syntax.begin))) ways.push_back(then(syntax.begin, node));
+    if (frame && (node != end_ || text_.begins_with_token(syntax.begin))) ways.push_back(spaced(then(syntax.begin, spaced(node))));
   }
   builder_.link(join, ways);
   return join;
@@ -148,14 +144,14 @@ Result<AnswerBuilder::Node> AnswerBuilder::answer() {
   const bool unmarked = begins && (mark_.empty() || mark_ == prompted_);  // calls may begin as they are
   if (written_ != nullptr && (content == kNone || unmarked)) {
     const Node call = unmarked ? calls_ : then(mark_, calls_);
-    content = either({content, call});
+    content = either({content, unmarked && !prompted_.empty() ? call : spaced(call)});
   }
   if (rules_.style.reasoning_end.empty() || rules_.place == AnswerPlace::kContent) return content;
-  const Node after = with_breaks(content);
+  const Node after = spaced(content);
   if (rules_.place == AnswerPlace::kClosed) return after;
   if (rules_.place == AnswerPlace::kReasoning) return reasoning(after);
   KVRT_ASSIGN(const bool itself, begins_with(rules_, rules_.style.reasoning_begin, vocab_));
-  return itself ? content : either({content, then(rules_.style.reasoning_begin, reasoning(after))});
+  return itself ? content : either({content, spaced(then(rules_.style.reasoning_begin, reasoning(after)))});
 }
 
 Result<std::unique_ptr<const Automaton>> AnswerBuilder::build() {

@@ -13,6 +13,7 @@
 #include "runtime/text/grammar/automaton.h"
 #include "runtime/text/grammar/free_text.h"
 #include "runtime/text/reply/family.h"
+#include "runtime/text/reply/syntax.h"
 
 namespace kvrt {
 
@@ -36,13 +37,12 @@ class AnswerBuilder {
   Node then(Part part, Node to);
   Node then(std::string_view mark, Node to) { return then(text_.mark(mark), to); }
   Node either(std::initializer_list<Node> nodes);  // kNone: no such way
-  Node spaced(Node node);                          // with white space before it, as next to a mark
+  Node spaced(Node node);                          // with white space before it, as the reader takes it next to a mark
 
   Result<Node> answer();
   Result<Node> bound_content();
   Node free_content();
   Node reasoning(Node after);
-  Node with_breaks(Node node);
   Node framed(Node node);
   std::vector<FreeText::Exit> exits(Node strict) const;
 
@@ -57,6 +57,8 @@ class AnswerBuilder {
   Node first_call();
   Node behind_call(Node next);  // kNone: none may follow
   uint32_t call_rule();
+  Node begun(std::string_view text, Node to);
+  Node behind_mark(const reply::CallSyntax& mark, std::string_view text, Node to);
   Part pattern(std::string_view pattern);
 
   // answer_harmony.cc
@@ -69,7 +71,8 @@ class AnswerBuilder {
   FreeText text_;
   bool calls_matter_ = false;                     // their marks do not come unbound
   const reply::WrittenCalls* written_ = nullptr;  // of the calls that are bound; null: none are
-  std::string_view mark_;                         // the first of them
+  const reply::CallSyntax* first_ = nullptr;      // the syntax that they begin by; null: another than by a mark
+  std::string_view mark_;                         // its own, "": none
   std::string_view prompted_, opening_;           // a mark that the prompt ends with; what follows it where content begins
   struct Tool {
     std::string name;

@@ -20,11 +20,22 @@ namespace {
 
 using jinja::Kind;
 using jinja::Value;
+using reply::CallSyntax;
 
 std::string_view without_space_before(std::string_view text) {
   return text.substr(std::min(text.find_first_not_of(reply::kWhiteSpace), text.size()));
 }
 std::string_view without_space_behind(std::string_view text) { return text.substr(0, text.find_last_not_of(reply::kWhiteSpace) + 1); }
+
+// The longest mark of calls that the text begins with; null: none.
+const CallSyntax* begins_by(ReplyFormat format, std::string_view text) {
+  const CallSyntax* found = nullptr;
+  for (const CallSyntax& syntax : reply::syntaxes()) {
+    const bool mark = syntax.format == format && !(syntax.flags & CallSyntax::kFrame) && !syntax.begin.empty();
+    if (mark && text.starts_with(syntax.begin) && (found == nullptr || syntax.begin.size() > found->begin.size())) found = &syntax;
+  }
+  return found;
+}
 
 Status not_tools(const std::string& what) { return error(Code::kInvalid, Detail::kNone, "tools: %.200s", what.c_str()); }
 
@@ -84,12 +95,8 @@ Status AnswerBuilder::add_tools() {
   }
   if (tools_.empty()) return error(Code::kInvalid, Detail::kNone, "tool_choice: the session has no tool %.200s", rules_.tool_name.c_str());
   written_ = written;
-  const std::string first = std::string(written->begin) + std::string(written->call);
-  for (const reply::CallSyntax& syntax : reply::syntaxes()) {
-    const bool longer = syntax.format == rules_.style.format && !(syntax.flags & reply::CallSyntax::kFrame) &&
-                        first.starts_with(syntax.begin) && syntax.begin.size() > mark_.size();
-    if (longer) mark_ = syntax.begin;
-  }
+  first_ = begins_by(rules_.style.format, std::string(written->begin) + std::string(written->call));
+  if (first_ != nullptr) mark_ = first_->begin;
   return {};
 }
 
@@ -130,6 +137,19 @@ AnswerBuilder::Part AnswerBuilder::pattern(std::string_view pattern) {
   return part;
 }
 
+// What stands before a call's name.
+AnswerBuilder::Node AnswerBuilder::begun(std::string_view text, Node to) {
+  const CallSyntax* mark = begins_by(rules_.style.format, text);
+  return mark == nullptr ? then(pattern(text), to) : then(mark->begin, behind_mark(*mark, text.substr(mark->begin.size()), to));
+}
+
+// White space behind a mark is any where its reader skips it: it announces another mark, or its head begins so.
+AnswerBuilder::Node AnswerBuilder::behind_mark(const CallSyntax& mark, std::string_view text, Node to) {
+  const auto skips = [](std::string_view head) { return head.starts_with("%s") || head.starts_with('\n'); };
+  if (!mark.heads[0].empty() && std::ranges::none_of(mark.heads, skips)) return begun(text, to);
+  return spaced(begun(without_space_before(text), to));
+}
+
 // A call from its name to its end. White space behind it is behind_call()'s.
 uint32_t AnswerBuilder::call_rule() {
   const uint32_t rule = builder_.add_rule("a call");
@@ -161,13 +181,12 @@ AnswerBuilder::Node AnswerBuilder::first_call() {
   const uint32_t one = call_rule();
   Node call = builder_.join();
   if (rules_.calls_max == 0) {
-    builder_.link(call, then(builder_.call(one), behind_call(then(pattern(next), call))));
+    builder_.link(call, then(builder_.call(one), behind_call(begun(next, call))));
   } else {
     builder_.link(call, then(builder_.call(one), behind_call(kNone)));
-    for (uint32_t i = std::min(rules_.calls_max, kCallsMax); i > 1; --i)
-      call = then(builder_.call(one), behind_call(then(pattern(next), call)));
+    for (uint32_t i = std::min(rules_.calls_max, kCallsMax); i > 1; --i) call = then(builder_.call(one), behind_call(begun(next, call)));
   }
-  return then(pattern(first.substr(mark_.size())), call);
+  return first_ == nullptr ? begun(first, call) : behind_mark(*first_, first.substr(mark_.size()), call);
 }
 
 }  // namespace kvrt

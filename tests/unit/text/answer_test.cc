@@ -120,6 +120,47 @@ TEST(Answer, AnAnswerOfCallsComesToItsEnd) {
   }
 }
 
+// White space next to a mark is any, and the mark's: before and behind reasoning, before calls and the marks around content. Where content is
+// bound it leads to a mark alone.
+TEST(Answer, WhiteSpaceNextToMarksIsTheMarks) {
+  const std::string json = R"({"a":1})";
+  for (const reply::Family& family : reply::families()) {
+    AnswerRules rules = rules_of(family.name, ToolChoice::kDefault, AnswerPlace::kBegin);
+    if (rules.style.family != &family || family.format == ReplyFormat::kHarmony || family.format == ReplyFormat::kRecipient) continue;
+    SCOPED_TRACE(family.name);
+    rules.style.reasoning_begin = "<think>", rules.style.reasoning_end = "</think>";
+    const auto free = grammar_of(rules);
+    rules.choice = ToolChoice::kRequired;
+    const auto calls = grammar_of(rules);
+    const std::string call = one_call(family.written, true, true), read = R"({"name":"f")";
+    rules.kind = GrammarKind::kGbnf;
+    rules.choice = ToolChoice::kDefault;
+    rules.source = R"(root ::= "{\"a\":1}")";
+    const auto bound = grammar_of(rules);
+    ReplyStyle content = rules.style;
+    content.bound = true, content.calls = false;
+    for (const std::string space : {"", "\n", "\n\n", "\r\n", " \n\t "}) {
+      const std::string thought = space + "<think>" + space + "hm" + space + "</think>" + space;
+      EXPECT_TRUE(fits(*free, thought + "text")) << space;
+      EXPECT_TRUE(fits(*free, thought + call) && fits(*calls, thought + call) && fits(*calls, space + call)) << space;
+      EXPECT_EQ(calls_read(rules.style, thought + call), "other: hm" + read) << space;
+      EXPECT_EQ(calls_read(rules.style, space + call), read) << space;
+      EXPECT_TRUE(fits(*bound, thought + json)) << space;
+      EXPECT_EQ(calls_read(content, thought + json), "other: hmother: " + json) << space;
+      EXPECT_EQ(fits(*bound, space + json), space.empty()) << space;
+      EXPECT_EQ(fits(*bound, json + space), space.empty()) << space;
+    }
+    EXPECT_TRUE(fits(*free, "\n\ntext") && fits(*free, "\n\n")) << "content begins as it likes";
+  }
+  AnswerRules r7b = rules_of("Command R7B", ToolChoice::kDefault, AnswerPlace::kClosed);
+  r7b.kind = GrammarKind::kGbnf;
+  r7b.source = R"(root ::= "x")";
+  EXPECT_TRUE(fits(*grammar_of(r7b), "\n<|START_RESPONSE|>\nx")) << "a mark before content";
+  EXPECT_TRUE(fits(*grammar_of(rules_of("Mistral", ToolChoice::kRequired, AnswerPlace::kBegin)),
+                   "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}, \"id\": \"a1B2c3D4e\"}]"))
+      << "behind a call's mark";
+}
+
 // A name that calls are bound to is one that the reader of the family's calls reads.
 TEST(Answer, NamesAreReadBack) {
   const auto tokenizer = byte_tokenizer({{"<|im_end|>", 3}});
