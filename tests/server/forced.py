@@ -65,7 +65,7 @@ def symbols():
     return {**{b: chr(b) for b in printable}, **{b: chr(256 + i) for i, b in enumerate(rest)}}
 
 
-def call(name, **arguments):
+def call(name, /, **arguments):
     """The text of a call."""
     return "<tool_call>\n" + json.dumps({"name": name, "arguments": arguments}) + "\n</tool_call>"
 
