@@ -1,6 +1,7 @@
 #include "conversations.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "room.h"
 
@@ -192,6 +193,7 @@ std::shared_ptr<Conversation> Conversations::take(const Request& request, const 
     if (!c && found == Found::kNothing) c = take_saved({domain, name});
     if (c || found == Found::kBusy) break;
   }
+  if (c && !follows(*c, request)) drop(std::exchange(c, nullptr));
   if (!c) c = take_response(request, {domain, names.front()});
   if (!c) c = take_by_key(request, domain);
   if (!c) c = open_new(request, {domain, names.front()});

@@ -82,6 +82,7 @@ class Conversations {
   struct Kept {
     std::string response;  // JSON; "": none
     std::vector<Message> messages;
+    std::string answer;  // the last one as the session has it
   };
 
   std::vector<std::string> names_of(const Request& request) const;
@@ -92,6 +93,7 @@ class Conversations {
   std::string setting_hex(const Request& request) const;
   Kept find_kept(const std::string& id, const std::string& domain) const;
   bool save_response(kvrt::Session& session, const Key& key, const Request& request, const std::string& response) const;
+  static bool follows(const Conversation& conversation, const Request& request);
   std::shared_ptr<Conversation> take_response(const Request& request, const Key& key);
   std::shared_ptr<Conversation> open_new(const Request& request, const Key& key);
   void say(Conversation* conversation, const Request& request);

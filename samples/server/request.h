@@ -34,6 +34,8 @@ struct Prompt {  // of /v1/completions: a text or tokens
 struct ResponseFields {  // of /v1/responses
   std::string id;        // of the response; "": the request is another endpoint's
   std::string previous;  // previous_response_id
+  std::string answer;    // of that one: the message as its session has it
+  size_t answer_at = 0;  // its place in the messages
   std::string instructions;
   std::string said;                   // members of the response that say what the request said
   std::vector<std::string> left_out;  // types of tools that are none of the model's

@@ -82,6 +82,7 @@ void drop_instructions(const Json& response, std::vector<Message>* messages) {
 
 void Conversations::prepare(Request* r, const std::string& domain) const {
   r->response.id = std::string(kId) + setting_hex(*r) + random_id("");
+  const size_t added = r->messages.size();
   std::vector<Message> before;
   if (const std::string& id = r->response.previous; !id.empty()) {
     Kept kept = find_kept(id, domain);
@@ -91,10 +92,12 @@ void Conversations::prepare(Request* r, const std::string& domain) const {
     add_ids(response, &kept.messages);
     drop_instructions(response, &kept.messages);
     before = std::move(kept.messages);
+    r->response.answer = std::move(kept.answer);
   }
   r->messages.insert(r->messages.begin(), std::make_move_iterator(before.begin()), std::make_move_iterator(before.end()));
   add_instructions(r->response.instructions, &r->messages);
   name_results(&r->messages);
+  if (!r->response.answer.empty()) r->response.answer_at = r->messages.size() - added - 1;
 }
 
 Conversations::Kept Conversations::find_kept(const std::string& id, const std::string& domain) const {
@@ -113,7 +116,7 @@ Conversations::Kept Conversations::find_kept(const std::string& id, const std::s
       const Json* variables = options ? options->find("variables") : nullptr;
       const Json* response = variables ? variables->find(kVariable) : nullptr;
       if (!response || !messages) return out;
-      for (const Json& m : messages->items) out.messages.push_back(message_of(m));
+      for (const Json& m : messages->items) out.messages.push_back(message_of(m)), out.answer = m.raw;
       out.response = response->text;
     } catch (const JsonError& e) {
       options_.log("response " + id + ": " + e.what());
@@ -124,7 +127,10 @@ Conversations::Kept Conversations::find_kept(const std::string& id, const std::s
   const auto it = open_.find({domain, name});
   if (it == open_.end() || it->second->response.empty()) return out;
   std::string message;
-  for (uint64_t i = 0; it->second->session.message(i, nullptr, message).ok(); ++i) out.messages.push_back(message_of(read_json(message)));
+  for (uint64_t i = 0; it->second->session.message(i, nullptr, message).ok(); ++i) {
+    out.messages.push_back(message_of(read_json(message)));
+    out.answer = message;
+  }
   out.response = it->second->response;
   return out;
 }
@@ -177,6 +183,13 @@ void Conversations::keep(const std::shared_ptr<Conversation>& c, const Request& 
     open_[key] = kept;
   }
   let_go(kept);
+}
+
+// False: another answer came to the same words, so the conversation is not that of the response before.
+bool Conversations::follows(const Conversation& c, const Request& request) {
+  const ResponseFields& r = request.response;
+  std::string message;
+  return r.answer.empty() || (c.session.message(r.answer_at, nullptr, message).ok() && same(read_json(message), read_json(r.answer)));
 }
 
 // A copy of the conversation that the response before ended, where the request has the same tools and template variables. It is saved as `name`

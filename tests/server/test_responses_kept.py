@@ -8,6 +8,7 @@ import openai
 from openai.types import responses as types
 
 from responses import WEATHER, Responses
+from support import Case
 
 
 class Kept(Responses):
@@ -85,6 +86,18 @@ class Kept(Responses):
         nextone = self.create("Think", previous_response_id=r.id)  # of these the input's carry over
         whole = [*said[:2], said[2], {"role": "assistant", "content": r.output_text}, {"role": "user", "content": "Think"}]
         self.assertEqual(nextone.usage.input_tokens, self.create(whole, store=False).usage.input_tokens)
+
+
+class SameWords(Case):
+    """Other answers to the same words, of a model that draws them."""
+
+    def test_each_goes_on_from_its_own(self):
+        # The conversation of these words is that of the last answer: the responses before have their own tokens all the same.
+        firsts = [self.client.responses.create(model=self.name, input="Hello", max_output_tokens=60, extra_body={"seed": seed}) for seed in range(3)]
+        self.assertEqual(len({r.output_text for r in firsts}), 3)
+        for first in [*firsts, firsts[0]]:
+            second = self.client.responses.create(model=self.name, input="More", max_output_tokens=4, previous_response_id=first.id)
+            self.assertGreaterEqual(second.usage.input_tokens_details.cached_tokens, first.usage.total_tokens - 8)  # a save may leave out so many
 
 
 class Restarted(Responses):
