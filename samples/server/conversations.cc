@@ -115,8 +115,8 @@ Conversations::Found Conversations::take_open(const Key& key, std::shared_ptr<Co
       *out = c;
       return Found::kTaken;
     }
-    if (!c->saving && !c->cancel.fired()) return Found::kBusy;
-    changed_.wait(lock);  // its request is over in a moment
+    if (!c->saving && !c->cancel.fired() && c->response.empty()) return Found::kBusy;
+    changed_.wait(lock);  // its request is over in a moment, or it is only copied
   }
 }
 
