@@ -96,7 +96,10 @@ class Reader {
       if (peek() == '+' || peek() == '-') ++at_;
       read_digits();
     }
-    if (std::from_chars(text_.data() + begin, text_.data() + at_, value->number).ec != std::errc()) fail("a number out of range");
+    const std::string_view digits = text_.substr(begin, at_ - begin);
+    if (std::from_chars(digits.data(), digits.data() + digits.size(), value->number).ec == std::errc()) return;
+    if (digits.find_first_of(".eE") != digits.npos) fail("a number out of range");
+    value->number = digits[0] == '-' ? -HUGE_VAL : HUGE_VAL;  // an integer: its digits are in raw
   }
   void read_digits() {
     if (peek() < '0' || peek() > '9') fail("expected a value");
@@ -178,7 +181,8 @@ Json read_json(std::string_view text) {
 bool same(const Json& a, const Json& b) {
   if (a.kind != b.kind || a.items.size() != b.items.size()) return false;
   if (a.is(Json::kBool)) return a.truth == b.truth;
-  if (a.is(Json::kNumber)) return a.number == b.number;
+  const auto whole = [](const Json& n) { return n.raw.find_first_of(".eE") == n.raw.npos; };
+  if (a.is(Json::kNumber)) return a.number == b.number && (a.raw == b.raw || !whole(a) || !whole(b));
   if (a.is(Json::kString)) return a.text == b.text;
   for (size_t i = 0; i < a.items.size(); ++i) {
     if (a.is(Json::kArray)) {

@@ -12,7 +12,7 @@
 #include "kvrt.hpp"
 
 struct ToolCall {
-  std::string id, name, arguments;  // arguments: a JSON object
+  std::string id, name, arguments;  // arguments: JSON, an object, or else the string that the client sent
 };
 
 struct Message {

@@ -91,8 +91,7 @@ class Errors(Case):
                 ({"role": "user", "content": [{"type": "text", "text": 5}]}, "[1].content[0].text"), ({"role": "user", "content": "a", "name": 5}, "[1].name"),
                 ({"role": "user", "content": "a", "tool_calls": [call]}, "[1].tool_calls"), ({"role": "assistant", "tool_calls": {}}, "[1].tool_calls"),
                 ({"role": "assistant", "tool_calls": [{}]}, "[1].tool_calls[0].function"), (calls(arguments="{}"), "[1].tool_calls[1].function.name"),
-                (calls(name=""), "[1].tool_calls[1].function.name"), (calls(name="a", arguments="no"), "[1].tool_calls[1].function.arguments"),
-                (calls(name="a", arguments="[]"), "[1].tool_calls[1].function.arguments"), (calls(name="a", arguments={}), "[1].tool_calls[1].function.arguments"),
+                (calls(name=""), "[1].tool_calls[1].function.name"), (calls(name="a", arguments={}), "[1].tool_calls[1].function.arguments"),
                 ({"role": "assistant", "function_call": {}}, "[1].function_call")):
             with self.subTest(message=message):
                 self.assertEqual(self.refused(openai.BadRequestError, text=[{"role": "user", "content": "Hello"}, message]).param, "messages" + param)
@@ -187,7 +186,7 @@ class Large(Case):
     def test_a_megabyte_of_json(self):
         for body in ("[" * (1 << 20), '{"a":' * (1 << 18), '{"a":[' + "1," * (1 << 19) + "1]}", '{"a":[' + "0," * (1 << 20) + "0]}", '{"seed":' + "9" * (1 << 20) + "}"):
             status, answer = self.server.post(body)
-            self.assertEqual((status, answer["error"]["code"]), (400, "unknown_parameter" if "1,1" in body else "invalid_json"))
+            self.assertEqual((status, answer["error"]["code"]), (400, "unknown_parameter" if "1,1" in body else "invalid_value" if "seed" in body else "invalid_json"))
 
 
 class Pool(unittest.TestCase):

@@ -96,6 +96,15 @@ class Tools(Case):
         second = self.call(text=asked + [again, {"role": "tool", "tool_call_id": call.id, "content": "7"}], tool_choice="none", max_tokens=10)
         self.assertGreater(second.usage.prompt_tokens_details.cached_tokens, first.usage.prompt_tokens)
 
+    def test_arguments_of_any_kind(self):
+        # Integers keep their digits, and what is no JSON object refuses no conversation.
+        counts = set()
+        for arguments in ("", '{"a": 1', "a=1", "[1]", '{"a": 1' + "0" * 40 + "}", '{"a": 18446744073709551616}', '{"a": 18446744073709551617}'):
+            call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": arguments}}
+            said = [{"role": "user", "content": "Add."}, {"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "1", "content": "7"}]
+            counts.add(self.call(text=said, tool_choice="none", max_tokens=1).usage.prompt_tokens)
+        self.assertEqual(len(counts), 5)  # of texts of five lengths
+
     def test_cut(self):
         # A call that max_tokens cuts is nothing that a client could run or show.
         for choice in ("required", {"type": "function", "function": {"name": "add"}}):
