@@ -1070,7 +1070,8 @@ typedef struct kvrt_store_props {
 
 /** Opens a store, and makes it where there is none. A new directory has mode 0700. A store that an older kvrt made is
  * migrated. A directory that is open in this runtime already gives the same store: `options` are checked, and otherwise
- * ignored.
+ * ignored. If that directory or its catalog was moved, removed or replaced since, the call opens what is there now. The
+ * old handle and its sessions then read what they can, and a call that writes is IO.
  *
  * The directory must be on a local file system. Its files hold the conversations in clear: keep them as private as
  * these. Their checksums find damage; they do not protect against forgery: a forged store is believed, KV and all. Open

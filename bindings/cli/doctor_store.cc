@@ -187,6 +187,16 @@ void company(Report& out, const std::string& root) {
   if (left) out.warn("leftovers", fmt::format("{} in tmp: the next open for writing removes them", counted(left, "unfinished file")));
 }
 
+// A database whose journal mode another program changed can be read, and opening it for writing refuses it.
+void catalog(Report& out, const std::string& root) {
+  char head[20] = {};
+  std::ifstream(root + "/catalog.db", std::ios::binary).read(head, sizeof head);
+  if (!std::string_view(head, sizeof head).starts_with("SQLite format 3") || (head[18] == 2 && head[19] == 2)) return;
+  out.fail(KVRT_CORRUPT, "store",
+           fmt::format("another program changed the journal mode of {0}/catalog.db, WAL: nothing can be saved; run `kvrt store repair {0}`",
+                       root));
+}
+
 // The folder in which a path would be made.
 std::string parent_of(const std::string& path) {
   const auto end = path.find_last_not_of('/');
@@ -269,6 +279,7 @@ void examine_store(Report& out, const Runtime& runtime, const std::string& path)
   if (lstat((path + "/FORMAT").c_str(), &format) == 0) {
     files(out, path);
     company(out, path);
+    catalog(out, path);
   }
   contents(out, runtime, path);
 }

@@ -46,7 +46,7 @@ Status Runtime::set_threads(uint32_t threads) {
 // A store with the runtime that it needs: a session may keep the store longer than every handle does, and the store writes to the log.
 struct Runtime::OpenStore {
   std::shared_ptr<Runtime> runtime;
-  std::string key;
+  std::string key;  // "": another store is at its path now
   std::unique_ptr<Store> store;
   OpenStore(std::shared_ptr<Runtime> e, std::string k, std::unique_ptr<Store> s)
       : runtime(std::move(e)), key(std::move(k)), store(std::move(s)) {}
@@ -55,7 +55,7 @@ struct Runtime::OpenStore {
   ~OpenStore() {
     Lock lock(runtime->stores_mu_);
     store.reset();
-    runtime->stores_.erase(key);
+    if (!key.empty()) runtime->stores_.erase(key);
     runtime->store_closed_.notify_all();
   }
 };
@@ -63,17 +63,22 @@ struct Runtime::OpenStore {
 Result<std::shared_ptr<Store>> Runtime::open_store(const std::shared_ptr<Runtime>& self, const std::string& path,
                                                    const StoreOptions& options) {
   const std::string key = canonical_path(path);  // neither links nor a later chdir may change a store's path
-  std::shared_ptr<Store> store;                  // outlives the lock, which its destructor takes
+  std::shared_ptr<OpenStore> known, held;        // outlive the lock, which their destructor takes
   Lock lock(stores_mu_);
   for (auto it = stores_.find(key); it != stores_.end(); it = stores_.find(key)) {
-    if (auto open = it->second.lock()) return open;
-    store_closed_.wait(stores_mu_);  // its last user has gone, and it is being closed
+    known = it->second.lock();
+    if (known == nullptr) {
+      store_closed_.wait(stores_mu_);  // its last user has gone, and it is being closed
+      continue;
+    }
+    if (known->store->in_place()) return std::shared_ptr<Store>(known, known->store.get());
+    known->key.clear();  // who has it keeps it
+    stores_.erase(it);
   }
   KVRT_ASSIGN(std::unique_ptr<Store> opened, Store::open(env_, log_.get(), key, options));
-  auto held = std::make_shared<OpenStore>(self, key, std::move(opened));
-  store = std::shared_ptr<Store>(held, held->store.get());
-  stores_[key] = store;
-  return store;
+  held = std::make_shared<OpenStore>(self, key, std::move(opened));
+  stores_[key] = held;
+  return std::shared_ptr<Store>(held, held->store.get());
 }
 
 Result<RepairReport> Runtime::repair_store(const std::string& path, const RepairWatch& watch) {

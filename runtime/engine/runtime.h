@@ -39,7 +39,7 @@ class Runtime {
   const std::optional<std::string>& cuda_devices() const { return cuda_devices_; }  // describe_cuda's text; none: the backend is the CPU's
   uint32_t threads() const { return threads_; }
   Status set_threads(uint32_t threads);  // 0: usable_cpus(). Takes effect with the next step
-  // One open store per directory: a second open of it gives the first one, as long as that lives.
+  // One open store per directory: a second open of it gives the first one, as long as that lives and is what the path leads to.
   Result<std::shared_ptr<Store>> open_store(const std::shared_ptr<Runtime>& self, const std::string& path, const StoreOptions& options);
   // The store's Autosaver. It starts with the first session that asks for it, and ends with the last.
   Result<std::shared_ptr<Autosaver>> autosaver(const Store* store);
@@ -58,7 +58,7 @@ class Runtime {
   TurnLock step_mutex_;
   Mutex stores_mu_;
   Condition store_closed_;
-  std::map<std::string, std::weak_ptr<Store>> stores_ KVRT_GUARDED_BY(stores_mu_);  // by canonical path
+  std::map<std::string, std::weak_ptr<OpenStore>> stores_ KVRT_GUARDED_BY(stores_mu_);  // by canonical path
   std::map<const Store*, std::weak_ptr<Autosaver>> savers_ KVRT_GUARDED_BY(stores_mu_);
 };
 

@@ -49,7 +49,7 @@ Status CatalogDb::open(const std::string& path, const OpenMode& mode) {
   read_only_ = mode.read_only;
   const int flags = (mode.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
   if (mode.immutable) db_.watch_content(path);
-  KVRT_TRY(db_.open(file_uri(path) + (mode.immutable ? "?immutable=1" : ""), flags, path));
+  KVRT_TRY(db_.open(path, flags, mode.immutable ? "?immutable=1" : ""));
   db_.set_write_lock(mode.write_lock);
   KVRT_TRY(configure());
   KVRT_TRY(check_schema(mode.oldest));
@@ -63,8 +63,7 @@ Status CatalogDb::open(const std::string& path, const OpenMode& mode) {
 
 Status CatalogDb::open_unchecked(const std::string& path, bool read_only, bool log) {
   read_only_ = read_only;
-  KVRT_TRY(
-      db_.open(file_uri(path) + (read_only && !log ? "?immutable=1" : ""), read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE, path));
+  KVRT_TRY(db_.open(path, read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE, read_only && !log ? "?immutable=1" : ""));
   return configure();
 }
 

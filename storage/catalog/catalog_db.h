@@ -40,6 +40,7 @@ class CatalogDb {
   Status close(bool fold);
 
   Status check_in_place() { return db_.check_in_place(); }
+  bool in_place() { return db_.in_place(); }  // the database alone, not its log
 
   bool sync_failed() const { return db_.sync_failed(); }
   Status set_durability(Durability d);   // for the transactions that follow

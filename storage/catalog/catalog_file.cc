@@ -32,7 +32,7 @@ Result<CatalogProbe> probe_catalog(Env* env, const std::string& path) {
   if (!there) return probe;
   probe.kind = Kind::kCorrupt;
   Db db;
-  KVRT_TRY(db.open(file_uri(path) + "?immutable=1", SQLITE_OPEN_READONLY, path));
+  KVRT_TRY(db.open(path, SQLITE_OPEN_READONLY, "?immutable=1"));
   // SQLite does not parse it here: the file without its log may be torn while a process folds the log in, or after one was killed at that.
   sqlite3_file* file = nullptr;
   sqlite3_file_control(db.handle(), "main", SQLITE_FCNTL_FILE_POINTER, &file);
@@ -45,6 +45,7 @@ Result<CatalogProbe> probe_catalog(Env* env, const std::string& path) {
   probe.schema = big_endian(head.data() + 60);
   probe.application_id = big_endian(head.data() + 68);
   probe.whole = whole;
+  probe.logged = head[18] == 2 && head[19] == 2;
   probe.kind = !whole                                          ? Kind::kCorrupt
                : probe.application_id != kCatalogApplicationId ? Kind::kForeign
                : probe.schema > kCatalogSchema                 ? Kind::kTooNew
@@ -100,7 +101,7 @@ Status build_catalog(Env* env, const std::string& path, const std::function<Stat
   const NoFileSizeSignal no_signal;
   { KVRT_ASSIGN(auto file, env->create_new(path)); }  // 0600; the log takes over its mode
   Db db;
-  KVRT_TRY(db.open(file_uri(path), SQLITE_OPEN_READWRITE, path));
+  KVRT_TRY(db.open(path, SQLITE_OPEN_READWRITE));
   KVRT_TRY(db.exec("PRAGMA locking_mode=EXCLUSIVE; PRAGMA page_size=4096; PRAGMA auto_vacuum=INCREMENTAL; PRAGMA synchronous=FULL;"));
   KVRT_TRY(db.exec("PRAGMA journal_mode=WAL"));
   {

@@ -17,7 +17,8 @@ struct CatalogProbe {
   // kFlipped: its tables and meta are ours, but one bit of application_id, of user_version or of each is wrong: mend_catalog_numbers helps.
   enum class Kind { kMissing, kOurs, kOld, kTorn, kTooNew, kTooOld, kForeign, kCorrupt, kFlipped };
   Kind kind = Kind::kMissing;
-  bool whole = false;  // the file begins with an SQLite header
+  bool whole = false;   // the file begins with an SQLite header
+  bool logged = false;  // which says that the database has a log (journal mode WAL), as every catalog of ours
   int32_t application_id = 0, schema = 0;
   bool log = false;       // there is a log: a process has the catalog open, or did not close it
   bool log_rows = false;  // the log is not empty

@@ -104,7 +104,7 @@ Result<std::string> find_strange_table(Db* db) {
   Lock lock(mutex);
   if (expected.empty()) {
     Db ours;
-    KVRT_TRY(ours.open("file::memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, "memory"));
+    KVRT_TRY(ours.open(":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
     KVRT_TRY(ours.exec(kSchemaSql));
     KVRT_ASSIGN(expected, list(&ours));
   }

@@ -1,7 +1,6 @@
 #include "storage/catalog/sqlite_db.h"
 
 #include <sqlite3.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,25 +16,6 @@ namespace {
 constexpr const char kRollback[] = "ROLLBACK";
 constexpr int kReaderWaitMs = 50;
 }  // namespace
-
-std::string file_uri(const std::string& path) {
-  static const char kDigits[] = "0123456789ABCDEF";
-  std::string uri = "file:";
-  size_t start = 0;
-  while (start + 1 < path.size() && path[start] == '/' && path[start + 1] == '/') start++;  // "//x" would be a host
-  for (size_t i = start; i < path.size(); i++) {
-    auto c = static_cast<unsigned char>(path[i]);
-    bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '/' || c == '.' || c == '_' || c == '-';
-    if (plain) {
-      uri += static_cast<char>(c);
-    } else {
-      uri += '%';
-      uri += kDigits[c >> 4];
-      uri += kDigits[c & 15];
-    }
-  }
-  return uri;
-}
 
 Query::~Query() {
   if (statement_ == nullptr) return;
@@ -112,37 +92,6 @@ std::string Query::text(int column) const {
   return std::string(bytes.begin(), bytes.end());
 }
 
-Db::~Db() {
-  for (auto& [sql, statement] : statements_) sqlite3_finalize(statement);
-  sqlite3_close_v2(db_);
-}
-
-Status Db::open(const std::string& uri, int flags, const std::string& shown_path) {
-  KVRT_CHECK(db_ == nullptr);
-  path_ = shown_path;
-  flags |= SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOFOLLOW;
-  int code = sqlite3_open_v2(uri.c_str(), &db_, flags, nullptr);
-  if (code != SQLITE_OK) {
-    Status status = fail(code);
-    sqlite3_close_v2(db_);
-    db_ = nullptr;
-    return status;
-  }
-  sqlite3_wal_hook(db_, on_wal, this);
-  return {};
-}
-
-Status Db::close() {
-  if (db_ == nullptr) return {};
-  for (auto& [sql, statement] : statements_) sqlite3_finalize(statement);
-  statements_.clear();
-  int code = sqlite3_close(db_);
-  Status status = code == SQLITE_OK ? Status() : fail(code);
-  if (code != SQLITE_OK) sqlite3_close_v2(db_);
-  db_ = nullptr;
-  return status;
-}
-
 Query Db::query(const char* sql) {
   sqlite3_stmt*& statement = statements_[sql];  // its place first: a statement that gets lost holds the database open
   const int code = statement != nullptr ? SQLITE_OK : sqlite3_prepare_v3(db_, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
@@ -182,69 +131,6 @@ Status Db::checkpoint(bool truncate) {
   if (code != SQLITE_OK) return fail(code);
   wal_bytes_ = 0;
   return {};
-}
-
-bool Db::has_moved() {
-  int moved = 0;
-  return sqlite3_file_control(db_, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved != 0;
-}
-
-void Db::watch_log() {
-  for (auto [file, suffix] : {std::pair{&log_, "-wal"}, std::pair{&index_, "-shm"}}) {
-    struct stat st;
-    const std::string path = path_ + suffix;
-    if (::lstat(path.c_str(), &st) == 0) *file = {path, st.st_dev, st.st_ino, false};
-  }
-}
-
-Status Db::check(Watched* file) const {
-  struct stat st;
-  if (file->path.empty()) return {};
-  const bool found = ::lstat(file->path.c_str(), &st) == 0, gone = !found && (errno == ENOENT || errno == ENOTDIR);
-  file->moved = gone || (found && (st.st_dev != file->device || st.st_ino != file->inode));
-  file->unwritten = gone || (found && st.st_size == 0);
-  if (!file->moved) return {};
-  return error(Code::kIo, Detail::kNone, "%s: moved, deleted or replaced since it was opened; open the store again", file->path.c_str());
-}
-
-void Db::watch_content(const std::string& path) {
-  struct stat st;
-  if (::lstat(path.c_str(), &st) == 0) content_ = {true, st.st_dev, st.st_ino, st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
-}
-
-// A writer has a log, or has folded it in.
-Status Db::check_content() const {
-  struct stat st;
-  if (!content_.watched || ::lstat(path_.c_str(), &st) != 0 || st.st_dev != content_.device || st.st_ino != content_.inode) return {};
-  const bool same = st.st_size == content_.bytes && st.st_mtim.tv_sec == content_.modified_s && st.st_mtim.tv_nsec == content_.modified_ns;
-  if (same && (::lstat((path_ + "-wal").c_str(), &st) != 0 || st.st_size == 0)) return {};
-  return error(Code::kIo, Detail::kNone, "%s: another process has written it since it was opened; open the store again", path_.c_str());
-}
-
-Status Db::check_log() {
-  KVRT_TRY(check_content());
-  Status log = check(&log_), index = check(&index_);
-  return log.is_ok() ? std::move(index) : std::move(log);
-}
-
-Status Db::check_in_place() {
-  if (has_moved()) {
-    return error(Code::kIo, Detail::kNone, "%s: moved, deleted or replaced since it was opened; open the store again", path_.c_str());
-  }
-  Status status = check_log();
-  if (log_.moved && !log_saved_) save_log();
-  return status;
-}
-
-// A process that came since then has made another log. As long as that is empty nothing has changed but here; and it looks into the index
-// that is shared with it, if that is still the one, before it believes what it knows of the database.
-void Db::save_log() {
-  const auto can_be_saved = [&] { return log_.moved && log_.unwritten && (!index_.moved || index_.unwritten); };
-  if (!can_be_saved() || in_transaction() || write_turns_ != 0) return;
-  if (write_lock_ != nullptr && !write_lock_->acquire(LockMode::kExclusive).is_ok()) return;
-  (void)check_log().is_ok();  // again, now that nobody writes
-  log_saved_ = can_be_saved() && checkpoint(true).is_ok();
-  if (write_lock_ != nullptr) write_lock_->release();
 }
 
 Status Db::fail(int code) {
@@ -340,7 +226,7 @@ Status WriteTurn::take() {
       pause = std::min(pause * 2, std::chrono::microseconds(2000));
     }
   }
-  if (db_->write_turns_ == 0 && !db_->log_.path.empty()) {
+  if (db_->write_turns_ == 0 && db_->log_.suffix != nullptr) {
     Status in_place = db_->check_in_place();  // else what is written now is nowhere, or beside another process's writes
     if (!in_place.is_ok()) {
       if (db_->write_lock_ != nullptr) db_->write_lock_->release();
@@ -378,7 +264,7 @@ Status Transaction::commit() {
 Status Snapshot::begin() {
   if (db_->in_transaction()) return {};
   Status log = db_->check_log();
-  if (!log.is_ok() && !db_->has_moved()) return log;  // of a directory that was moved as a whole all can be read
+  if (!log.is_ok() && db_->in_place()) return log;  // of a directory that was moved as a whole all can be read
   { Query prepared = db_->query(kRollback); }
   KVRT_TRY(db_->query("BEGIN").run());
   open_ = true;

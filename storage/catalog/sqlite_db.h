@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,13 +18,11 @@
 
 struct sqlite3;
 struct sqlite3_stmt;
+struct stat;
 
 namespace kvrt {
 
 inline constexpr uint64_t kCloseWaitMs = 100;  // a close waits so long for a writer
-
-// The file: URI of a path. Percent signs and question marks in a directory's name must not become escapes and options.
-std::string file_uri(const std::string& path);
 
 class Db;
 
@@ -64,13 +63,14 @@ class Query {
 
 class Db {
  public:
-  Db() = default;
+  Db();
   ~Db();
   Db(const Db&) = delete;
   Db& operator=(const Db&) = delete;
 
-  // `uri` and `flags` are those of sqlite3_open_v2.
-  Status open(const std::string& uri, int flags, const std::string& shown_path);
+  // `flags` are those of sqlite3_open_v2, `options` of a file: URI ("?immutable=1"). LIMIT: the path is longer than SQLite takes, and /proc,
+  // by which it could be opened, is not there.
+  Status open(const std::string& path, int flags, const char* options = "");
   Status close();
   // `sql` is a literal: the prepared statement is kept under its address.
   Query query(const char* sql);
@@ -98,6 +98,7 @@ class Db {
   // folded in where it is gone and no process has written another one.
   Status check_in_place();
   Status check_log();  // of the log and its index alone
+  bool in_place();     // of the database alone
   // For a database that is opened as one that nobody writes: SQLite keeps what it has read. To be called before it is opened.
   void watch_content(const std::string& path);
   Status check_content() const;  // IO if somebody has written it since; of a file that is not at its path any more all can be read
@@ -108,17 +109,18 @@ class Db {
   friend class Impatient;
   static int on_wal(void* self, sqlite3* db, const char* name, int pages);
   struct Watched {
-    std::string path;  // "": not watched
+    const char* suffix = nullptr;  // of the database's path; null: not watched
     uint64_t device = 0, inode = 0;
     bool moved = false, unwritten = false;  // as the last check found it: it is not there; nobody has written another one
   };
-  bool has_moved();
   struct Content {
     bool watched = false;
     uint64_t device = 0, inode = 0;
     int64_t bytes = 0, modified_s = 0, modified_ns = 0;
   };
   Status check(Watched* file) const;
+  Status hold_directory();
+  int stat(const char* suffix, struct stat* st) const;  // of the file whose path is the database's with the suffix
   void save_log();
 
   sqlite3* db_ = nullptr;
@@ -127,6 +129,8 @@ class Db {
   int write_turns_ = 0;  // nested
   uint64_t wait_ms_ = kWriteWaitMs;
   std::string path_;
+  struct Directory;
+  std::unique_ptr<Directory> directory_;  // held open, and SQLite's paths begin with its descriptor; null: they begin with path_
   Watched log_, index_;
   Content content_;
   bool log_saved_ = false;  // it is gone, and all that it had is in the database

@@ -141,19 +141,11 @@ class Repair {
     if (checked.is_ok() && faults->empty()) checked = catalog.models.check(&models);
     for (const VerifyFault& f : models) KVRT_TRY(note(f.where + ": " + f.what));
     wrong_models_ = !models.empty();
-    if (checked.is_ok()) checked = check_mode();
+    if (checked.is_ok() && !probe_.logged)  // a reader works in any journal mode; a writer needs the log
+      checked = error(Code::kCorrupt, Detail::kCatalogCorrupt, "its header says that it has no log");
     KVRT_TRY(catalog.db.close(false));
     if (!had_index && probe_.log_rows) (void)env_->remove_file(catalog_path() + "-shm").is_ok();  // SQLite made it for the log
     return checked;
-  }
-
-  // A reader works in any journal mode; a writer needs the log.
-  Status check_mode() {
-    std::array<uint8_t, 20> head;
-    KVRT_ASSIGN(auto file, env_->open_read(catalog_path()));
-    KVRT_TRY(file->pread(0, head));
-    if (head[18] == 2 && head[19] == 2) return {};
-    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "its header says that it has no log");
   }
 
   // ---- the catalog is sound: bad chunks are forgotten

@@ -128,6 +128,7 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
     return error(Code::kBusy, Detail::kStoreLocked, "%s: another process is making a store there", root.c_str());
   }
   dir.format = now.format;
+  dir.logged = now.catalog.logged;
   dir.log_rows = now.catalog.log_rows;
   dir.log_open = now.catalog.log && now.catalog.index;
   dir.unclean = dir.alone && now.catalog.log;

@@ -21,6 +21,7 @@ struct StoreDirectory {
   bool writable = false;                 // the directory, whatever read_only says
   bool alone = false;                    // until share(): no other handle or process has it open, so this one may repair
   bool unclean = false;                  // alone, and there is a log: the last process was killed
+  bool logged = false;                   // see CatalogProbe
   bool log_rows = false;                 // the log is not empty
   bool log_open = false;                 // the log and its index are there: a process has the store open, or was killed
   bool log_mended = false;               // bits of the log had flipped, and are put right

@@ -124,7 +124,7 @@ StoreImpl::~StoreImpl() {
   try {
     if (!dir_.read_only) seal_all();
     Lock lock(mutex_);
-    const bool sound = broken_.is_ok() && !catalog_.db.sync_failed();
+    const bool sound = broken_.is_ok() && !catalog_.db.sync_failed(), in_place = catalog_.db.in_place();
     if (!dir_.read_only && sound) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
     if (sound && unfolded_ && !dir_.read_only) {
       const Impatient soon = catalog_.db.impatient(kCloseWaitMs);
@@ -140,7 +140,7 @@ StoreImpl::~StoreImpl() {
     }
     Status closed = catalog_.db.close(sound && !litter_ && !open_.litter());  // a log that is left makes the next open look for litter
     if (!closed.is_ok()) logf(log_, LogLevel::kWarn, "store: closing: %s", closed.message().c_str());
-    if (dir_.read_only) tidy_after_reading();
+    if (dir_.read_only && in_place) tidy_after_reading();
   } catch (...) {  // no memory: the next open does the rest
   }
 }

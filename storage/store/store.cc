@@ -92,6 +92,11 @@ Result<StoreInfo> StoreImpl::info() {
   return info;
 }
 
+bool StoreImpl::in_place() {
+  Lock lock(read_mutex_);
+  return reader_.db.in_place();
+}
+
 Result<uint64_t> StoreImpl::remove_old() {
   Lock lock(mutex_);
   KVRT_TRY(check_writable_locked());

@@ -64,6 +64,8 @@ class Store {
   virtual Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,
                                                   const SessionCheck& check = nullptr) = 0;
   virtual Result<StoreInfo> info() = 0;
+  // False: the path leads to another catalog now, or to none. What is open reads what it can, and writes nothing.
+  virtual bool in_place() = 0;
   // Removes catalog.db.old and damaged-<n>. Gives the bytes that were in them.
   virtual Result<uint64_t> remove_old() = 0;
 

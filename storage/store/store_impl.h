@@ -53,6 +53,7 @@ class StoreImpl final : public Store {
   Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,
                                           const SessionCheck& check) override;
   Result<StoreInfo> info() override;
+  bool in_place() override;
   Result<uint64_t> remove_old() override;
   bool cached_model_id(const ModelFile& file, Hash256* out) override;
   void cache_model_id(const ModelFile& file, const Hash256& id) override;

@@ -86,6 +86,8 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
       return faults;
     }
     KVRT_TRY(checked.clone());
+    if (dir_.read_only && !dir_.logged)
+      faults.push_back({"catalog.db", "another program changed its journal mode, WAL: it can be read only", ""});
     if (!dir_.log_damage.empty()) faults.push_back({"catalog.db-wal", "when this store was opened: " + dir_.log_damage, ""});
     KVRT_ASSIGN(const FormatFile format, read_format(env_, dir_.root));
     if (format.kind != FormatFile::Kind::kSound && format.kind != FormatFile::Kind::kOld) {

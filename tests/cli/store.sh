@@ -177,6 +177,17 @@ version=$(sed -n 's/^ok .*sqlite \(3\.[0-9.]*\).*/\1/p' out)
 "$python" -c 'import sys
 known = (3, 7, 0) <= tuple(map(int, sys.argv[1].split("."))) < (3, 51, 3)
 sys.exit(("WAL reset" in open("out").read()) != known)' "$version" || fail "doctor on SQLite $version: $(cat out)"
+# A catalog whose journal mode another program changed: it can be read, and nothing can be saved to it.
+cp -a store unlogged
+"$python" -c 'import sqlite3; sqlite3.connect("unlogged/catalog.db").execute("PRAGMA journal_mode=DELETE")'
+for command in "doctor unlogged" "store verify unlogged"; do
+  # shellcheck disable=SC2086 # words
+  if "$kvrt" $command >out 2>err; then fail "$command, of another journal mode"; fi
+  grep -q 'journal mode' out err || fail "$command, of another journal mode: $(cat out err)"
+done
+exits 0 store repair unlogged
+exits 0 doctor unlogged
+exits 0 store verify unlogged
 cp -R store loose
 chmod 750 loose
 chmod 640 loose/catalog.db

@@ -26,7 +26,7 @@ TEST(SqliteDb, NamesTheWantOfDescriptors) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   const std::string path = testing::TempDir() + "kvrt-no-descriptor.db";
   Db db;
-  const Status opened = db.open("file:" + path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, path);
+  const Status opened = db.open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(opened.code(), Code::kIo);
   EXPECT_EQ(opened.os_code(), EMFILE);
@@ -36,7 +36,7 @@ TEST(SqliteDb, NamesTheWantOfDescriptors) {
 // A text that is made at run time may lie where another one did.
 TEST(SqliteDb, NothingIsKeptOfAQueryForOnce) {
   Db db;
-  ASSERT_TRUE(db.open("file::memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, "memory").is_ok());
+  ASSERT_TRUE(db.open(":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE).is_ok());
   std::string text;
   for (int i = 0; i < 3; i++) {
     text = "SELECT " + std::to_string(i);
@@ -54,7 +54,7 @@ TEST(SqlitePages, ALoopOfPagesIsNotFollowed) {
   const test::TempDir tmp;
   const std::string path = tmp.path() + "/pages.db";
   Db db;
-  ASSERT_OK(db.open(file_uri(path), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, path));
+  ASSERT_OK(db.open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
   ASSERT_OK(
       db.exec("PRAGMA page_size=4096; CREATE TABLE t(a);"
               "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000) INSERT INTO t SELECT zeroblob(200) FROM n"));

@@ -1,0 +1,195 @@
+// Db: opening, and whether what is open is still what its path leads to.
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/base/check.h"
+#include "runtime/base/paths.h"
+#include "storage/catalog/sqlite_db.h"
+
+namespace kvrt {
+
+namespace {
+
+constexpr size_t kSqlitePathBytesMax = 500;  // of its 512, with the suffix of a log
+
+// The file: URI of a path. Percent signs and question marks in a directory's name must not become escapes and options.
+std::string file_uri(const std::string& path) {
+  static const char kDigits[] = "0123456789ABCDEF";
+  std::string uri = "file:";
+  size_t start = 0;
+  while (start + 1 < path.size() && path[start] == '/' && path[start + 1] == '/') start++;  // "//x" would be a host
+  for (size_t i = start; i < path.size(); i++) {
+    auto c = static_cast<unsigned char>(path[i]);
+    bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '/' || c == '.' || c == '_' || c == '-';
+    if (plain) {
+      uri += static_cast<char>(c);
+    } else {
+      uri += '%';
+      uri += kDigits[c >> 4];
+      uri += kDigits[c & 15];
+    }
+  }
+  return uri;
+}
+
+// A path that begins with a descriptor is one as it is: resolved, it would be as long as before.
+int keep_path(sqlite3_vfs*, const char* path, int capacity, char* out) {
+  const int size = static_cast<int>(std::strlen(path)) + 1;
+  if (size > capacity) return SQLITE_CANTOPEN;
+  std::memcpy(out, path, static_cast<size_t>(size));
+  return SQLITE_OK;
+}
+
+}  // namespace
+
+// The VFS is the default one but for keep_path. It is registered while the database is opened only: a host may unload this library.
+struct Db::Directory {
+  Place place;
+  std::string vfs_name;
+  sqlite3_vfs vfs{};
+  explicit Directory(Place at) : place(std::move(at)) {}
+  std::string path() const { return "/proc/self/fd/" + std::to_string(place.dir.get()) + "/" + place.name; }
+};
+
+Db::Db() = default;
+
+Db::~Db() {
+  for (auto& [sql, statement] : statements_) sqlite3_finalize(statement);
+  sqlite3_close_v2(db_);
+}
+
+Status Db::open(const std::string& path, int flags, const char* options) {
+  KVRT_CHECK(db_ == nullptr);
+  path_ = path;
+  flags |= SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOFOLLOW;
+  directory_.reset();
+  if (path.size() > kSqlitePathBytesMax) KVRT_TRY(hold_directory());
+  const std::string uri = file_uri(directory_ == nullptr ? path : directory_->path()) + options;
+  if (directory_ != nullptr) sqlite3_vfs_register(&directory_->vfs, 0);
+  const int code = sqlite3_open_v2(uri.c_str(), &db_, flags, directory_ != nullptr ? directory_->vfs.zName : nullptr);
+  if (directory_ != nullptr) sqlite3_vfs_unregister(&directory_->vfs);
+  if (code != SQLITE_OK) {
+    Status status = fail(code);
+    sqlite3_close_v2(db_);
+    db_ = nullptr;
+    return status;
+  }
+  sqlite3_wal_hook(db_, on_wal, this);
+  return {};
+}
+
+// /proc/self/fd/N/catalog.db: SQLite's own limit is for the text of a path.
+Status Db::hold_directory() {
+  KVRT_ASSIGN(Place place, find_place(path_));
+  auto held = std::make_unique<Directory>(std::move(place));
+  struct stat st, there;
+  const std::string link = "/proc/self/fd/" + std::to_string(held->place.dir.get());
+  if (::fstat(held->place.dir.get(), &st) != 0 || ::stat(link.c_str(), &there) != 0 || st.st_ino != there.st_ino ||
+      st.st_dev != there.st_dev) {
+    return error(Code::kLimit, Detail::kNone,
+                 "%.200s..: a path of %zu bytes; without /proc SQLite takes %zu: a shorter path, or mount /proc", path_.c_str(),
+                 path_.size(), kSqlitePathBytesMax);
+  }
+  const sqlite3_vfs* usual = sqlite3_vfs_find(nullptr);
+  if (usual == nullptr) return error(Code::kUnsupported, Detail::kNone, "SQLite is built without a VFS");
+  held->vfs = *usual;
+  held->vfs.pNext = nullptr;
+  held->vfs_name = "kvrt-" + std::to_string(reinterpret_cast<uintptr_t>(held.get()));  // another copy of this library may register its own
+  held->vfs.zName = held->vfs_name.c_str();
+  held->vfs.xFullPathname = keep_path;
+  directory_ = std::move(held);
+  return {};
+}
+
+Status Db::close() {
+  if (db_ == nullptr) return {};
+  for (auto& [sql, statement] : statements_) sqlite3_finalize(statement);
+  statements_.clear();
+  int code = sqlite3_close(db_);
+  Status status = code == SQLITE_OK ? Status() : fail(code);
+  if (code != SQLITE_OK) sqlite3_close_v2(db_);
+  db_ = nullptr;
+  return status;
+}
+
+bool Db::in_place() {
+  int moved = 0;
+  if (db_ == nullptr) return true;
+  if (sqlite3_file_control(db_, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved != 0) return false;
+  if (directory_ == nullptr) return true;
+  auto now = find_place(path_);  // SQLite looked into the directory that is held open, wherever that is
+  struct stat held, there;
+  return now.is_ok() && ::fstat(directory_->place.dir.get(), &held) == 0 && ::fstat(now->dir.get(), &there) == 0 &&
+         held.st_ino == there.st_ino && held.st_dev == there.st_dev;
+}
+
+int Db::stat(const char* suffix, struct stat* st) const {
+  if (directory_ == nullptr) return ::lstat((path_ + suffix).c_str(), st);
+  return ::fstatat(directory_->place.dir.get(), (directory_->place.name + suffix).c_str(), st, AT_SYMLINK_NOFOLLOW);
+}
+
+void Db::watch_log() {
+  for (auto [file, suffix] : {std::pair{&log_, "-wal"}, std::pair{&index_, "-shm"}}) {
+    struct stat st;
+    if (stat(suffix, &st) == 0) *file = {suffix, st.st_dev, st.st_ino, false};
+  }
+}
+
+Status Db::check(Watched* file) const {
+  struct stat st;
+  if (file->suffix == nullptr) return {};
+  const bool found = stat(file->suffix, &st) == 0, gone = !found && (errno == ENOENT || errno == ENOTDIR);
+  file->moved = gone || (found && (st.st_dev != file->device || st.st_ino != file->inode));
+  file->unwritten = gone || (found && st.st_size == 0);
+  if (!file->moved) return {};
+  return error(Code::kIo, Detail::kNone, "%s%s: moved, deleted or replaced since it was opened; open the store again", path_.c_str(),
+               file->suffix);
+}
+
+void Db::watch_content(const std::string& path) {
+  struct stat st;
+  auto place = find_place(path);
+  if (place.is_ok() && ::fstatat(place->dir.get(), place->name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0)
+    content_ = {true, st.st_dev, st.st_ino, st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
+}
+
+// A writer has a log, or has folded it in.
+Status Db::check_content() const {
+  struct stat st;
+  if (!content_.watched || stat("", &st) != 0 || st.st_dev != content_.device || st.st_ino != content_.inode) return {};
+  const bool same = st.st_size == content_.bytes && st.st_mtim.tv_sec == content_.modified_s && st.st_mtim.tv_nsec == content_.modified_ns;
+  if (same && (stat("-wal", &st) != 0 || st.st_size == 0)) return {};
+  return error(Code::kIo, Detail::kNone, "%s: another process has written it since it was opened; open the store again", path_.c_str());
+}
+
+Status Db::check_log() {
+  KVRT_TRY(check_content());
+  Status log = check(&log_), index = check(&index_);
+  return log.is_ok() ? std::move(index) : std::move(log);
+}
+
+Status Db::check_in_place() {
+  if (!in_place()) {
+    return error(Code::kIo, Detail::kNone, "%s: moved, deleted or replaced since it was opened; open the store again", path_.c_str());
+  }
+  Status status = check_log();
+  if (log_.moved && !log_saved_) save_log();
+  return status;
+}
+
+// A process that came since then has made another log. As long as that is empty nothing has changed but here; and it looks into the index
+// that is shared with it, if that is still the one, before it believes what it knows of the database.
+void Db::save_log() {
+  const auto can_be_saved = [&] { return log_.moved && log_.unwritten && (!index_.moved || index_.unwritten); };
+  if (!can_be_saved() || in_transaction() || write_turns_ != 0) return;
+  if (write_lock_ != nullptr && !write_lock_->acquire(LockMode::kExclusive).is_ok()) return;
+  (void)check_log().is_ok();  // again, now that nobody writes
+  log_saved_ = can_be_saved() && checkpoint(true).is_ok();
+  if (write_lock_ != nullptr) write_lock_->release();
+}
+
+}  // namespace kvrt
