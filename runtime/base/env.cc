@@ -40,7 +40,7 @@ class PosixEnv final : public Env {
     constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     for (;;) {
       Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), place.name.c_str(), kFlags, 0600); }));
-      if (!fd.ok()) return errno_error(errno, "%s: create", path.c_str());
+      if (!fd.ok()) return creation_error(path, "create");
       if (::fchmod(fd.get(), 0600) != 0) return errno_error(errno, "%s: chmod 0600", path.c_str());
       // A collector of garbage may lock the file before this does, and removes it then.
       Status locked = flock_now(fd.get(), path, LockMode::kExclusive);
@@ -86,7 +86,7 @@ class PosixEnv final : public Env {
     KVRT_ASSIGN(const Place place, find_place(path));
     const char* name = place.name.c_str();
     const bool made = ::mkdirat(place.dir.get(), name, 0700) == 0;
-    if (!made && errno != EEXIST) return errno_error(errno, "%s: mkdir", path.c_str());
+    if (!made && errno != EEXIST) return creation_error(path, "mkdir");
     struct stat st;
     if (::fstatat(place.dir.get(), name, &st, AT_SYMLINK_NOFOLLOW) != 0) return errno_error(errno, "%s: stat", path.c_str());
     KVRT_TRY(check_own(st, S_IFDIR, path));
@@ -211,7 +211,7 @@ class PosixEnv final : public Env {
     if (!fd.ok() && (errno == EROFS || errno == EACCES)) {  // flock asks for no right to write
       fd = Fd(retry_eintr([&] { return ::openat(place.dir.get(), name, O_RDONLY | kFlags); }));
     }
-    if (!fd.ok()) return errno_error(errno, "%s: open", path.c_str());
+    if (!fd.ok()) return creation_error(path, "open");
     struct stat st;
     KVRT_TRY(check_opened(fd.get(), path, &st));
     if (open_at_fork(st)) {

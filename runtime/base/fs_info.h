@@ -9,4 +9,7 @@ namespace kvrt {
 
 Result<FsInfo> read_fs_info(const std::string& path);
 
+// The Status of errno after `what`, which was to make a file or directory at the path: ENOSPC also says that no file can be made any more.
+Status creation_error(const std::string& path, const char* what);
+
 }  // namespace kvrt

@@ -47,22 +47,47 @@ CatalogDb::OpenMode StoreImpl::read_mode() const {
   CatalogDb::OpenMode mode;
   mode.read_only = true;
   const bool log_can_be_had = dir_.log_rows || dir_.log_open || (dir_.writable && dir_.lock != nullptr);
-  mode.immutable = dir_.read_only && !log_can_be_had;
+  mode.immutable = dir_.read_only && (!log_can_be_had || !dir_.no_log.is_ok());
   return mode;
 }
 
-// The log and its index need a little room: on a full disk they get the reserve's.
+// SQLite says of a log that it cannot make that it is not there. A file of our own finds out what is wanting: room, an inode, a descriptor.
+Status StoreImpl::explain(Status opened) const {
+  if (opened.code() != Code::kIo || !dir_.writable) return opened;
+  SegmentId unique;
+  env_->random(unique.bytes);
+  const std::string path = dir_.root + "/tmp/" + unique.hex() + ".try";
+  auto file = env_->create_new(path);
+  if (file.is_ok()) (void)env_->remove_file(path).is_ok();
+  const bool wanting = file.status().code() == Code::kNoSpace || is_want(file.status());
+  return wanting ? file.take_status().annotate("the catalog's log and its index") : std::move(opened);
+}
+
+// The log and its index need a little room, and two inodes: on a full disk they get the reserve's. Where that is not enough, a store that was
+// closed can be read without them.
 Status StoreImpl::open_catalog() {
   CatalogDb::OpenMode mode = read_mode();
   mode.read_only = dir_.read_only;
   mode.check = dir_.unclean && dir_.log_rows;
   mode.write_lock = dir_.write_lock.get();
-  Status opened = catalog_.db.open(dir_.root + "/catalog.db", mode);
-  if (opened.code() != Code::kNoSpace || !dir_.writable || (!dir_.alone && !dir_.read_only)) return opened;
-  (void)catalog_.db.close(false).is_ok();
-  give_up_reserve(env_, dir_.root);
-  reserve_given_ = true;
-  return catalog_.db.open(dir_.root + "/catalog.db", mode);
+  const auto open = [&] {
+    (void)catalog_.db.close(false).is_ok();
+    return explain(catalog_.db.open(dir_.root + "/catalog.db", mode));
+  };
+  Status opened = open();
+  if (opened.code() != Code::kNoSpace || !dir_.writable) return opened;
+  if (dir_.alone || dir_.read_only) {
+    give_up_reserve(env_, dir_.root);
+    reserve_given_ = true;
+    opened = open();
+  }
+  if (opened.code() != Code::kNoSpace || dir_.log_rows || dir_.log_open) return opened;
+  logf(log_, LogLevel::kWarn, "store: %s: open for reading only: %s", dir_.root.c_str(), opened.message().c_str());
+  dir_.no_log = opened.clone();
+  dir_.read_only = true;
+  KVRT_TRY(share(&dir_));
+  mode = read_mode();
+  return open();
 }
 
 Status StoreImpl::open_readers() {
@@ -108,15 +133,18 @@ Status StoreImpl::check_identity() {
   return {};
 }
 
-// A reader leaves the directory as it was. SQLite makes the log and its index even for a reader; they go if nobody else has the store open,
-// and the reserve, whose room they took on a full disk, is made again.
-void StoreImpl::tidy_after_reading() {
-  if (!dir_.writable || dir_.lock == nullptr || !dir_.lock->acquire(LockMode::kExclusive).is_ok()) return;
+// The reserve, whose room the log and its index took on a full disk, is made again if nobody else has the store open. A reader leaves the
+// directory as it was: SQLite makes log and index even for one.
+void StoreImpl::tidy_after_closing() {
+  if ((!dir_.read_only && !reserve_given_) || !dir_.writable || dir_.lock == nullptr) return;
+  if (!dir_.lock->acquire(LockMode::kExclusive).is_ok()) return;
   const std::string catalog = dir_.root + "/catalog.db";
-  (void)env_->remove_file(catalog + "-shm").is_ok();
-  auto log = env_->open_read(catalog + "-wal");
-  auto bytes = log.is_ok() ? (*log)->size() : Result<uint64_t>(log.take_status());
-  if (bytes.is_ok() && *bytes == 0) (void)env_->remove_file(catalog + "-wal").is_ok();
+  if (dir_.read_only) {
+    (void)env_->remove_file(catalog + "-shm").is_ok();
+    auto log = env_->open_read(catalog + "-wal");
+    auto bytes = log.is_ok() ? (*log)->size() : Result<uint64_t>(log.take_status());
+    if (bytes.is_ok() && *bytes == 0) (void)env_->remove_file(catalog + "-wal").is_ok();
+  }
   if (reserve_given_) make_reserve(env_, dir_.root);
 }
 
@@ -140,7 +168,7 @@ StoreImpl::~StoreImpl() {
     }
     Status closed = catalog_.db.close(sound && !litter_ && !open_.litter());  // a log that is left makes the next open look for litter
     if (!closed.is_ok()) logf(log_, LogLevel::kWarn, "store: closing: %s", closed.message().c_str());
-    if (dir_.read_only && in_place) tidy_after_reading();
+    if (in_place) tidy_after_closing();
   } catch (...) {  // no memory: the next open does the rest
   }
 }

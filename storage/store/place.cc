@@ -5,8 +5,9 @@ namespace kvrt {
 Status check_place(Env* env, const std::string& root, bool* writable) {
   KVRT_ASSIGN(DirInfo dir, env->dir_info(root));
   if (!dir.owned || dir.others_can_write) {
-    return error(Code::kInvalid, Detail::kUnsafeDirectory, "%s: %s; a store's directory is its owner's alone (chmod 700)", root.c_str(),
-                 dir.owned ? "group or others can write it" : "belongs to another user");
+    return error(Code::kInvalid, Detail::kUnsafeDirectory, "%s: %s", root.c_str(),
+                 dir.owned ? "group or others can write it; a store's directory is its owner's alone (chmod 700)"
+                           : "belongs to another user; a store is its owner's alone: run as that user, or name another directory");
   }
   *writable = dir.writable;
   KVRT_ASSIGN(FsInfo fs, env->fs_info(root));

@@ -4,21 +4,32 @@
 
 namespace kvrt {
 
-bool make_reserve(Env* env, const std::string& root) {
-  std::string path = root + "/reserve";
+namespace {
+
+bool make(Env* env, const std::string& path, uint64_t bytes) {
   auto old = env->open_read(path);
   if (old.is_ok()) {
     auto size = (*old)->size();
-    if (size.is_ok() && *size == kReserveBytes) return true;
+    if (size.is_ok() && *size == bytes) return true;
     (void)env->remove_file(path).is_ok();
   }
   auto file = env->create_new(path);
   if (!file.is_ok()) return false;
-  if ((*file)->append(std::vector<uint8_t>(kReserveBytes)).is_ok()) return true;
+  if (bytes == 0 || (*file)->append(std::vector<uint8_t>(bytes)).is_ok()) return true;
   (void)env->remove_file(path).is_ok();
   return false;
 }
 
-void give_up_reserve(Env* env, const std::string& root) { (void)env->remove_file(root + "/reserve").is_ok(); }
+}  // namespace
+
+bool make_reserve(Env* env, const std::string& root) {
+  const bool inode = make(env, root + "/reserve2", 0);
+  return make(env, root + "/reserve", kReserveBytes) && inode;
+}
+
+void give_up_reserve(Env* env, const std::string& root) {
+  (void)env->remove_file(root + "/reserve").is_ok();
+  (void)env->remove_file(root + "/reserve2").is_ok();
+}
 
 }  // namespace kvrt

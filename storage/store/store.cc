@@ -11,6 +11,7 @@
 namespace kvrt {
 
 Status StoreImpl::check_writable_locked() {
+  KVRT_TRY(dir_.no_log.clone());
   if (dir_.read_only) return error(Code::kIo, Detail::kReadOnly, "%s: the store is open read-only", dir_.root.c_str());
   if (broken_.is_ok() && catalog_.db.sync_failed()) {
     broken_ =

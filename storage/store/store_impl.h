@@ -63,13 +63,14 @@ class StoreImpl final : public Store {
   struct Collection;  // the progress of a running gc
 
   Status open_catalog() KVRT_REQUIRES(mutex_);
+  Status explain(Status opened) const;
   Status advise(Status opened) const;
   CatalogDb::OpenMode read_mode() const;
   Status open_readers();
   Status check_identity() KVRT_REQUIRES(mutex_);
   void tell_of_log() KVRT_REQUIRES(mutex_);
   Status tidy_alone() KVRT_REQUIRES(mutex_);
-  void tidy_after_reading() KVRT_REQUIRES(mutex_);
+  void tidy_after_closing() KVRT_REQUIRES(mutex_);
   bool has(const ChunkKey& chunk);
   bool discard(const ChunkKey& chunk, const std::string& why);
   void touch(std::string_view domain, std::string_view name);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kOurNames[] = {
     "FORMAT", "catalog.db", "catalog.db-wal", "catalog.db-shm", "catalog.db-journal", kCatalogBackup, "segs",
-    "tmp",    "lock",       "write.lock",     "reserve",        "lost+found"};
+    "tmp",    "lock",       "write.lock",     "reserve",        "reserve2",           "lost+found"};
 
 }  // namespace
 

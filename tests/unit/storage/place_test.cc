@@ -1,13 +1,14 @@
 // Places that cannot be written: read-only stores and file systems, and a disk that is full.
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <chrono>
 
+#include "storage/repair/repair.h"
 #include "tests/support/damage_rig.h"
 #include "tests/support/fault_env.h"
+#include "tests/support/tmpfs.h"
 
 namespace kvrt {
 namespace {
@@ -74,24 +75,6 @@ TEST_F(Place, ReadOnlyReadsAndChangesNothing) {
   EXPECT_EQ(open_store(tmp_.path() + "/none", options).status().code(), Code::kNotFound);
   EXPECT_FALSE(fs::exists(tmp_.path() + "/none"));
 }
-
-// A mount of its own, unmounted by the destructor. Needs the right to mount; the tests that use it are skipped without.
-class Tmpfs {
- public:
-  Tmpfs(const std::string& at, const std::string& options) : at_(at) {
-    fs::create_directory(at);
-    mounted_ = ::mount("tmpfs", at.c_str(), "tmpfs", MS_NOSUID, ("mode=0700," + options).c_str()) == 0;
-  }
-  ~Tmpfs() {
-    if (mounted_) ::umount2(at_.c_str(), MNT_DETACH);
-  }
-  bool mounted() const { return mounted_; }
-  bool make_read_only() { return ::mount("tmpfs", at_.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr) == 0; }
-
- private:
-  std::string at_;
-  bool mounted_;
-};
 
 TEST_F(Place, ReadOnlyFileSystem) {
   Tmpfs mount(tmp_.path() + "/m", "size=8m");
@@ -163,6 +146,31 @@ TEST_F(Place, AWriterIsAtAReadOnlyMount) {
   EXPECT_EQ((*reader)->load("", "eve")->tokens, eve.tokens);
   EXPECT_EQ(readable_chunks(reader->get(), eve), eve.nodes.size());
   EXPECT_TRUE((*reader)->verify(nullptr)->empty());
+}
+
+// It can be read; that nothing can be saved is found by verify, too, which opens the store for reading.
+TEST_F(Place, AnotherJournalModeIsNamedByVerify) {
+  sql("PRAGMA journal_mode=DELETE");
+  StoreOptions reader;
+  reader.read_only = true;
+  {
+    auto store = open_store(root(), reader);
+    ASSERT_OK(store.status());
+    EXPECT_EQ((*store)->list("", true)->size(), 1u);
+    auto faults = (*store)->verify(nullptr);
+    ASSERT_OK(faults.status());
+    ASSERT_EQ(faults->size(), 1u);
+    EXPECT_EQ((*faults)[0].where, "catalog.db");
+    EXPECT_NE((*faults)[0].what.find("journal mode"), std::string::npos) << (*faults)[0].what;
+  }
+  const Status refused = open_store(root()).take_status();
+  EXPECT_EQ(refused.code(), Code::kCorrupt);
+  EXPECT_NE(refused.message().find("journal mode"), std::string::npos) << refused.message();
+  ASSERT_OK(repair_store(posix_env(), nullptr, root(), {}).status());
+  auto store = open_store(root(), reader);
+  ASSERT_OK(store.status());
+  EXPECT_EQ((*store)->load("", "ann")->tokens, chain_.tokens);
+  EXPECT_TRUE((*store)->verify(nullptr)->empty());
 }
 
 // The limit of a file's size is an error, not the end of the process: its signal is the system's default here.
