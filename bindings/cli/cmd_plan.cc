@@ -93,7 +93,7 @@ std::string pool_words(const kvrt_plan& p, uint64_t sessions) {
 std::string most_words(const kvrt_plan& p, uint64_t tokens) {
   if (p.memory_bytes <= p.weight_bytes + p.scratch_bytes) return "no session: weights and scratch alone do not fit";
   if (p.context_max == 0) return "no session: there is no room for the fewest blocks that a pool has";
-  const std::string other = "one of " + grouped(p.context_max);
+  const std::string other = fmt::format("one of {} (--context {})", grouped(p.context_max), p.context_max);
   if (p.sessions_max == 0) return fmt::format("no session of {}, but {}", many(tokens, "token"), other);
   const bool whole = p.context_max == p.context_length;  // the model has no more: that says nothing of the memory
   return fmt::format("{} of {}{}", many(p.sessions_max, "session"), many(tokens, "token"), whole ? "" : ", or " + other);

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "runtime/base/memory.h"
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14; older kernels answer EINVAL
 #endif
@@ -16,7 +18,7 @@ Status populate_pages(uint8_t* data, uint64_t bytes) {
   while (madvise(data, bytes, MADV_POPULATE_WRITE) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;
     if (errno == ENOMEM || errno == EFAULT) {
-      return error(Code::kNoMemory, Detail::kNone, "cannot back %llu bytes with memory", static_cast<unsigned long long>(bytes));
+      return error(Code::kNoMemory, Detail::kNone, "%s of memory: the system has no more to give", in_gib(bytes).c_str());
     }
     for (uint64_t at = 0; at < bytes; at += kSmallPage) {  // unknown to this kernel: touch, changing nothing
       volatile uint8_t* byte = data + at;
@@ -33,13 +35,13 @@ Result<HostMemory> HostMemory::map(uint64_t bytes, bool populate) {
   const uint64_t align = bytes >= kHugePage ? kHugePage : kSmallPage;
   HostMemory memory;
   if (bytes == 0) return memory;
-  if (bytes > UINT64_MAX / 2) return error(Code::kNoMemory, Detail::kNone, "%llu bytes of memory", static_cast<unsigned long long>(bytes));
+  if (bytes > UINT64_MAX / 2) return error(Code::kNoMemory, Detail::kNone, "%s of memory: no machine has so much", in_gib(bytes).c_str());
   const uint64_t rounded = (bytes + align - 1) & ~(align - 1);
   const uint64_t total = rounded + (align > kSmallPage ? align : 0);
   // Huge pages need an aligned start; the slack before and after is never touched and costs address space alone.
   void* mapping = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) {
-    return error(Code::kNoMemory, Detail::kNone, "cannot map %llu bytes of memory", static_cast<unsigned long long>(bytes));
+    return error(Code::kNoMemory, Detail::kNone, "%s of memory: the system gives no more address space (ulimit -v)", in_gib(bytes).c_str());
   }
   memory.mapping_ = mapping;
   memory.mapping_bytes_ = total;

@@ -41,11 +41,17 @@ uint64_t available_memory() {
   return available ? available : uint64_t{1} << 30;
 }
 
-Status check_memory(const char* what, uint64_t bytes) {
+std::string in_gib(uint64_t bytes) {
+  const uint64_t hundredths = ((bytes >> 20) * 100 + 512) >> 10;
+  const std::string rest = std::to_string(hundredths % 100);
+  return std::to_string(hundredths / 100) + (rest.size() < 2 ? ".0" : ".") + rest + " GiB";
+}
+
+Status check_memory(const char* what, uint64_t bytes, const char* cure) {
   const uint64_t swap = number_of(system_file("/proc/meminfo"), "SwapFree:") * 1024, have = available_memory() + swap;
   if (bytes <= have) return {};
-  return error(Code::kNoMemory, Detail::kNone, "%s: %llu bytes of memory, %llu are free", what, static_cast<unsigned long long>(bytes),
-               static_cast<unsigned long long>(have));
+  return error(Code::kNoMemory, Detail::kNone, "%s: %s of memory, %s are free: %s", what, in_gib(bytes).c_str(), in_gib(have).c_str(),
+               cure);
 }
 
 }  // namespace kvrt

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "runtime/base/status.h"
 
@@ -10,6 +11,8 @@ namespace kvrt {
 uint64_t available_memory();  // bytes; 1 GiB where the system does not say
 uint64_t physical_memory();   // the machine's bytes; UINT64_MAX where the system does not say
 // NO_MEMORY where so many bytes are more than the system has, swap included: it gives more than that, and kills a process that uses it.
-Status check_memory(const char* what, uint64_t bytes);
+// `cure`: what to do then.
+Status check_memory(const char* what, uint64_t bytes, const char* cure);
+std::string in_gib(uint64_t bytes);  // "7.31 GiB"
 
 }  // namespace kvrt

@@ -134,8 +134,9 @@ void log_cache(const WeightCache& cache, const char* what, const Status& status)
 Status check_cache_dir(const WeightCache& cache) {
   KVRT_ASSIGN(const DirInfo dir, cache.env->dir_info(cache.dir));
   if (dir.owned && !dir.others_can_write) return check_fs(cache, cache.dir);
-  return error(Code::kInvalid, Detail::kUnsafeDirectory, "%s: %s; a cache directory is its owner's alone (chmod 700)", cache.dir.c_str(),
-               dir.owned ? "group or others can write it" : "belongs to another user");
+  return error(Code::kInvalid, Detail::kUnsafeDirectory, "%s: %s", cache.dir.c_str(),
+               dir.owned ? "group or others can write it; a cache directory is its owner's alone (chmod 700)"
+                         : "belongs to another user; a cache directory is its owner's alone: name another one");
 }
 
 Result<CacheStat> stat_cache(const WeightCache& cache) {

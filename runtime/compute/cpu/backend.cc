@@ -27,7 +27,9 @@ class HostBuffer final : public Buffer {
 }  // namespace
 
 Result<std::unique_ptr<Buffer>> CpuBackend::alloc(uint64_t bytes, bool populate) {
-  if (populate) KVRT_TRY(check_memory("the model's memory beside its weights", bytes));
+  if (populate)
+    KVRT_TRY(check_memory("the model's memory beside its weights", bytes,
+                          "lower kv_bytes_max, or take a smaller model; `kvrt plan` says what fits"));
   KVRT_ASSIGN(HostMemory memory, HostMemory::map(bytes, populate));
   return std::unique_ptr<Buffer>(std::make_unique<HostBuffer>(std::move(memory)));
 }

@@ -15,7 +15,7 @@ constexpr uint32_t kBatchChunks = 16;       // chunks between two reports; as mu
 }  // namespace
 
 Result<std::shared_ptr<const uint8_t>> CpuBackend::pack(const WeightImage& image, const WeightLoad& load) {
-  KVRT_TRY(check_memory("the weights", image.bytes()));
+  KVRT_TRY(check_memory("the weights", image.bytes(), "take a file with a smaller quantization; `kvrt plan` says what fits"));
   KVRT_ASSIGN(HostMemory mapped, HostMemory::map(image.bytes(), false));
   const auto memory = std::make_shared<HostMemory>(std::move(mapped));
   Mutex mu;

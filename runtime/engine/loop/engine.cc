@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/base/limits.h"
+#include "runtime/base/memory.h"
 #include "runtime/compute/kv_layout.h"
 #include "runtime/engine/describe/memory_cost.h"
 
@@ -52,14 +53,15 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
   uint64_t memory_bytes = 0, free_bytes = 0;
   runtime_->backend()->device_memory(&memory_bytes, &free_bytes);
   if (options.kv_bytes_max > memory_bytes) {  // the system would reserve the pool, but its bookkeeping takes real memory
-    return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, this machine has %llu bytes of memory: lower it",
-                 static_cast<unsigned long long>(options.kv_bytes_max), static_cast<unsigned long long>(memory_bytes));
+    return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, this machine has %s of memory: lower it",
+                 static_cast<unsigned long long>(options.kv_bytes_max), in_gib(memory_bytes).c_str());
   }
   KVRT_ASSIGN(const uint64_t units, pool_units(kv_, d.context, options.kv_bytes_max, free_bytes));
   const uint64_t unit_bytes = kv_.unit_bytes(), pool_bytes = (units + kv_.zero_units()) * unit_bytes;
   if (options.kv_populate && pool_bytes > free_bytes) {  // the system would give it, then kill the process as it touches the pages
-    return error(Code::kNoMemory, Detail::kNone, "kv_populate: the pool has %llu bytes, %llu are free: lower kv_bytes_max",
-                 static_cast<unsigned long long>(pool_bytes), static_cast<unsigned long long>(free_bytes));
+    return error(Code::kNoMemory, Detail::kNone,
+                 "kv_populate: the pool has %s, %s are free: lower kv_bytes_max; `kvrt plan` says what fits", in_gib(pool_bytes).c_str(),
+                 in_gib(free_bytes).c_str());
   }
   KVRT_ASSIGN(pool_buffer_, runtime_->backend()->alloc(pool_bytes, options.kv_populate));
   if (kv_.shape.has_windows()) {  // the last unit stands where a table has no KV: zeros, which no row sees

@@ -16,11 +16,21 @@ TEST(HostMemory, TooMuchIsAStatus) {
 }
 
 TEST(Memory, MoreThanThereIsIsRefused) {
-  EXPECT_TRUE(check_memory("a buffer", 0).is_ok());
-  EXPECT_TRUE(check_memory("a buffer", available_memory() / 2).is_ok());
-  const Status refused = check_memory("a buffer", uint64_t{1} << 50);
+  EXPECT_TRUE(check_memory("a buffer", 0, "").is_ok());
+  EXPECT_TRUE(check_memory("a buffer", available_memory() / 2, "").is_ok());
+  const Status refused = check_memory("a buffer", uint64_t{1} << 50, "ask for less");
   EXPECT_EQ(refused.code(), Code::kNoMemory);
-  EXPECT_TRUE(refused.message().starts_with("a buffer: 1125899906842624 bytes of memory, ")) << refused.message();
+  EXPECT_TRUE(refused.message().starts_with("a buffer: 1048576.00 GiB of memory, ")) << refused.message();
+  EXPECT_TRUE(refused.message().ends_with(" GiB are free: ask for less")) << refused.message();
+}
+
+TEST(Memory, GibibytesHaveTwoDigitsBehindThePoint) {
+  constexpr uint64_t kGib = uint64_t{1} << 30;
+  EXPECT_EQ(in_gib(0), "0.00 GiB");
+  EXPECT_EQ(in_gib(kGib / 2), "0.50 GiB");
+  EXPECT_EQ(in_gib(kGib * 7 + kGib / 16), "7.06 GiB");
+  EXPECT_EQ(in_gib(kGib * 2 - (1 << 20)), "2.00 GiB");
+  EXPECT_EQ(in_gib(UINT64_MAX), "17179869184.00 GiB");
 }
 
 TEST(HostMemory, MovesLeaveNothingBehind) {
