@@ -9,7 +9,6 @@ namespace {
 
 constexpr size_t kNamesMax = 256;  // of a request's beginnings: so many messages may be new
 constexpr uint32_t kAutosaveTokens = 512;
-constexpr size_t kNewMessagesMax = 32;  // that are said without a look at their length
 
 // 128 bits of what was said so far. They need not be secure: they only find.
 class Trail {
@@ -58,22 +57,6 @@ std::string text_name(const Prompt& prompt) {
   trail.add(prompt.text);
   for (const int32_t token : prompt.tokens) trail.add(std::to_string(token));
   return "text-" + trail.hex();
-}
-
-// True where the client sends back the answer that the session gave, perhaps without ids and reasoning.
-bool same_answer(const Message& message, const Json& answer) {
-  const Json *role = answer.find("role"), *content = answer.find("content"), *calls = answer.find("tool_calls");
-  if (!role || role->text != message.role || (content ? content->text : "") != message.content) return false;
-  if ((calls ? calls->items.size() : 0) != message.calls.size()) return false;
-  for (size_t i = 0; i < message.calls.size(); ++i) {
-    const Json* function = calls->items[i].find("function");
-    const Json* name = function ? function->find("name") : nullptr;
-    const Json* arguments = function ? function->find("arguments") : nullptr;
-    if (!name || name->text != message.calls[i].name || !arguments || !same(*arguments, read_json(message.calls[i].arguments)))
-      return false;
-  }
-  const Json* reasoning = answer.find("reasoning_content");
-  return message.reasoning.empty() || (reasoning && reasoning->text == message.reasoning);
 }
 
 }  // namespace
@@ -164,6 +147,13 @@ std::shared_ptr<Conversation> Conversations::take_by_key(const Request& request,
   return copy;
 }
 
+kvrt::Session Conversations::open_session(const Request& request, const std::string& domain) const {
+  auto options = session_options(domain);
+  if (!request.tools.empty()) kvrt::assign(options.tools, options.tools_size, request.tools);
+  kvrt::assign(options.variables, options.variables_size, request.variables);
+  return kvrt::Session::open(model_, options).or_throw();
+}
+
 std::shared_ptr<Conversation> Conversations::open_new(const Request& request, const Key& key) {
   auto c = std::make_shared<Conversation>();
   c->domain = key.first, c->name = key.second;
@@ -171,17 +161,25 @@ std::shared_ptr<Conversation> Conversations::open_new(const Request& request, co
     std::lock_guard lock(mu_);
     if (!open_.emplace(key, c).second) c->name.clear();
   }
-  auto options = session_options(c->domain);
-  if (!request.tools.empty()) kvrt::assign(options.tools, options.tools_size, request.tools);
-  kvrt::assign(options.variables, options.variables_size, request.variables);
-  auto session = kvrt::Session::open(model_, options);
-  if (!session.ok()) {
-    const kvrt::Error error(session.status().code());
+  try {
+    kvrt::Session session = open_session(request, c->domain);
+    std::lock_guard lock(mu_);
+    c->session = std::move(session);
+  } catch (...) {
     drop(c);
-    throw error;
+    throw;
   }
+  return c;
+}
+
+// The same conversation with another session. Who reads the old one may go on.
+std::shared_ptr<Conversation> Conversations::replace(const std::shared_ptr<Conversation>& old, kvrt::Session session) {
+  auto c = std::make_shared<Conversation>();
+  c->domain = old->domain, c->name = old->name;
+  c->session = std::move(session);
   std::lock_guard lock(mu_);
-  c->session = std::move(*session);
+  c->cancel = old->cancel;
+  if (const auto it = open_.find({c->domain, c->name}); it != open_.end() && it->second == old) it->second = c;
   return c;
 }
 
@@ -198,31 +196,12 @@ std::shared_ptr<Conversation> Conversations::take(const Request& request, const 
   if (!c) c = take_by_key(request, domain);
   if (!c) c = open_new(request, {domain, names.front()});
   try {
-    say(c.get(), request);
+    options_.as_generated ? say_as_generated(c.get(), request) : say_as_sent(&c, request);
   } catch (...) {
     drop(c);
     throw;
   }
   return c;
-}
-
-// Makes the session's messages those of the request. An answer that the client sends back is taken as the session has it.
-void Conversations::say(Conversation* c, const Request& request) {
-  std::string list = "[", answer;
-  for (size_t i = 0; i < request.messages.size(); ++i) {
-    const Message& m = request.messages[i];
-    auto place = kvrt::init<kvrt_message_props>();
-    const bool generated =
-        m.role == "assistant" && c->session.message(i, &place, answer).ok() && place.generated && same_answer(m, read_json(answer));
-    list += (i ? "," : "") + (generated ? answer : m.json());
-  }
-  list += "]";
-  // A session renders each new message with all before it. So many that do not fit are refused by one rendering.
-  if (request.messages.size() > c->session.info().or_throw().messages + kNewMessagesMax) {
-    const uint64_t most = tokens_max(model_), found = count_tokens(model_, request, list);
-    if (found > most) throw too_long(most, found, true);
-  }
-  (void)c->session.set_messages(list).or_throw();
 }
 
 kvrt_save_options Conversations::save_options() const {
@@ -288,6 +267,7 @@ void Conversations::let_go(const std::shared_ptr<Conversation>& c) noexcept {
   std::lock_guard lock(mu_);
   c->busy = c->saving = false;
   c->cancel = {};
+  c->prompt = {};
   c->used = ++clock_;
   changed_.notify_all();
   while (open_.size() > options_.open_max) {

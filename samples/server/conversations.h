@@ -22,7 +22,8 @@ struct Conversation {
   kvrt::Session session;
   std::string domain, name;  // name "": it is not saved, as another request has the same words
   bool busy = true, saving = false;
-  kvrt::Cancel cancel;  // of the generation
+  kvrt::Cancel cancel;          // of the generation
+  std::vector<int32_t> prompt;  // of the request, where its words alone say what the tokens are
   uint64_t used = 0;
   std::string response;  // of one that keeps a response in memory: its JSON
 };
@@ -38,6 +39,9 @@ class Conversations {
   struct Options {
     uint64_t keep_seconds = 0;  // a saved session expires; 0: never
     size_t open_max = 256;      // conversations that are open and idle
+    // Answers that come back keep the tokens, and the reasoning that does not come back, as they were generated. Else a request has the tokens
+    // that its words have, whatever is remembered.
+    bool as_generated = false;
     std::function<void(const std::string&)> log;
   };
   Conversations(kvrt::Model model, kvrt::Store store, std::string model_id, Options options)
@@ -47,6 +51,9 @@ class Conversations {
   std::shared_ptr<Conversation> take(const Request& request, const std::string& domain);
   // Its generation begins: a request for the same conversation that comes after this cancel waits for the end.
   void begins(const std::shared_ptr<Conversation>& conversation, const kvrt::Cancel& cancel);
+  // False: its generation has begun with other tokens than the request's words have. Once that has ended, renew gives a conversation that has not.
+  bool is_as_sent(const Conversation& conversation) const;
+  std::shared_ptr<Conversation> renew(const std::shared_ptr<Conversation>& conversation, const Request& request);
   // It generates. A new one gets its first save: autosaves keep that one's name, and its time to expire, which they cannot set.
   void begun(const std::shared_ptr<Conversation>& conversation) noexcept;
   // Saves it under its new name, and lets others have it. `cut`: its last tokens that the client did not get.
@@ -96,7 +103,10 @@ class Conversations {
   static bool follows(const Conversation& conversation, const Request& request);
   std::shared_ptr<Conversation> take_response(const Request& request, const Key& key);
   std::shared_ptr<Conversation> open_new(const Request& request, const Key& key);
-  void say(Conversation* conversation, const Request& request);
+  kvrt::Session open_session(const Request& request, const std::string& domain) const;
+  std::shared_ptr<Conversation> replace(const std::shared_ptr<Conversation>& old, kvrt::Session session);
+  void say_as_generated(Conversation* conversation, const Request& request);
+  void say_as_sent(std::shared_ptr<Conversation>* conversation, const Request& request);
   void append_beginning(kvrt::Session* session) const;
   kvrt_save_options save_options() const;
   void forget(const Key& key) noexcept;

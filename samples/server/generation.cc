@@ -42,32 +42,47 @@ class LogProbs {
 Generation::Generation(const kvrt::Model& model, Conversations& conversations, Watcher& watcher, const Request& request,
                        const std::string& domain, int socket, std::chrono::seconds limit)
     : model_(model), conversations_(conversations), request_(request), watch_(watcher, socket, limit) {
-  // Each prompt has n choices, which share its KV: the first computes it, the others are forks that wait for it.
-  const size_t prompts = request.messages.empty() ? request.prompts.size() : 1;
-  std::vector<kvrt::Session*> sessions;
   if (!request.messages.empty()) {
     conversation_ = conversations.take(request, domain);
     conversations.begins(conversation_, watch_.cancel());
   }
   try {
-    for (size_t p = 0; p < prompts; ++p) {
-      kvrt::Session* first =
-          conversation_ ? &conversation_->session : &sessions_.emplace_back(conversations.open_text(request.prompts[p], domain));
-      sessions.push_back(first);
-      if (request.echo && request.logprobs) scores_.push_back(score(first, request.prompts[p]));
-      for (uint32_t i = 1; i < request.n; ++i) sessions.push_back(&sessions_.emplace_back(first->fork().or_throw()));
+    begin_all(domain);
+    if (conversation_ && !conversations.is_as_sent(*conversation_)) {
+      end_all();
+      conversation_ = conversations.renew(conversation_, request);
+      begin_all(domain);
     }
-    for (uint32_t i = 0; i < sessions.size(); ++i) begin(i, sessions[i], i % request.n == 0);
     if (conversation_) conversations.begun(conversation_);
   } catch (...) {
-    for (kvrt::Session* s : sessions) (void)s->cancel();
-    for (Choice& c : choices_) {
-      kvrt::Status end;
-      for (const kvrt::Event& e : c.session->events(end)) (void)e;
-    }
+    end_all();
     if (conversation_) conversations.drop(conversation_);
     throw;
   }
+}
+
+// Each prompt has n choices, which share its KV: the first computes it, the others are forks that wait for it.
+void Generation::begin_all(const std::string& domain) {
+  const size_t prompts = conversation_ ? 1 : request_.prompts.size();
+  std::vector<kvrt::Session*> sessions;
+  for (size_t p = 0; p < prompts; ++p) {
+    kvrt::Session* first =
+        conversation_ ? &conversation_->session : &sessions_.emplace_back(conversations_.open_text(request_.prompts[p], domain));
+    sessions.push_back(first);
+    if (request_.echo && request_.logprobs) scores_.push_back(score(first, request_.prompts[p]));
+    for (uint32_t i = 1; i < request_.n; ++i) sessions.push_back(&sessions_.emplace_back(first->fork().or_throw()));
+  }
+  for (uint32_t i = 0; i < sessions.size(); ++i) begin(i, sessions[i], i % request_.n == 0);
+}
+
+void Generation::end_all() {
+  for (Choice& c : choices_) (void)c.session->cancel();
+  for (Choice& c : choices_) {
+    kvrt::Status end;
+    for (const kvrt::Event& e : c.session->events(end)) (void)e;
+  }
+  choices_.clear();
+  sessions_.clear();
 }
 
 void Generation::begin(uint32_t index, kvrt::Session* session, bool first) {

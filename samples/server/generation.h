@@ -65,6 +65,8 @@ class Generation {
     Piece::Kind held_kind = Piece::kContent;
   };
 
+  void begin_all(const std::string& domain);
+  void end_all();
   void begin(uint32_t index, kvrt::Session* session, bool first);
   std::vector<TokenChance> score(kvrt::Session* session, const Prompt& prompt) const;
   void take(uint32_t index, const kvrt::Event& event);

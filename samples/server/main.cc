@@ -36,6 +36,9 @@ constexpr const char* kUsage = R"(kvrt-server MODEL.gguf [OPTIONS]: the OpenAI A
   --threads N          compute threads (all CPUs)
   --device NAME        cpu, cuda or auto (cpu)
   --keep DAYS          conversations that nobody went on with for so long are removed (30; 0: never)
+  --history WHAT       which tokens earlier answers have: those of what the client sends (sent), so that a request has
+                       the same answer, remembered or not; or, with reasoning that is not sent, those that were
+                       generated (generated)
   --disk SIZE          disk space of the store (no bound but the disk's)
   --answers N          that are generated at once, a request's n counted; more are refused with 429 (128)
   --connections N      a thread each; one more takes an idle one's place, or is refused with 503 (512)
@@ -52,6 +55,7 @@ SIZE: bytes, or with K, M, G. Ctrl-C or SIGTERM ends it: answers are cut, conver
 
 struct Options {
   std::string model, store, address = "127.0.0.1", device = "cpu";
+  bool as_generated = false;
   uint64_t port = 8080, kv_bytes = 0, threads = 0, keep_days = 30, disk_bytes = 0;
   HttpLimits http;
   Access access;
@@ -165,7 +169,10 @@ Options read_options(int argc, char** argv) {
       o.device = value;
     else if (name == "--keep")
       o.keep_days = number(0, 36500);
-    else if (name == "--disk")
+    else if (name == "--history") {
+      if (value != "sent" && value != "generated") fail("--history: expected sent or generated, found \"" + value + "\"");
+      o.as_generated = value == "generated";
+    } else if (name == "--disk")
       o.disk_bytes = number(1, UINT64_MAX);
     else if (name == "--answers")
       o.app.answers = number(1, 65536);
@@ -246,6 +253,7 @@ int run(const Options& o) {
   Conversations::Options conversations;
   conversations.keep_seconds = o.keep_days * 86400;
   conversations.log = log_line;
+  conversations.as_generated = o.as_generated;
   AppOptions app_options = o.app;
   app_options.log = log_line;
   App app(model, store, o.access, app_options, conversations);

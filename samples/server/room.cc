@@ -4,12 +4,14 @@
 
 namespace {
 
-// A text as a prompt, with the BOS that kvrt puts before it.
-uint64_t count_text(const kvrt::Model& model, std::string_view text) {
+// Of a text as a prompt, with the BOS that kvrt puts before it.
+std::vector<int32_t> tokenize(const kvrt::Model& model, std::string_view text) {
+  const auto info = model.info().or_throw();
   std::vector<int32_t> tokens;
   model.tokenize(text, KVRT_TEXT_SPECIAL, tokens).or_throw();
-  const auto info = model.info().or_throw();
-  return tokens.size() + (info.add_bos && (tokens.empty() || tokens[0] != info.bos_token));
+  if (!info.add_bos || (!tokens.empty() && tokens[0] == info.bos_token)) return tokens;
+  model.tokenize(text, KVRT_TEXT_SPECIAL | KVRT_TEXT_BOS, tokens).or_throw();
+  return tokens;
 }
 
 }  // namespace
@@ -32,23 +34,26 @@ uint64_t tokens_max(const kvrt::Model& model) {
   return std::min<uint64_t>(info.context_length, blocks * size);
 }
 
-uint64_t count_tokens(const kvrt::Model& model, const Request& request, std::string_view messages) {
+std::string messages_json(const Request& request) {
+  std::string list;
+  for (const Message& m : request.messages) list += (list.empty() ? "[" : ",") + m.json();
+  return list + "]";
+}
+
+std::vector<int32_t> prompt_tokens(const kvrt::Model& model, const Request& request, std::string_view messages) {
   auto options = kvrt::init<kvrt_template_options>();
   if (!request.tools.empty()) kvrt::assign(options.tools, options.tools_size, request.tools);
   kvrt::assign(options.variables, options.variables_size, request.variables);
   std::string text;
   model.apply_template(messages, options, text).or_throw();
-  return count_text(model, text);
+  return tokenize(model, text);
 }
 
 uint64_t count_tokens(const kvrt::Model& model, const Request& request) {
-  if (!request.messages.empty()) {
-    std::string list;
-    for (const Message& m : request.messages) list += (list.empty() ? "[" : ",") + m.json();
-    return count_tokens(model, request, list + "]");
-  }
+  if (!request.messages.empty()) return prompt_tokens(model, request, messages_json(request)).size();
   uint64_t most = 0;
-  for (const Prompt& p : request.prompts) most = std::max<uint64_t>(most, p.tokens.empty() ? count_text(model, p.text) : p.tokens.size());
+  for (const Prompt& p : request.prompts)
+    most = std::max<uint64_t>(most, p.tokens.empty() ? tokenize(model, p.text).size() : p.tokens.size());
   return most;
 }
 

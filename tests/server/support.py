@@ -49,11 +49,11 @@ def check_words(text):
                 raise AssertionError(f"an error speaks of {found.group()}: {error}")
 
 
-def with_template(folder, name):
-    """The tiny model with another chat template."""
+def with_template(folder, name, model=PLAIN):
+    """A tiny model with another chat template."""
     out = pathlib.Path(folder, name + ".gguf")
     template = (SOURCE / "tests" / "golden" / "templates" / (name + ".jinja")).read_text()
-    command = [sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--force", "--chat-template", template, str(PLAIN), str(out)]
+    command = [sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--force", "--chat-template", template, str(model), str(out)]
     subprocess.run(command, check=True, capture_output=True)
     return out
 
@@ -128,7 +128,8 @@ class Server:
 class Case(unittest.TestCase):
     """One server for all tests of a class."""
 
-    template = None  # of the model
+    base = PLAIN  # the model
+    template = None  # another chat template for it
     options = ()
     keys = ""  # the content of the file of API keys
     stored = True
@@ -150,7 +151,7 @@ class Case(unittest.TestCase):
 
     @classmethod
     def make_model(cls):
-        return with_template(cls.dir, cls.template) if cls.template else PLAIN
+        return with_template(cls.dir, cls.template, cls.base) if cls.template else cls.base
 
     def setUp(self):
         if self.server.process.poll() is not None:  # a test that failed has left it so

@@ -39,7 +39,7 @@ class Options(unittest.TestCase):
     def test_values(self):
         for name, *values in (("--port", "65536", "-1", "x", "80.5", "99999999999999999999"), ("--threads", "0", "257"), ("--answers", "0", "65537"),
                               ("--connections", "0", "16385"), ("--body", "1023", "65M", "1X"), ("--time-limit", "0", "86401"), ("--read-time", "0", "3601"),
-                              ("--keep", "36501"), ("--kv-bytes", "0", "16E", "99999999999T"), ("--disk", "0"), ("--device", "tpu")):
+                              ("--keep", "36501"), ("--kv-bytes", "0", "16E", "99999999999T"), ("--disk", "0"), ("--device", "tpu"), ("--history", "none")):
             for value in values:
                 self.refused(name, value, words=[value, "expected"])
         for value in ("a b", "name:80", "http://x", "a/b", "é"):
@@ -73,7 +73,7 @@ class Options(unittest.TestCase):
 
     def test_two_servers_on_one_store(self):
         # A conversation goes from one to the other; no turn is lost, and none computed twice.
-        first, second = (Server(PLAIN, store=self.dir + "/store") for _ in range(2))
+        first, second = (Server(PLAIN, "--history", "generated", store=self.dir + "/store") for _ in range(2))
         self.addCleanup(lambda: (first.kill(), second.kill()))
         said, before = [], 0
         for turn in range(6):
@@ -84,7 +84,7 @@ class Options(unittest.TestCase):
             before = answer.usage.total_tokens - 1
             said.append(message(answer))
         self.assertEqual(first.stop()[0], 0)
-        third = Server(PLAIN, store=self.dir + "/store")
+        third = Server(PLAIN, "--history", "generated", store=self.dir + "/store")
         self.addCleanup(lambda: third.kill())
         said.append({"role": "user", "content": "And on."})
         answer = third.client().chat.completions.create(model=PLAIN.stem, messages=said, max_tokens=2)
