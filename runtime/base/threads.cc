@@ -223,7 +223,15 @@ void ThreadPool::parallel_for(uint32_t chunks, ChunkFn fn) {
   if (chunks == 0) return;
   if (chunks == 1 || impl_->workers.empty() || in_chunk() || impl_->is_alone()) {
     const ChunkScope scope(worker());
-    for (uint32_t i = 0; i < chunks; ++i) fn(i, t_worker);
+    std::exception_ptr failure;
+    for (uint32_t i = 0; i < chunks; ++i) {
+      try {
+        fn(i, t_worker);
+      } catch (...) {  // the others run, as with workers
+        if (!failure) failure = std::current_exception();
+      }
+    }
+    if (failure) std::rethrow_exception(failure);
     return;
   }
   Impl& impl = *impl_;

@@ -92,15 +92,29 @@ TEST(ThreadPool, AnExceptionIsTheCallers) {
                                      }),
                    std::bad_alloc);
       EXPECT_FALSE(ThreadPool::in_chunk());
-      if (threads > 1) {
-        EXPECT_EQ(ran, 40u);
-      }
+      EXPECT_EQ(ran, 40u);
       ran = 0;
       pool.parallel_for(40, [&](uint32_t, uint32_t) { ++ran; });
       EXPECT_EQ(ran, 40u);
     }
     EXPECT_THROW(pool.parallel_for(1, [](uint32_t, uint32_t) { throw std::bad_alloc(); }), std::bad_alloc);
     EXPECT_FALSE(ThreadPool::in_chunk());
+    // A thread that goes on alone, as within a chunk, is no other case; the exception is the first one.
+    std::atomic<uint32_t> ran = 0, caught = 0;
+    pool.parallel_for(3, [&](uint32_t, uint32_t worker) {
+      try {
+        pool.parallel_for(40, [&](uint32_t chunk, uint32_t) {
+          ++ran;
+          if (chunk >= 7) throw chunk;
+        });
+      } catch (uint32_t chunk) {
+        caught += chunk == 7;
+      }
+      EXPECT_TRUE(ThreadPool::in_chunk());
+      EXPECT_EQ(ThreadPool::worker(), worker);
+    });
+    EXPECT_EQ(ran, 120u);
+    EXPECT_EQ(caught, 3u);
   }
 }
 
