@@ -1529,7 +1529,9 @@ enum {
 
 /** kvrt_generate_options.tool_choice: which calls of the session's tools an answer has. Calls are bound: in the way
  * that the model's family writes them, by names that there are, with arguments that fit the tool's `parameters`, as
- * JSON_SCHEMA says. Reasoning stays free, and comes first. It works with every `reply`; where that names a family,
+ * JSON_SCHEMA says, but for the order of members: in arguments and the objects in them they come in any, each that the
+ * schema names at most once, others anywhere; of an object that names more than 64, in the order that JSON_SCHEMA says.
+ * Reasoning stays free, and comes first. It works with every `reply`; where that names a family,
  * the calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session without tools, or with two of one
  * name, and UNSUPPORTED where the template does not show calls, or a tool's name has other characters than letters,
  * digits and _-./ (in calls that are Python's it begins with a letter or _): then DEFAULT binds no call. A schema

@@ -112,9 +112,11 @@ static void calls_are_bound(kvrt_model* model) {
     o.parallel_calls_max = 2;
     generate(s, o, &p);
     EXPECT(p.call_count >= 1 && p.call_count <= 2 && !p.content[0], "%d calls, content \"%s\"", p.call_count, p.content);
-    EXPECT(strncmp(p.calls, "{\"name\":\"add\",\"arguments\":{\"a\":", 31) == 0 ||
-               strncmp(p.calls, "{\"name\":\"now\",\"arguments\":{}};", 30) == 0,
-           "calls %s", p.calls);
+    static const char* const kBegins[] = {
+        "{\"name\":\"add\",\"arguments\":{\"a\":", "{\"name\":\"add\",\"arguments\":{\"b\":", "{\"name\":\"now\",\"arguments\":{}};"};
+    int begins = 0;
+    for (int i = 0; i < 3; ++i) begins += strncmp(p.calls, kBegins[i], strlen(kBegins[i])) == 0;
+    EXPECT(begins == 1, "calls %s", p.calls);
     both += p.call_count == 2;
     kvrt_session_close(s);
     memset(&p, 0, sizeof p);

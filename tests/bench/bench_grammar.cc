@@ -1,6 +1,8 @@
 // The cost of a grammar in a decode step: mask and accept, over a sampler's generations.
 // usage: schema_valid.py schemas | bench_grammar MODEL.gguf [GENERATIONS_PER_SCHEMA]     a JSON schema a line
-// With a third argument, "tools", a line is a list of tools, and answers are a model's of the Hermes family: some text, then a call.
+// With a third argument, "tools", a line is a list of tools, and answers are a model's of the Hermes family: some text, then a call. Behind them
+// come tools of 30 and 64 members, none of them required, whose calls have members in random orders; and beside them, as it is with no more
+// to keep, responses that fit the same schema, in its order. Memory is that of one grammar with its states and masks, after one and after all.
 // Each generation comes three times, each time cold, and a figure is the least of the three: a busy machine's pauses are not the mask's cost.
 // Then it comes again, warm.
 // A schema that is refused counts for the compile times alone, on a line of its own.
@@ -9,6 +11,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <iostream>
+#include <random>
 #include <string>
 
 #include "runtime/text/answer/answer_grammar.h"
@@ -81,6 +84,98 @@ Status generate(const Tokenizer& tokenizer, const std::shared_ptr<GrammarMasks>&
   return {};
 }
 
+// Each cold three times, of which the least counts, and once warm. `sampler` adds to the tokens in the first of them.
+Status measure(const Tokenizer& tokenizer, const std::shared_ptr<const Grammar>& grammar, const std::shared_ptr<const GrammarVocab>& vocab,
+               rig::MaskSampler* sampler, std::vector<int32_t>* tokens, Costs* cold, Costs* warm, size_t* bytes = nullptr) {
+  Costs least;
+  std::shared_ptr<GrammarMasks> masks;
+  for (int time = 0; time < 3; ++time) {
+    masks = GrammarMasks::make(grammar, vocab);
+    Costs costs;
+    KVRT_TRY(generate(tokenizer, masks, time == 0 ? sampler : nullptr, tokens, &costs));
+    least.least(costs);
+  }
+  cold->add(least);
+  if (bytes) *bytes = std::max(*bytes, masks->bytes());
+  Costs again;
+  KVRT_TRY(generate(tokenizer, masks, nullptr, tokens, &again));
+  warm->add(again);
+  return {};
+}
+
+// A tool whose members have the types that tools have, and calls of it.
+class WideTool {
+ public:
+  explicit WideTool(size_t members, bool call) : random_(members), is_call_(call) {
+    constexpr const char* kWords[] = {"name",  "city",  "unit",  "limit", "query", "sort", "start", "end",    "date",  "time", "format",
+                                      "page",  "width", "color", "label", "group", "role", "state", "status", "kind",  "type", "score",
+                                      "price", "code",  "host",  "port",  "path",  "user", "note",  "source", "index", "mode"};
+    while (names_.size() < members) {
+      std::string name = kWords[random_() % std::size(kWords)];
+      if (random_() % 2 == 0) name += std::string("_") + kWords[random_() % std::size(kWords)];
+      if (std::ranges::find(names_, name) == names_.end()) names_.push_back(name);
+    }
+  }
+  std::string source() const {  // a list of tools; or the schema
+    constexpr const char* kTypes[] = {R"({"type":"string"})",
+                                      R"({"type":"integer"})",
+                                      R"({"enum":["low","medium","high"]})",
+                                      R"({"type":"boolean"})",
+                                      R"({"type":"array","items":{"type":"string"}})",
+                                      R"({"type":"number"})"};
+    std::string properties;
+    for (size_t i = 0; i < names_.size(); ++i) properties += (i ? ",\"" : "\"") + names_[i] + "\":" + kTypes[i % std::size(kTypes)];
+    const std::string schema = R"({"type":"object","properties":{)" + properties + "}}";
+    return is_call_ ? R"([{"name":"f","parameters":)" + schema + "}]" : schema;
+  }
+  std::string text() {
+    constexpr const char* kValues[] = {"\"Main Street 12, second floor\"", "20431", "\"medium\"", "true",
+                                       R"(["red", "light blue"])",         "-3.25"};
+    std::vector<size_t> order(names_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    if (is_call_) std::ranges::shuffle(order, random_);
+    std::string members;
+    for (size_t i : order) members += (members.empty() ? "\"" : ", \"") + names_[i] + "\": " + kValues[i % std::size(kValues)];
+    return is_call_ ? "\n{\"name\": \"f\", \"arguments\": {" + members + "}}\n</tool_call>" : "{" + members + "}";
+  }
+
+ private:
+  std::mt19937_64 random_;
+  bool is_call_;
+  std::vector<std::string> names_;
+};
+
+Status run_wide(const Tokenizer& tokenizer, const std::shared_ptr<const GrammarVocab>& vocab, const std::vector<int32_t>& opening,
+                size_t members, bool call, uint64_t times) {
+  WideTool tool(members, call);
+  KVRT_ASSIGN(const auto grammar, grammar_of(tool.source(), call, *vocab));
+  std::vector<std::vector<int32_t>> answers(times, call ? opening : std::vector<int32_t>());
+  Costs cold, warm, after;
+  size_t one = 0, all = 0;
+  for (auto& tokens : answers) {
+    KVRT_TRY(tokenizer.encode(tool.text(), true, &tokens));
+    KVRT_TRY(measure(tokenizer, grammar, vocab, nullptr, &tokens, &cold, &warm, &one));
+  }
+  for (int time = 0; time < 3; ++time) {
+    const auto masks = GrammarMasks::make(grammar, vocab);
+    Costs costs;
+    for (auto& tokens : answers) {
+      KVRT_TRY(generate(tokenizer, masks, nullptr, &tokens, &costs));
+      all = std::max(all, masks->bytes());
+    }
+    after.least(costs);
+  }
+  printf("%zu members, %s, %zu tokens\n", members, call ? "a call in random orders" : "a response in the schema's order",
+         answers[0].size());
+  report("mask, cold", cold.mask);
+  report("accept, cold", cold.accept);
+  report("mask, after others", after.mask);
+  report("mask, warm", warm.mask);
+  printf("memory: %.1f MiB after one, at most %.1f MiB after all %zu\n", static_cast<double>(one) / (1 << 20),
+         static_cast<double>(all) / (1 << 20), answers.size());
+  return {};
+}
+
 Status run(const char* path, uint64_t generations, bool tools) {
   KVRT_ASSIGN(const auto tokenizer, rig::open_tokenizer(path));
   auto begin = now();
@@ -101,20 +196,9 @@ Status run(const char* path, uint64_t generations, bool tools) {
     GrammarMatcher opens(made.value(), vocab);
     if (!std::ranges::all_of(opening, [&](int32_t token) { return opens.accept(token); })) continue;  // nothing fits the schema
     for (uint64_t seed = 0; seed < generations; ++seed) {
-      Costs least;
-      std::shared_ptr<GrammarMasks> masks;
       std::vector<int32_t> tokens = opening;
-      for (int time = 0; time < 3; ++time) {
-        masks = GrammarMasks::make(made.value(), vocab);
-        rig::MaskSampler sampler(*tokenizer, seed);
-        Costs costs;
-        KVRT_TRY(generate(*tokenizer, masks, time == 0 ? &sampler : nullptr, &tokens, &costs));
-        least.least(costs);
-      }
-      cold.add(least);
-      Costs again;
-      KVRT_TRY(generate(*tokenizer, masks, nullptr, &tokens, &again));
-      warm.add(again);
+      rig::MaskSampler sampler(*tokenizer, seed);
+      KVRT_TRY(measure(*tokenizer, made.value(), vocab, &sampler, &tokens, &cold, &warm));
     }
   }
   report("compile a schema", compile);
@@ -123,6 +207,10 @@ Status run(const char* path, uint64_t generations, bool tools) {
   report("accept, cold", cold.accept);
   report("mask, warm", warm.mask);
   report("accept, warm", warm.accept);
+  for (size_t members : {30, 64}) {
+    for (bool call : {true, false})
+      if (tools) KVRT_TRY(run_wide(*tokenizer, vocab, opening, members, call, std::max<uint64_t>(generations, 1)));
+  }
   return {};
 }
 

@@ -1,9 +1,10 @@
 // Calls that every family's grammar of arguments lets a walk make, as the reply parser reads them; for tests/golden/arguments_valid.py.
 // usage: arguments_dump WALKS SEED < requests > lines
-//   a request a line: {"schema": .., "texts": {"family": ["arguments as it writes them", ..]}}
+//   a request a line: {"schema": .., "texts": {"family": ["arguments as it writes them", ..]}, "families": [those that are asked; none: all]}
 //   lines, of fields between tabs: the family, 1 where its marks are control tokens, the schema's number, then
 //   U message: it is refused; C call; B text: not exactly one call came of it; L: a walk came to no end;
 //   T text taken call: the number of a text, 1 where the grammar takes it, and the call that is read of it or nothing
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -51,7 +52,9 @@ int main(int argc, char** argv) {
   std::string line;
   for (int number = 0; std::getline(std::cin, line); ++number) {
     const auto request = nlohmann::ordered_json::parse(line);
+    const auto asked = request.value("families", nlohmann::ordered_json::array());
     for (const reply::Family& family : reply::families()) {
+      if (!asked.empty() && std::find(asked.begin(), asked.end(), family.name) == asked.end()) continue;
       for (int controls = 0; controls < 2; ++controls) {
         const std::string head = std::string(family.name) + "\t" + std::to_string(controls) + "\t" + std::to_string(number) + "\t";
         rig::CallWalk walk(*tokenizers[controls], family, request["schema"].dump());

@@ -18,8 +18,8 @@ def tagged(arguments, tags):
         return "".join(tag(k, v) for k, v in (value.items() if isinstance(value, dict) else (("item", v) for v in value)))
 
     def tag(key, value):
-        names = {str: "string", bool: "boolean", int: "number", float: "number", dict: "object", list: "array"}
-        kind = ("true" if isinstance(value, str) else "false") if "string=" in tags["open"] else names.get(type(value), "null")
+        names = {str: "string", bool: "boolean", int: "number", float: "number", dict: "object", list: "array"}  # a bool is an int, too
+        kind = ("true" if isinstance(value, str) else "false") if "string=" in tags["open"] else next((name for kind, name in names.items() if isinstance(value, kind)), "null")
         body = text(value)
         if tags["quote"] and isinstance(value, str) and any(c in value for c in "<&\n"): body = tags["quote"] + body + tags["unquote"]
         return tags["open"].replace("%k", key).replace("%t", kind).replace("%s", "") + tags["pad"] + body + tags["pad"] + tags["close"].replace("%k", key)

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <random>
@@ -99,12 +101,23 @@ class CallWalk {
 
   bool accepts(std::string_view text) const {
     GrammarMatcher matcher(masks_);
-    for (int32_t token : tokens(text))
-      if (!matcher.accept(token)) return false;
+    for (int32_t token : tokens(text)) {
+      const auto mask = matcher.mask();
+      const bool may = (mask[static_cast<size_t>(token) / 64] >> (token % 64)) & 1;
+      if (matcher.accept(token) != may) fail("mask and accept differ in " + std::string(text));
+      if (!may) return false;
+    }
     return matcher.may_end();
   }
 
-  // None: it came to no end.
+  bool may_follow(std::string_view text, int32_t token) const {
+    GrammarMatcher matcher(masks_);
+    for (int32_t one : tokens(text))
+      if (!matcher.accept(one)) return false;
+    return (matcher.mask()[static_cast<size_t>(token) / 64] >> (token % 64)) & 1;
+  }
+
+  // None: it came to no end, in so many tokens. Where no token may come, a text ends.
   std::optional<std::vector<int32_t>> walk(uint64_t seed) const {
     std::mt19937_64 random(seed);
     GrammarMatcher matcher(masks_);
@@ -114,7 +127,7 @@ class CallWalk {
     while (out.size() < 4000) {
       if (matcher.may_end() && (matcher.complete() || out.size() > soon || random() % 8 == 0)) return out;
       const std::vector<int32_t> allowed = ids(matcher.mask());
-      if (allowed.empty()) return std::nullopt;
+      if (allowed.empty()) fail("no token may come behind " + text_of(out));
       const auto& hints = out.size() > soon ? ends_ : hints_;
       if (allowed.size() > 1 && random() % 8 < (out.size() > soon ? 7 : 4)) {
         const size_t before = out.size();
@@ -162,6 +175,15 @@ class CallWalk {
   }
 
  private:
+  std::string text_of(const std::vector<int32_t>& ids) const {
+    std::string text;
+    for (int32_t id : ids) text += tokenizer_.piece(id, true);
+    return text;
+  }
+  static void fail(const std::string& what) {
+    fprintf(stderr, "arguments_rig: %s\n", what.c_str());
+    abort();
+  }
   static std::string filled(std::string_view text) {
     std::string out(text);
     for (const auto& [from, to] : {std::pair("%d", "0"), std::pair("%D", "1"), std::pair("%i", "Abc123xyz")})

@@ -69,8 +69,8 @@ namespace Kvrt
 
     /// <summary>
     /// Which calls of the session's tools an answer has. Calls are bound: in the way that the model's family writes them, by names that there are,
-    /// with arguments that fit the tool's `parameters`, as JSON_SCHEMA says. Reasoning stays free, and comes first. It works with every `reply`;
-    /// where that names a family, the calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session without tools, and UNSUPPORTED where
+    /// with arguments that fit the tool's `parameters`, as JSON_SCHEMA says, their members in any order. Reasoning stays free, and comes first. It
+    /// works with every `reply`; where that names a family, the calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session without tools, and UNSUPPORTED where
     /// the template does not show calls. kvrt.h says more.
     /// </summary>
     public enum ToolChoice

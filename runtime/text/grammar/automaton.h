@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/base/status.h"
+#include "runtime/text/grammar/members.h"
 #include "runtime/text/unicode/code_points.h"
 
 namespace kvrt {
@@ -29,10 +31,10 @@ struct TokenSet {
 };
 
 struct Automaton {
-  enum Kind : uint8_t { kBytes, kCall, kSkip, kToken };
+  enum Kind : uint8_t { kBytes, kCall, kSkip, kToken, kGate };  // kGate: a skip where it opens
   struct Edge {
     uint32_t to;
-    uint32_t rule;  // kCall; kToken: which of token_sets
+    uint32_t rule;  // kCall; kToken: which of token_sets; kGate and kBytes: which of gates
     Kind kind;
     uint8_t lo, hi;  // kBytes
   };
@@ -49,11 +51,17 @@ struct Automaton {
   std::vector<uint8_t> plain_run;  // so many characters of plain text, whatever they are, may come here at least
   std::vector<uint32_t> start;     // the start of each rule; the root is rule 0
   std::vector<TokenSet> token_sets;
-  uint8_t byte_class[256] = {};  // bytes that no edge tells apart
+  std::vector<uint8_t> keeps_members;  // of each rule: a call of it keeps in its frame which members have come
+  std::vector<MemberRules> objects;
+  std::vector<MemberGate> gates;  // the first is always open
+  uint8_t byte_class[256] = {};   // bytes that no edge tells apart
   uint32_t byte_classes = 1;
 
   size_t nodes() const { return flags.size(); }
-  size_t bytes() const { return edges.size() * sizeof(Edge) + nodes() * (sizeof(uint32_t) + 2) + start.size() * sizeof(uint32_t); }
+  size_t bytes() const {
+    return edges.size() * sizeof(Edge) + nodes() * (sizeof(uint32_t) + 2) + start.size() * (sizeof(uint32_t) + 1) +
+           objects.size() * sizeof(MemberRules) + gates.size() * sizeof(MemberGate);
+  }
 };
 
 class GrammarBuilder {
@@ -68,18 +76,42 @@ class GrammarBuilder {
   explicit GrammarBuilder(std::string what) : what_(std::move(what)) {}  // "grammar" or "schema", for messages
 
   uint32_t add_rule(std::string name);
+  // An object whose members come in any order, of which at most MemberRules::kNamedMax have a name.
+  struct Members : MemberRules {
+    std::vector<uint32_t> rules;    // of each one's value, by its bit
+    std::optional<uint32_t> other;  // of another member
+    // Can the object come to its end? matches(rule): some text matches it.
+    template <class F>
+    bool may_end(F matches) const {
+      uint32_t count = other && matches(*other) ? 1 : 0;
+      for (size_t i = 0; i < rules.size(); ++i) {
+        if (matches(rules[i])) {
+          ++count;
+        } else if (required >> i & 1) {
+          return false;
+        }
+      }
+      return count >= min;
+    }
+  };
+  void keep_members(uint32_t rule, Members members);  // a call of the rule keeps which have come
+  bool keeps_members(uint32_t rule) const { return rules_[rule].object != kOpen; }
   size_t rules() const { return rules_.size(); }
   void define(uint32_t rule, Part part);
   bool defined(uint32_t rule) const { return rules_[rule].in != kOpen; }
 
   Part empty() { return single({kSkipTo, 0, 0, kOpen, 0}); }
-  Part bytes(uint8_t lo, uint8_t hi);
+  Part bytes(uint8_t lo, uint8_t hi, uint32_t gate = 0);  // 0: always
   Part literal(std::string_view bytes);
-  Part json_literal(std::string_view utf8);  // the characters as a JSON string spells them, without quotes
+  static std::string json_text(std::string_view utf8);  // the characters as a JSON string spells them, without quotes
+  Part json_literal(std::string_view utf8) { return literal(json_text(utf8)); }
   Part characters(const CodePointSet& set, Spelling spelling);
   Part call(uint32_t rule);
   // One token of the set, whatever its bytes. GrammarVocab::find names one. A token that ends an answer may be in a set of ids: it ends it there.
   Part token(const TokenSet& set);
+  // Within a rule that keeps members: a way that is open as these say.
+  uint32_t add_gate(uint32_t rule, MemberGate::Way way, uint64_t named, bool another = false);
+  Part gate(uint32_t gate) { return single({kGate, 0, 0, kOpen, gate}); }
   Part never();  // nothing fits
   Part sequence(Part a, Part b);
   Part choice(std::span<const Part> parts);
@@ -102,17 +134,18 @@ class GrammarBuilder {
   friend class GrammarLinker;
   friend class RuleDeterminizer;
   static constexpr uint32_t kOpen = UINT32_MAX;
-  enum Op : uint8_t { kRead, kCallRule, kReadToken, kFork, kSkipTo, kEnd, kFail };
+  enum Op : uint8_t { kRead, kCallRule, kReadToken, kFork, kSkipTo, kGate, kEnd, kFail };
   struct Node {
     Op op;
     uint8_t lo, hi;
     uint32_t next;
-    uint32_t other;  // kFork: the second way; kCallRule: the rule; kReadToken: the set
+    uint32_t other;  // kFork: the second way; kCallRule: the rule; kReadToken: the set; kRead and kGate: the gate
   };
   struct Rule {
     std::string name;
     uint32_t in = kOpen;
-    bool plain = false;  // a class that covers plain_text
+    bool plain = false;       // a class that covers plain_text
+    uint32_t object = kOpen;  // which of objects_
   };
 
   uint32_t add(Node node);
@@ -126,6 +159,8 @@ class GrammarBuilder {
   std::vector<Rule> rules_;
   std::map<std::pair<Spelling, std::vector<CodePointSet::Range>>, uint32_t> classes_;
   std::map<TokenSet, uint32_t> token_sets_;
+  std::vector<Members> objects_;
+  std::vector<MemberGate> gates_{{}};
   std::string limit_;  // the limit that was met
 };
 

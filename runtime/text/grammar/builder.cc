@@ -48,8 +48,20 @@ uint32_t GrammarBuilder::add_rule(std::string name) {
     limit_ = "more than " + std::to_string(kGrammarRulesMax) + " rules";
   }
   if (!limit_.empty() && !rules_.empty()) return 0;
-  rules_.push_back({std::move(name), kOpen, false});
+  rules_.push_back({std::move(name)});
   return static_cast<uint32_t>(rules_.size() - 1);
+}
+
+void GrammarBuilder::keep_members(uint32_t rule, Members members) {
+  if (!limit_.empty()) return;
+  rules_[rule].object = static_cast<uint32_t>(objects_.size());
+  objects_.push_back(std::move(members));
+}
+
+uint32_t GrammarBuilder::add_gate(uint32_t rule, MemberGate::Way way, uint64_t named, bool another) {
+  if (!limit_.empty()) return 0;
+  gates_.push_back({rules_[rule].object, way, another, named});
+  return static_cast<uint32_t>(gates_.size() - 1);
 }
 
 void GrammarBuilder::define(uint32_t rule, Part part) {
@@ -81,7 +93,7 @@ GrammarBuilder::Part GrammarBuilder::single(Node node) {
   return {n, n, n};
 }
 
-GrammarBuilder::Part GrammarBuilder::bytes(uint8_t lo, uint8_t hi) { return single({kRead, lo, hi, kOpen, 0}); }
+GrammarBuilder::Part GrammarBuilder::bytes(uint8_t lo, uint8_t hi, uint32_t gate) { return single({kRead, lo, hi, kOpen, gate}); }
 GrammarBuilder::Part GrammarBuilder::call(uint32_t rule) { return single({kCallRule, 0, 0, kOpen, rule}); }
 GrammarBuilder::Part GrammarBuilder::token(const TokenSet& set) {
   return single({kReadToken, 0, 0, kOpen, token_sets_.try_emplace(set, static_cast<uint32_t>(token_sets_.size())).first->second});
@@ -99,13 +111,13 @@ GrammarBuilder::Part GrammarBuilder::literal(std::string_view text) {
   return part;
 }
 
-GrammarBuilder::Part GrammarBuilder::json_literal(std::string_view utf8) {
+std::string GrammarBuilder::json_text(std::string_view utf8) {
   std::string text;
   for (char c : utf8) {
     const std::string escape = json_escape(static_cast<uint8_t>(c));
     text += escape.empty() ? std::string(1, c) : escape;
   }
-  return literal(text);
+  return text;
 }
 
 GrammarBuilder::Part GrammarBuilder::sequence(Part a, Part b) {
@@ -223,14 +235,23 @@ Result<std::unique_ptr<const Automaton>> GrammarBuilder::build() {
   return GrammarLinker(this).link();
 }
 
-// From the ends of rules back to where they begin. A call needs what follows it and its rule, another node one way on.
+// From the ends of rules back to where they begin. A call needs what follows it and its rule, an object's end its members, another node one
+// way on.
 bool GrammarBuilder::matches(uint32_t rule, uint32_t first) const {
   const uint32_t size = nodes() - first;  // nodes by their places from `first` on
   const auto place = [&](uint32_t node) { return node == kOpen || node < first ? kOpen : node - first; };
   const auto callee = [&](const Node& n) { return n.op == kCallRule ? place(rules_[n.other].in) : kOpen; };
+  const auto ends_object = [&](const Node& n) {
+    return n.op == kGate && gates_[n.other].way == MemberGate::kWhole ? &objects_[gates_[n.other].object] : nullptr;
+  };
   const auto each_edge = [&](auto visit) {
     for (uint32_t at = 0; at < size; ++at) {
       const Node& n = nodes_[first + at];
+      if (const Members* object = ends_object(n)) {
+        for (uint32_t member : object->rules)
+          if (place(rules_[member].in) != kOpen) visit(at, place(rules_[member].in));
+        if (object->other && place(rules_[*object->other].in) != kOpen) visit(at, place(rules_[*object->other].in));
+      }
       for (uint32_t to : {place(n.next), n.op == kFork ? place(n.other) : callee(n)})
         if (to != kOpen && n.op != kFail) visit(at, to);
     }
@@ -246,6 +267,7 @@ bool GrammarBuilder::matches(uint32_t rule, uint32_t first) const {
   const auto revive = [&](uint32_t n) {
     if (!alive[n]) alive[n] = true, stack.push_back(n);
   };
+  const auto rule_lives = [&](uint32_t one) { return place(rules_[one].in) == kOpen || alive[place(rules_[one].in)]; };
   for (uint32_t n = 0; n < size; ++n)
     if (nodes_[first + n].op == kEnd) revive(n);
   while (!stack.empty()) {
@@ -254,7 +276,10 @@ bool GrammarBuilder::matches(uint32_t rule, uint32_t first) const {
     for (uint32_t i = begin[to]; i < begin[to + 1]; ++i) {
       const Node& n = nodes_[first + from[i]];
       const uint32_t next = place(n.next);
-      if (n.op != kCallRule || (next != kOpen && alive[next] && (callee(n) == kOpen || alive[callee(n)]))) revive(from[i]);
+      const Members* object = ends_object(n);
+      const bool two_ways = n.op == kCallRule || object;
+      if (two_ways && (next == kOpen || !alive[next])) continue;
+      if (object ? object->may_end(rule_lives) : n.op != kCallRule || rule_lives(n.other)) revive(from[i]);
     }
   }
   return alive[place(rules_[rule].in)];

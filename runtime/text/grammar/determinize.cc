@@ -66,21 +66,31 @@ uint32_t RuleDeterminizer::state_of(std::vector<uint32_t>* set) {
   return base_ + s;
 }
 
-void RuleDeterminizer::add_read(uint8_t lo, uint8_t hi, std::vector<uint32_t>* targets, size_t first_edge) {
+void RuleDeterminizer::add_read(const Read& read, std::vector<uint32_t>* targets, size_t first_edge) {
   const uint32_t to = state_of(targets);
   targets->clear();
-  if (out_.edges.size() > first_edge && out_.edges.back().to == to && out_.edges.back().hi + 1 == lo) {
-    out_.edges.back().hi = hi;
+  if (out_.edges.size() > first_edge && out_.edges.back().to == to && out_.edges.back().hi + 1 == read.lo) {
+    out_.edges.back().hi = read.hi;
   } else {
-    out_.edges.push_back({to, 0, Automaton::kBytes, lo, hi});
+    out_.edges.push_back({to, read.gate, Automaton::kBytes, read.lo, read.hi});
   }
 }
 
-void RuleDeterminizer::add_reads(const std::vector<Read>& reads) {
+// One edge for a byte and a gate: what a gate leaves open is not known here.
+void RuleDeterminizer::add_by_gates(std::vector<Read>* reads) {
+  std::ranges::stable_sort(*reads, {}, &Read::gate);
+  for (auto first = reads->begin(); first != reads->end() && !grew_too_much();) {
+    const auto last = std::find_if(first, reads->end(), [&](const Read& r) { return r.gate != first->gate; });
+    add_reads({first, last});
+    first = last;
+  }
+}
+
+void RuleDeterminizer::add_reads(std::span<const Read> reads) {
   const size_t first_edge = out_.edges.size();
   if (reads.size() == 1) {
     targets_[0].assign(1, reads[0].next);
-    return add_read(reads[0].lo, reads[0].hi, &targets_[0], first_edge);
+    return add_read(reads[0], &targets_[0], first_edge);
   }
   bool cut[257] = {};
   for (const Read& r : reads) cut[r.lo] = cut[r.hi + 1] = true;
@@ -97,11 +107,11 @@ void RuleDeterminizer::add_reads(const std::vector<Read>& reads) {
     }
     uint32_t last = b;
     while (!cut[last + 1]) ++last;
-    add_read(static_cast<uint8_t>(b), static_cast<uint8_t>(last), &targets_[b], first_edge);
+    add_read({reads[0].gate, static_cast<uint8_t>(b), static_cast<uint8_t>(last), 0}, &targets_[b], first_edge);
   }
 }
 
-// Calls of rules, or tokens of sets: one edge for each rule or set.
+// Calls of rules, tokens of sets, or gates: one edge for each rule, set or gate.
 void RuleDeterminizer::add_edges(Automaton::Kind kind, std::vector<std::pair<uint32_t, uint32_t>>* edges) {
   std::sort(edges->begin(), edges->end());
   for (size_t i = 0; i < edges->size() && !grew_too_much();) {
@@ -145,24 +155,27 @@ bool RuleDeterminizer::run(uint32_t in) {
   std::vector<uint32_t> set{in};
   state_of(&set);
   std::vector<Read> reads;
-  std::vector<std::pair<uint32_t, uint32_t>> calls, tokens;
+  std::vector<std::pair<uint32_t, uint32_t>> calls, tokens, gates;
   for (uint32_t s = 0; s + 1 < begin_.size() && !grew_too_much(); ++s) {
     reads.clear();
     calls.clear();
     tokens.clear();
+    gates.clear();
     uint8_t flags = 0;
     for (uint32_t i = begin_[s]; i < begin_[s + 1]; ++i) {
       const Node& node = nodes_[pool_[i]];
-      if (node.op == GrammarBuilder::kRead) reads.push_back({node.lo, node.hi, node.next});
+      if (node.op == GrammarBuilder::kRead) reads.push_back({node.other, node.lo, node.hi, node.next});
       if (node.op == GrammarBuilder::kCallRule) calls.emplace_back(node.other, node.next);
       if (node.op == GrammarBuilder::kReadToken) tokens.emplace_back(node.other, node.next);
+      if (node.op == GrammarBuilder::kGate) gates.emplace_back(node.other, node.next);
       if (node.op == GrammarBuilder::kEnd) flags |= Automaton::kFinal;
     }
     out_.flags.push_back(flags);
     out_.first_edge.push_back(static_cast<uint32_t>(out_.edges.size()));
-    if (!reads.empty()) add_reads(reads);
+    if (!reads.empty()) add_by_gates(&reads);
     add_edges(Automaton::kCall, &calls);
     add_edges(Automaton::kToken, &tokens);
+    add_edges(Automaton::kGate, &gates);
   }
   if (!grew_too_much()) return true;
   out_.edges.resize(edges);

@@ -86,6 +86,7 @@ Result<uint32_t> SchemaCompiler::compile(All whole) {
     const auto [rule, key] = pending_.front();
     pending_.pop_front();
     place_ = key->first;
+    rule_ = rule;
     KVRT_TRY(look(document_.root(), key->second.size()));
     KVRT_ASSIGN(Flat flat, flatten(key->second));
     Part part = builder_.empty();

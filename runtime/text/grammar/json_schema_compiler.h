@@ -185,7 +185,12 @@ class SchemaCompiler {
   Part space();
   Part comma();
   Part word(const std::string& usual, const std::string& other);
-  Part member_name(std::string_view name);  // to the value
+  struct NameMarks {
+    std::string_view open, close;  // around a name that is known
+  };
+  std::vector<NameMarks> name_marks() const;
+  std::optional<std::string> spelled_name(std::string_view name, const NameMarks& marks) const;  // none: it cannot stand there
+  Part member_name(std::string_view name);                                                       // to the value
   Part named(std::string_view close);
   Part ended(Part member, std::string_view name);
   Part item(const All& all);
@@ -244,10 +249,16 @@ class SchemaCompiler {
   Result<bool> name_fits(const Flat& rules, std::string_view name) const;
   Result<Part> object_value(const Flat& flat);
   Result<Part> object_of(const Flat& flat, const Members& m);
+  Result<Part> object_in_order(const Members& m, std::optional<uint32_t> other, bool may_be_empty, uint32_t listed);
   Result<std::optional<uint32_t>> other_member(const Flat& flat, const Members& m);
   Result<std::vector<uint32_t>> listed_members(const Members& m, std::vector<uint32_t> at, bool bounded);
   Part member(std::string_view name, const All& all);
   Part other_name(const Members& members);
+
+  // json_schema_orders.cc
+  Result<Part> object_in_any_order(const Members& m, std::optional<uint32_t> other);
+  uint32_t names_tree(const NameMarks& marks, uint32_t object, const std::vector<const Member*>& members,
+                      const std::vector<uint32_t>& values);
 
   JsonDocument document_;
   SchemaMembers others_;
@@ -259,6 +270,7 @@ class SchemaCompiler {
   const GrammarVocab* vocab_ = nullptr;  // arguments: whose control tokens marks are
   ValueReader* reader_ = nullptr;
   Place place_;  // of the rule in the making
+  uint32_t rule_ = 0;
   using RuleKey = std::pair<Place, All>;
   std::map<RuleKey, uint32_t> rules_;
   std::deque<std::pair<uint32_t, const RuleKey*>> pending_;

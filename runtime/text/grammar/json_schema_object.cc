@@ -254,6 +254,13 @@ Result<SchemaCompiler::Part> SchemaCompiler::object_of(const Flat& flat, const M
   if (min > listed && !other && others_ == SchemaMembers::kClosed)
     leave_out(about(flat), "a minimum of members that are not named, but with KVRT_GRAMMAR_JSON_SCHEMA_OPEN,");
   if (max < min || (min > listed && !other) || (max == 0 && !may_be_empty)) return builder_.never();
+  if (arguments_ && listed <= MemberRules::kNamedMax && max > 0) return object_in_any_order(m, other);
+  return object_in_order(m, other, may_be_empty, listed);
+}
+
+Result<SchemaCompiler::Part> SchemaCompiler::object_in_order(const Members& m, std::optional<uint32_t> other, bool may_be_empty,
+                                                             uint32_t listed) {
+  const auto [min, max] = m.count;
   const bool bounded = max != GrammarBuilder::kNoMax && (other || max < listed);
   const uint32_t top = std::max({bounded ? std::min(max, listed + kSchemaOthersMax) : 1, min, 1u});
   const Part open = mark(spelling().object), before = space();

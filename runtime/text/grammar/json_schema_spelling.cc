@@ -81,17 +81,28 @@ SchemaCompiler::Part SchemaCompiler::word(const std::string& usual, const std::s
   return builder_.choice(ways);
 }
 
-SchemaCompiler::Part SchemaCompiler::member_name(std::string_view name) {
+std::vector<SchemaCompiler::NameMarks> SchemaCompiler::name_marks() const {
   const ValueSpelling& s = spelling();
-  auto between = [&](const std::string& open, const std::string& close) {
-    const Part before = mark(open);
-    const std::string written = s.entities ? with_entities(name) : std::string(name);
-    const Part part = builder_.sequence(before, s.bare_names ? builder_.literal(written) : builder_.json_literal(name));
-    return builder_.sequence(part, named(close));
-  };
-  const Part usual = between(s.name, s.named);
-  if (s.other_name.empty() || name.find(s.other_name) != name.npos) return usual;
-  const Part ways[] = {usual, between(s.other_name, s.other_named)};
+  std::vector<NameMarks> marks{{s.name, s.named}};
+  if (!s.other_name.empty()) marks.push_back({s.other_name, s.other_named});
+  return marks;
+}
+
+std::optional<std::string> SchemaCompiler::spelled_name(std::string_view name, const NameMarks& marks) const {
+  const ValueSpelling& s = spelling();
+  if (!s.other_name.empty() && marks.open == s.other_name && name.find(s.other_name) != name.npos) return std::nullopt;
+  if (!s.bare_names) return GrammarBuilder::json_text(name);
+  return s.entities ? with_entities(name) : std::string(name);
+}
+
+SchemaCompiler::Part SchemaCompiler::member_name(std::string_view name) {
+  std::vector<Part> ways;
+  for (const NameMarks& marks : name_marks()) {
+    const auto written = spelled_name(name, marks);
+    if (!written) continue;
+    const Part open = mark(marks.open), inside = builder_.literal(*written);
+    ways.push_back(builder_.sequence(builder_.sequence(open, inside), named(marks.close)));
+  }
   return builder_.choice(ways);
 }
 

@@ -21,6 +21,7 @@ Result<std::unique_ptr<const Automaton>> GrammarLinker::link() {
   if (!alive[out_->start[0]]) {
     return error(Code::kInvalid, Detail::kGrammarError, "%s: nothing fits it: no text is an answer", from_.what_.c_str());
   }
+  take_objects(alive);
   keep(alive);
   finish_flags();
   KVRT_TRY(refuse_left_recursion());
@@ -61,7 +62,8 @@ void GrammarLinker::copy_rule(uint32_t rule) {
     auto edge = [&](uint32_t to, uint32_t callee, Automaton::Kind kind) {
       if (to != GrammarBuilder::kOpen) out_->edges.push_back({of(to), callee, kind, node.lo, node.hi});
     };
-    if (node.op == GrammarBuilder::kRead) edge(node.next, 0, Automaton::kBytes);
+    if (node.op == GrammarBuilder::kRead) edge(node.next, node.other, Automaton::kBytes);
+    if (node.op == GrammarBuilder::kGate) edge(node.next, node.other, Automaton::kGate);
     if (node.op == GrammarBuilder::kCallRule) edge(node.next, node.other, Automaton::kCall);
     if (node.op == GrammarBuilder::kReadToken) edge(node.next, node.other, Automaton::kToken);
     if (node.op == GrammarBuilder::kFork || node.op == GrammarBuilder::kSkipTo) edge(node.next, 0, Automaton::kSkip);
@@ -93,7 +95,17 @@ std::vector<bool> GrammarLinker::find_alive() const {
   }
   const std::vector<uint32_t> rule_of = rule_of_nodes();
   std::vector<bool> alive(a.nodes(), false);
-  std::vector<std::vector<uint32_t>> waiting(a.start.size());  // nodes that live once a rule does
+  std::vector<std::vector<uint32_t>> waiting(a.start.size());                              // nodes that live once a rule does
+  std::vector<std::vector<uint32_t>> within(a.start.size()), ends(from_.objects_.size());  // by rule, the objects whose members it is of
+  for (uint32_t o = 0; o < from_.objects_.size(); ++o) {
+    for (uint32_t r : from_.objects_[o].rules) within[r].push_back(o);
+    if (from_.objects_[o].other) within[*from_.objects_[o].other].push_back(o);
+  }
+  const auto matches = [&](uint32_t rule) { return bool{alive[a.start[rule]]}; };
+  const auto object_of = [&](const Edge& e) {
+    const bool end = e.kind == Automaton::kGate && from_.gates_[e.rule].way == MemberGate::kWhole;
+    return end ? from_.gates_[e.rule].object : GrammarBuilder::kOpen;
+  };
   std::vector<uint32_t> stack;
   auto revive = [&](uint32_t n) {
     if (!alive[n]) alive[n] = true, stack.push_back(n);
@@ -107,10 +119,17 @@ std::vector<bool> GrammarLinker::find_alive() const {
     const uint32_t rule = rule_of[n];
     if (n == a.start[rule]) {
       for (uint32_t w : waiting[rule]) revive(w);
+      for (uint32_t o : within[rule]) {
+        if (ends[o].empty() || !from_.objects_[o].may_end(matches)) continue;
+        for (uint32_t w : ends[o]) revive(w);
+      }
     }
     for (uint32_t i = first[n]; i < first[n + 1]; ++i) {
       const Edge& e = a.edges[edge_at[i]];
-      if (e.kind != Automaton::kCall || alive[a.start[e.rule]]) {
+      const uint32_t object = object_of(e);
+      if (object != GrammarBuilder::kOpen && !from_.objects_[object].may_end(matches)) {
+        ends[object].push_back(from[i]);
+      } else if (e.kind != Automaton::kCall || alive[a.start[e.rule]]) {
         revive(from[i]);
       } else {
         waiting[e.rule].push_back(from[i]);
@@ -118,6 +137,25 @@ std::vector<bool> GrammarLinker::find_alive() const {
     }
   }
   return alive;
+}
+
+// A member that nothing matches never comes: no gate opens for it.
+void GrammarLinker::take_objects(const std::vector<bool>& alive) {
+  const auto matches = [&](uint32_t rule) { return bool{alive[out_->start[rule]]}; };
+  std::vector<uint64_t> named;
+  for (const GrammarBuilder::Members& object : from_.objects_) {
+    out_->objects.push_back(object);
+    named.push_back(0);
+    for (size_t i = 0; i < object.rules.size(); ++i) named.back() |= uint64_t{matches(object.rules[i])} << i;
+  }
+  out_->gates = std::move(from_.gates_);
+  for (MemberGate& gate : out_->gates) {
+    if (named.empty()) break;
+    const auto& other = from_.objects_[gate.object].other;
+    gate.named &= named[gate.object];
+    gate.another = gate.another && other && matches(*other);
+  }
+  for (const auto& rule : from_.rules_) out_->keeps_members.push_back(rule.object != GrammarBuilder::kOpen);
 }
 
 void GrammarLinker::keep(const std::vector<bool>& alive) {
@@ -166,7 +204,7 @@ Status GrammarLinker::refuse_left_recursion() const {
       for (uint32_t w : waiting[rule]) reach(w);
     }
     for (const Edge& e : edges_of(a, n)) {
-      if (e.kind == Automaton::kSkip) reach(e.to);
+      if (e.kind == Automaton::kSkip || e.kind == Automaton::kGate) reach(e.to);
       if (e.kind != Automaton::kCall) continue;
       first_calls[rule].push_back(e.rule);
       if (nullable[e.rule]) {

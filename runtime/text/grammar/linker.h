@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "runtime/text/grammar/automaton.h"
@@ -20,6 +21,7 @@ class GrammarLinker {
   void copy_rule(uint32_t rule);
   std::vector<uint32_t> rule_of_nodes() const;
   std::vector<bool> find_alive() const;  // nodes from which their rule can end
+  void take_objects(const std::vector<bool>& alive);
   void keep(const std::vector<bool>& alive);
   Status refuse_left_recursion() const;
   Status refuse_cycle(const std::vector<std::vector<uint32_t>>& first_calls) const;
@@ -42,6 +44,7 @@ class RuleDeterminizer {
 
  private:
   struct Read {
+    uint32_t gate;
     uint8_t lo, hi;
     uint32_t next;
   };
@@ -50,8 +53,9 @@ class RuleDeterminizer {
   void grow();
   size_t reach(uint32_t in);
   bool grew_too_much() const;
-  void add_read(uint8_t lo, uint8_t hi, std::vector<uint32_t>* targets, size_t first_edge);
-  void add_reads(const std::vector<Read>& reads);
+  void add_read(const Read& read, std::vector<uint32_t>* targets, size_t first_edge);
+  void add_reads(std::span<const Read> reads);  // of one gate
+  void add_by_gates(std::vector<Read>* reads);
   void add_edges(Automaton::Kind kind, std::vector<std::pair<uint32_t, uint32_t>>* edges);
 
   const std::vector<Node>& nodes_;

@@ -45,29 +45,45 @@ GrammarStates::GrammarStates(const Automaton& automaton) : automaton_(automaton)
 }
 
 void GrammarStates::clear() {
-  stacks_.assign(1, {0, 0, 0});
+  stacks_.assign(1, {0, 0, 0, 0});
+  came_.assign(1, {});
   readings_.clear();
   rows_.clear();
   steps_.clear();
-  stack_index_ = row_index_ = {};
+  stack_index_ = came_index_ = row_index_ = {};
   found_.clear();
   may_end_ = curtailed_ = false;
   intern();  // kDead
 }
 
 size_t GrammarStates::bytes() const {
-  return stacks_.size() * sizeof(Stack) + readings_.size() * sizeof(Reading) + rows_.size() * sizeof(Row) + steps_.size() * sizeof(Step) +
-         (stack_index_.slots.size() + row_index_.slots.size()) * sizeof(uint32_t);
+  return stacks_.size() * sizeof(Stack) + came_.size() * sizeof(CameMembers) + readings_.size() * sizeof(Reading) +
+         rows_.size() * sizeof(Row) + steps_.size() * sizeof(Step) +
+         (stack_index_.slots.size() + came_index_.slots.size() + row_index_.slots.size()) * sizeof(uint32_t);
 }
 
-uint32_t GrammarStates::push(uint32_t back_to, uint32_t under) {
-  auto hash = [this](uint32_t i) { return mix(0, pack(stacks_[i].back_to, stacks_[i].under)); };
-  auto equal = [&](uint32_t i) { return stacks_[i].back_to == back_to && stacks_[i].under == under; };
-  uint32_t* slot = find_slot(&stack_index_.slots, stack_index_.used, mix(0, pack(back_to, under)), equal, hash);
+uint32_t GrammarStates::push(uint32_t back_to, uint32_t under, uint32_t came) {
+  auto hash = [this](uint32_t i) { return mix(stacks_[i].came, pack(stacks_[i].back_to, stacks_[i].under)); };
+  auto equal = [&](uint32_t i) { return stacks_[i].back_to == back_to && stacks_[i].under == under && stacks_[i].came == came; };
+  uint32_t* slot = find_slot(&stack_index_.slots, stack_index_.used, mix(came, pack(back_to, under)), equal, hash);
   if (*slot == UINT32_MAX) {
     *slot = static_cast<uint32_t>(stacks_.size());
     ++stack_index_.used;
-    stacks_.push_back({back_to, under, stacks_[under].depth + 1});
+    stacks_.push_back({back_to, under, came, stacks_[under].depth + 1});
+  }
+  return *slot;
+}
+
+uint32_t GrammarStates::came(const CameMembers& members) {
+  if (members == CameMembers{}) return 0;
+  auto hash_of = [](const CameMembers& m) { return mix(m.others, m.named); };
+  auto hash = [&](uint32_t i) { return hash_of(came_[i]); };
+  auto equal = [&](uint32_t i) { return came_[i] == members; };
+  uint32_t* slot = find_slot(&came_index_.slots, came_index_.used, hash_of(members), equal, hash);
+  if (*slot == UINT32_MAX) {
+    *slot = static_cast<uint32_t>(came_.size());
+    ++came_index_.used;
+    came_.push_back(members);
   }
   return *slot;
 }
@@ -104,8 +120,10 @@ void GrammarStates::close(uint32_t node, uint32_t stack) {
     for (uint32_t e = automaton_.first_edge[at.node]; e < automaton_.first_edge[at.node + 1]; ++e) {
       const Automaton::Edge& edge = automaton_.edges[e];
       if (edge.kind == Automaton::kSkip) visit(edge.to, at.stack);
+      if (edge.kind == Automaton::kGate) pass(edge, at.stack);
       if (edge.kind != Automaton::kCall) continue;
-      if (automaton_.flags[edge.to] & Automaton::kEndOnly) {  // nothing to come back for
+      const bool needs_frame = automaton_.keeps_members[edge.rule];
+      if (!needs_frame && automaton_.flags[edge.to] & Automaton::kEndOnly) {  // nothing to come back for
         visit(automaton_.start[edge.rule], at.stack);
       } else if (stacks_[at.stack].depth >= kGrammarStackMax) {
         curtailed_ = true;
@@ -114,6 +132,17 @@ void GrammarStates::close(uint32_t node, uint32_t stack) {
       }
     }
   }
+}
+
+// A skip by way of a gate, if it opens; a member that comes by it is noted in the frame.
+void GrammarStates::pass(const Automaton::Edge& edge, uint32_t stack) {
+  if (!opens(edge.rule, stack)) return;
+  const MemberGate& gate = automaton_.gates[edge.rule];
+  if (gate.way == MemberGate::kComes) {
+    const Stack frame = stacks_[stack];
+    stack = push(frame.back_to, frame.under, came(automaton_.objects[gate.object].with(came_[frame.came], gate.named)));
+  }
+  visit(edge.to, stack);
 }
 
 uint8_t GrammarStates::plain_run_of(std::span<const Reading> readings) const {
@@ -187,7 +216,7 @@ GrammarStates::State GrammarStates::make_step(State from, uint8_t byte) {
     const Reading r = readings_[row.first + i];
     for (uint32_t e = automaton_.first_edge[r.node]; e < automaton_.first_edge[r.node + 1]; ++e) {
       const Automaton::Edge& edge = automaton_.edges[e];
-      if (edge.kind == Automaton::kBytes && edge.lo <= byte && byte <= edge.hi) close(edge.to, r.stack);
+      if (edge.kind == Automaton::kBytes && edge.lo <= byte && byte <= edge.hi && opens(edge.rule, r.stack)) close(edge.to, r.stack);
     }
   }
   if (found_.empty() && !may_end_ && !curtailed_) return kDead;
@@ -221,6 +250,7 @@ GrammarStates::Copy GrammarStates::copy(State state) const {
   const Row row = rows_[state];
   Copy copy;
   copy.stacks.push_back(stacks_[0]);
+  copy.came.emplace_back();
   copy.may_end = row.may_end;
   copy.curtailed = row.curtailed;
   std::unordered_map<uint32_t, uint32_t> place{{0, 0}};  // of a stack among the copied ones
@@ -230,7 +260,8 @@ GrammarStates::Copy GrammarStates::copy(State state) const {
     for (; !path.empty(); path.pop_back()) {
       const Stack& stack = stacks_[path.back()];
       place[path.back()] = static_cast<uint32_t>(copy.stacks.size());
-      copy.stacks.push_back({stack.back_to, place[stack.under], stack.depth});
+      copy.stacks.push_back({stack.back_to, place[stack.under], 0, stack.depth});
+      copy.came.push_back(came_[stack.came]);
     }
     copy.readings.push_back({r.node, place[r.stack]});
   }
@@ -240,7 +271,8 @@ GrammarStates::Copy GrammarStates::copy(State state) const {
 GrammarStates::State GrammarStates::add(const Copy& copy) {
   begin_state();
   std::vector<uint32_t> place{0};  // of a copied stack among these
-  for (size_t i = 1; i < copy.stacks.size(); ++i) place.push_back(push(copy.stacks[i].back_to, place[copy.stacks[i].under]));
+  for (size_t i = 1; i < copy.stacks.size(); ++i)
+    place.push_back(push(copy.stacks[i].back_to, place[copy.stacks[i].under], came(copy.came[i])));
   for (const Reading& r : copy.readings) found_.push_back({r.node, place[r.stack]});
   may_end_ = copy.may_end;
   curtailed_ = copy.curtailed;

@@ -66,9 +66,10 @@ class GrammarStates {
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX, kUnknown = UINT32_MAX;
-  // A stack of calls: the node where a rule goes on when the rule it called ends, and the stack of that rule's caller. 0 is the bottom.
+  // A stack of calls: the node where a rule goes on when the rule it called ends, and the stack of that rule's caller; and which members of
+  // the called rule's object have come (in came_), so that states which differ in these alone are two. 0 is the bottom.
   struct Stack {
-    uint32_t back_to, under, depth;
+    uint32_t back_to, under, came, depth;
   };
   // One reading: a node that reads bytes or tokens, and the stack.
   struct Reading {
@@ -103,7 +104,13 @@ class GrammarStates {
     return step;
   }
   State make_step(State from, uint8_t byte);
-  uint32_t push(uint32_t back_to, uint32_t under);
+  uint32_t push(uint32_t back_to, uint32_t under, uint32_t came = 0);
+  uint32_t came(const CameMembers& members);  // its place in came_
+  bool opens(uint32_t gate, uint32_t stack) const {
+    const MemberGate& g = automaton_.gates[gate];
+    return gate == 0 || g.opens(automaton_.objects[g.object], came_[stacks_[stack].came]);
+  }
+  void pass(const Automaton::Edge& gate, uint32_t stack);
   void close(uint32_t node, uint32_t stack);  // adds the readings that start there to found_
   void visit(uint32_t node, uint32_t stack);
   State intern();  // found_ as a state
@@ -111,12 +118,13 @@ class GrammarStates {
 
   const Automaton& automaton_;
   std::vector<Stack> stacks_;
+  std::vector<CameMembers> came_;  // each once; 0: none
   std::vector<Reading> readings_;
   std::vector<Row> rows_;
   std::vector<Step> steps_;
   uint32_t walk_ = 0;
   size_t walked_bytes_ = 0;
-  Index stack_index_, row_index_;
+  Index stack_index_, came_index_, row_index_;
   // The state in the making.
   std::vector<Reading> found_, open_;
   std::vector<uint64_t> visited_;  // a hash set; the entries of this round carry its number
@@ -128,6 +136,7 @@ class GrammarStates {
 struct GrammarStates::Copy {
   std::vector<Reading> readings;  // their stacks are places in `stacks`
   std::vector<Stack> stacks;      // each after the one under it; 0 is the bottom
+  std::vector<CameMembers> came;  // of each of them
   bool may_end = false, curtailed = false;
 };
 

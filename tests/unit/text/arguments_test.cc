@@ -2,6 +2,7 @@
 // reply parser reads of it is held against jsonschema in tests/golden.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <ctime>
 #include <string>
 
@@ -101,6 +102,89 @@ TEST(Arguments, AsTemplatesWriteThem) {
     if (family.name != "Mistral") expect(family.name, "", object ? "{}" : "", "{}");
     expect(family.name, "", object ? "{\"a\":1}" : "a", "");
   }
+}
+
+// In every order that there is, each once, and the required ones all. tests/golden/arguments_orders.py has random schemas.
+TEST(Arguments, MembersComeInAnyOrder) {
+  const std::string parameters = R"({"type": "object", "required": ["ab", "b"], "properties": {
+    "a": {"type": "integer"}, "ab": {"type": "integer"}, "b": {"type": "integer"}, "o": {"properties": {"x": {"const": 1}, "y": {"const": 2}}}}})";
+  std::vector<std::string> members{R"("a": 1)", R"("ab": 2)", R"("b": 3)", R"("o": {"y": 2, "x": 1})"};
+  std::ranges::sort(members);
+  do {
+    std::string text, compact;
+    for (const std::string& member : members) text += (text.empty() ? "{" : ", ") + member;
+    for (char c : text + "}")
+      if (c != ' ') compact += c;
+    EXPECT_EQ(read("Hermes", parameters, text + "}", false), compact);
+    EXPECT_EQ(read("Hermes", parameters, text + ", " + members[2] + "}", false), "");
+  } while (std::ranges::next_permutation(members).found);
+  expect("Hermes", parameters, R"({"b": 3, "ab": 2})", R"({"b":3,"ab":2})");
+  expect("Hermes", parameters, R"({"b": 3})", "");
+  expect("Hermes", parameters, R"({"b": 3, "a": 1})", "");
+  expect("Hermes", parameters, R"({"b": 3, "ab": 2, "\u0061": 1})", "");  // a name in another spelling
+  expect("Hermes", parameters, R"({"b": 3, "ab": 2, "o": {"y": 2, "y": 2}})", "");
+  expect("LFM2", parameters, "o={'y': 2, \"x\": 1}, b=3, ab=2", R"({"o":{"y":2,"x":1},"b":3,"ab":2})");
+  expect("LFM2", parameters, "b=3, ab=2, o={'y': 2, \"y\": 2}", "");
+  expect("Gemma 4", parameters, "{o:{y:2,x:1},b:3,ab:2}", R"({"o":{"y":2,"x":1},"b":3,"ab":2})");
+  expect("Qwen3-Coder", parameters, "<parameter=b>\n3\n</parameter>\n<parameter=ab>\n2\n</parameter>\n", R"({"b":3,"ab":2})");
+  expect("Qwen3-Coder", parameters, "<parameter=b>\n3\n</parameter>\n<parameter=b>\n2\n</parameter>\n", "");
+}
+
+TEST(Arguments, OtherMembersComeAnywhere) {
+  const std::string parameters =
+      R"({"type": "object", "required": ["b"], "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+    "additionalProperties": {"type": "boolean"}, "minProperties": 3, "maxProperties": 4})";
+  expect("Hermes", parameters, R"({"c": true, "b": 1, "a": 2})", R"({"c":true,"b":1,"a":2})");
+  expect("Hermes", parameters, R"({"c": true, "aa": false, "a": 1, "b": 2})", R"({"c":true,"aa":false,"a":1,"b":2})");
+  expect("Hermes", parameters, R"({"b": 1, "c": true})", "");
+  expect("Hermes", parameters, R"({"c": true, "d": true, "e": true})", "");  // b and one of the listed would be too many
+  expect("Hermes", parameters, R"({"a": true, "b": 1, "c": true})", "");
+  expect("Hermes", parameters, R"({"a": 1, "b": 1, "c": true, "d": true, "e": true})", "");
+}
+
+// Python's other quote is for names that are known: it does not come where none of them may.
+TEST(Arguments, AnotherMemberBehindAllThatAreKnown) {
+  const std::string parameters =
+      R"({"type": "object", "properties": {"o": {"type": "object", "properties": {"a": {}}, "additionalProperties": {"type": "integer"}}}})";
+  const Vocab v(false);
+  rig::CallWalk walk(*v.tokenizer, family_of("LFM2"), parameters);
+  ASSERT_TRUE(walk.compile(v.vocab).is_ok());
+  EXPECT_TRUE(walk.accepts(R"(o={'a': 1, "b": 2})"));
+  for (const char* text : {"o={", "o={'a': 1, ", "o={\"b\": 1, "})
+    EXPECT_EQ(walk.may_follow(text, '\''), std::string(text) != "o={'a': 1, ");
+}
+
+TEST(Arguments, MoreMembersThanAreKeptComeInOrder) {
+  for (int count : {64, 65}) {
+    std::string properties, forth, back;
+    for (int i = 0; i < count; ++i) {
+      const std::string name = "\"n" + std::to_string(i) + "\":", one = name + std::to_string(i);
+      properties += (i ? "," : "") + name + R"({"type":"integer"})";
+      forth += (i ? "," : "") + one;
+      back = one + (i ? "," : "") + back;
+    }
+    const std::string parameters = R"({"type":"object","properties":{)" + properties + "}}";
+    expect("Hermes", parameters, "{" + forth + "}", "{" + forth + "}");
+    expect("Hermes", parameters, "{" + back + "}", count == 64 ? "{" + back + "}" : "");
+    expect("Hermes", parameters, "{" + back + ",\"n7\":7}", "");
+  }
+}
+
+// A member that nothing fits does not come, and no mask leads to it; nor do members that cannot all come.
+TEST(Arguments, MembersThatNothingFits) {
+  const std::string never = R"({"allOf": [{"type": "integer"}, {"type": "string"}]})";
+  const std::string parameters = R"({"type": "object", "properties": {"a": {"type": "integer"}, "ab": )" + never + "}";
+  expect("Hermes", parameters + "}", R"({"a": 1})", R"({"a":1})");
+  expect("Hermes", parameters + "}", R"({"a": 1, "ab": 1})", "");
+  EXPECT_NE(read("Hermes", parameters + R"(, "required": ["ab"]})", "", false).find("nothing fits it"), std::string::npos);
+  EXPECT_NE(read("Hermes", parameters + R"(, "minProperties": 2})", "", false).find("nothing fits it"), std::string::npos);
+  EXPECT_NE(read("Hermes", R"({"type": "object", "required": ["a", "b"], "maxProperties": 1, "additionalProperties": true})", "", false)
+                .find("nothing fits it"),
+            std::string::npos);
+  const std::string tree = R"({"$defs": {"n": {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "required": ["n"]}},
+    "type": "object", "properties": {"n": {"$ref": "#/$defs/n"}, "m": {"type": "integer"}}})";
+  expect("Hermes", tree, R"({"m": 1})", R"({"m":1})");
+  expect("Hermes", tree, R"({"n": {"n": {}}})", "");
 }
 
 std::string value(const std::string& schema, const std::string& text) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/text/grammar/grammar.h"
+#include "runtime/text/grammar/json_schema.h"
 #include "tests/support/byte_vocabulary.h"
 
 namespace kvrt {
@@ -104,6 +105,82 @@ TEST(GrammarMasks, TheirSizeIsBoundedAndHarmless) {
   EXPECT_TRUE(m.status().is_ok());
 }
 
+std::shared_ptr<const Grammar> arguments(std::string_view parameters) {
+  GrammarBuilder builder("tools");
+  const uint32_t root = builder.add_rule("root");
+  const auto rule = add_arguments_schema(parameters, {}, &builder);
+  EXPECT_TRUE(rule.is_ok()) << rule.status().message();
+  builder.define(root, builder.call(rule.value()));
+  auto automaton = builder.build();
+  EXPECT_TRUE(automaton.is_ok()) << automaton.status().message();
+  return std::make_shared<const Grammar>(std::move(automaton).value());
+}
+
+// Which members have come outlives the states: they are taken over into those that are begun anew, and a replay comes to the same.
+TEST(GrammarMasks, MembersThatCameAreTakenOver) {
+  const auto tokenizer = byte_tokenizer({{"<|im_end|>", 3}});
+  const auto vocab = GrammarVocab::make(*tokenizer);
+  std::string properties;
+  for (char name = 'a'; name <= 'z'; ++name)
+    properties += (properties.empty() ? "\"" : ",\"") + std::string(1, name) + R"(":{"type":"string","maxLength":8000})";
+  const std::string tool = R"({"type":"object","properties":{"o":{"type":"object","properties":{)" + properties + "}}}}";
+  const auto masks = GrammarMasks::make(arguments(tool), vocab);
+  GrammarMatcher waits(masks), fills(masks);
+  const auto begun = tokens_of(*tokenizer, R"({"o": {"y": "1", "c": "xyz)");
+  for (int32_t id : begun) ASSERT_TRUE(waits.accept(id) && fills.accept(id));
+  size_t last = 0, begun_anew = 0;
+  for (char name : std::string("qazwsxed")) {
+    const std::string text = std::string("\", \"") + name + "\":\"" + std::string(8'000, 'x');
+    for (int32_t id : tokens_of(*tokenizer, text)) {
+      fills.mask();
+      ASSERT_TRUE(fills.accept(id)) << name;
+    }
+    begun_anew += masks->bytes() < last;
+    last = masks->bytes();
+  }
+  EXPECT_GT(begun_anew, 0u);
+  GrammarMatcher replay(arguments(tool), vocab);
+  for (int32_t id : begun) ASSERT_TRUE(replay.accept(id));
+  for (GrammarMatcher* m : {&waits, &replay}) {
+    for (int32_t id : tokens_of(*tokenizer, "\",\"")) ASSERT_TRUE(m->accept(id));
+    for (char name = 'a'; name <= 'z'; ++name) EXPECT_EQ(has(m->mask(), name), name != 'y' && name != 'c') << name;
+  }
+  EXPECT_TRUE(std::ranges::equal(waits.mask(), replay.mask()));
+  for (int32_t id : tokens_of(*tokenizer, "\",\"")) ASSERT_TRUE(fills.accept(id));
+  for (char name : std::string("qazwsxedyc")) EXPECT_FALSE(has(fills.mask(), name)) << name;
+  for (char name : std::string("bfgnop")) EXPECT_TRUE(has(fills.mask(), name)) << name;
+}
+
+// What random orders of many members leave is bounded, and no order is lost on the way.
+TEST(GrammarMasks, ManyMembersInRandomOrders) {
+  const auto tokenizer = byte_tokenizer({{"<|im_end|>", 3}});
+  const auto vocab = GrammarVocab::make(*tokenizer);
+  std::string properties;
+  std::vector<std::string> members;
+  for (int i = 0; i < 64; ++i) {
+    members.push_back("\"name" + std::to_string(i) + "\":");
+    properties += (i ? "," : "") + members.back() + R"({"type":"integer"})";
+  }
+  const auto masks = GrammarMasks::make(arguments(R"({"type":"object","properties":{)" + properties + "}}"), vocab);
+  std::mt19937_64 random(3);
+  size_t largest = 0;
+  for (int round = 0; round < 30; ++round) {
+    std::ranges::shuffle(members, random);
+    std::string text;
+    for (const std::string& member : members) text += (text.empty() ? "{" : ",") + member + std::to_string(random() % 1000);
+    GrammarMatcher m(masks);
+    for (int32_t id : tokens_of(*tokenizer, text)) {
+      ASSERT_TRUE(has(m.mask(), id)) << text;
+      ASSERT_TRUE(m.accept(id)) << text;
+    }
+    EXPECT_FALSE(has(m.mask(), ',')) << text;
+    ASSERT_TRUE(m.accept('}'));
+    EXPECT_TRUE(m.complete() && m.status().is_ok());
+    largest = std::max(largest, masks->bytes());
+  }
+  EXPECT_LE(largest, size_t{20} << 20);
+}
+
 // A walk over tries takes steps that it knows and whole parts at once; accept goes a byte at a time. Random grammars.
 TEST(GrammarMasks, EachBitIsWhatAcceptSays) {
   std::mt19937_64 random(11);
@@ -123,14 +200,21 @@ TEST(GrammarMasks, EachBitIsWhatAcceptSays) {
   const auto tokenizer = byte_tokenizer(more);
   const auto vocab = GrammarVocab::make(*tokenizer);
   const auto tokens = static_cast<int32_t>(tokenizer->vocab_size());
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 70; ++round) {
     std::string source = "root ::=";
     for (uint64_t parts = 1 + random() % 3; parts > 0; --parts) {
       source += " " + one_of({"[a-c]", "[^ ]", "[^\"]", "[a-z0-9]", "[é日a]", "\"ab\"", "(\"a\" | [b-z]+ \"-\")", "[^\\x00-\\x1f]"});
       source += one_of({"", "*", "+", "{1,3}", "{0,40}", "?"});
     }
-    const auto masks = GrammarMasks::make(gbnf(source), vocab);
-    std::vector<int32_t> before;
+    const bool members = round >= 60;  // in any order: texts that begin names lead where the set of those that came says
+    if (members)
+      source =
+          R"({"properties":{"a":{"enum":["a","Z"]},"ab":{"type":"integer"},"abc":{"const":"é"},"07":{"type":"null"}},"required":["ab"]})";
+    const auto masks = GrammarMasks::make(members ? arguments(source) : gbnf(source), vocab);
+    std::string came = members ? "{" : "";
+    for (const char* member : {R"("ab":7,)", R"("a":"a",)", R"("07":null,)"})
+      if (members && random() % 2) came += member;
+    std::vector<int32_t> before(came.begin(), came.end());
     for (int step = 0; step < 4; ++step) {
       GrammarMatcher at(masks);
       for (int32_t id : before) ASSERT_TRUE(at.accept(id));
