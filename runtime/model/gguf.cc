@@ -264,6 +264,7 @@ Status open_others(const std::string& first, uint32_t count, GgufDirectory* dire
     KVRT_ASSIGN(Opened opened, open_file(path, "file " + std::to_string(no + 1) + " of " + std::to_string(count)));
     KVRT_ASSIGN(GgufDirectory part, parse_gguf(opened.mapping.bytes(), path));
     KVRT_TRY(check_split(part, no, count, path));
+    KVRT_TRY(check_same_model(part, *directory, path));
     KVRT_TRY(add_split(std::move(part), path, directory));
     files->push_back(std::move(opened));
   }

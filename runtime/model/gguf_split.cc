@@ -49,6 +49,21 @@ Status check_split(const GgufDirectory& directory, uint32_t no, uint32_t count, 
                count, Ull{found_no}, Ull{found_count});
 }
 
+Status check_same_model(const GgufDirectory& part, const GgufDirectory& first, const std::string& name) {
+  for (const GgufPair& pair : part.pairs) {
+    const GgufPair* other = pair.key == "split.no" ? nullptr : find_pair(first, pair.key);
+    if (!other) continue;
+    const bool same = pair.key.starts_with("split.")
+                          ? gguf_uint(pair) == gguf_uint(*other)
+                          : pair.type == other->type && pair.elem_type == other->elem_type && std::ranges::equal(pair.value, other->value);
+    if (same) continue;
+    return error(Code::kCorrupt, Detail::kFormat,
+                 "%s: metadata key %.200s: expected the value of the first file, found another: it is a file of another model",
+                 name.c_str(), std::string(pair.key).c_str());
+  }
+  return {};
+}
+
 Status add_split(GgufDirectory part, const std::string& name, GgufDirectory* all) {
   if (part.tensors.size() > kGgufTensorsMax - std::min<uint64_t>(kGgufTensorsMax, all->tensors.size())) {
     return error(Code::kLimit, Detail::kNone, "%s: with its %zu tensors the model has more than the limit of %llu", name.c_str(),

@@ -18,6 +18,9 @@ Result<std::string> split_path(const std::string& first, uint32_t no, uint32_t c
 // CORRUPT where the directory is not that of file `no` of `count`.
 Status check_split(const GgufDirectory& directory, uint32_t no, uint32_t count, const std::string& name);
 
+// CORRUPT where a later file says something else than the first of what both say.
+Status check_same_model(const GgufDirectory& part, const GgufDirectory& first, const std::string& name);
+
 // Adds a later file's tensors. CORRUPT where one has the name of another.
 Status add_split(GgufDirectory part, const std::string& name, GgufDirectory* all);
 

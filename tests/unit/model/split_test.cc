@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "runtime/base/fd.h"
 #include "runtime/model/model.h"
@@ -44,9 +45,11 @@ class Split : public testing::Test {
     w->add_scalar("split.no", 2, no);
     w->add_scalar("split.count", 2, files);
   }
-  static std::vector<uint8_t> with(uint16_t no, const std::vector<GgufTensor>& tensors, uint16_t files = 3) {
+  static std::vector<uint8_t> with(uint16_t no, const std::vector<GgufTensor>& tensors, uint16_t files = 3,
+                                   const std::function<void(GgufWriter*)>& more = {}) {
     GgufWriter w;
     count(&w, no, files);
+    if (more) more(&w);
     for (const GgufTensor& t : tensors)
       w.add_tensor(t.name, static_cast<uint32_t>(t.view.type), {t.view.ne[0]}, {t.view.data.begin(), t.view.data.end()});
     return w.finish();
@@ -117,6 +120,26 @@ TEST_F(Split, WhatIsWrongIsNamed) {
   write(part(1), with(1, {}));
   expect_refused(part(0), Code::kCorrupt, "split.tensors.count is 11, its files have 10 tensors");
   write(part(1), with(1, {norm}));
+  EXPECT_TRUE(GgufFile::open(part(0)).is_ok());
+}
+
+// Files of two models that were cut alike: with as many tensors, by the same names.
+TEST_F(Split, AFileOfAnotherModel) {
+  const auto second = std::move(GgufFile::open(whole())).value();
+  const GgufTensor norm = *second->find(kMoved[0]);
+  const auto says = [&](const std::function<void(GgufWriter*)>& more) { write(part(1), with(1, {norm}, 3, more)); };
+  says([](GgufWriter* w) { w->add_scalar("split.tensors.count", 5, int32_t{12}); });
+  expect_refused(part(0), Code::kCorrupt, "m-00002-of-00003.gguf: metadata key split.tensors.count: expected the value of the first file");
+  says([](GgufWriter* w) { w->add_string("general.architecture", "qwen2"); });
+  expect_refused(part(0), Code::kCorrupt,
+                 "metadata key general.architecture: expected the value of the first file, found another: it is a file of another model");
+  says([](GgufWriter* w) { w->add_scalar("general.architecture", 5, int32_t{1}); });
+  expect_refused(part(0), Code::kCorrupt, "general.architecture");
+  says([](GgufWriter* w) {
+    w->add_scalar("split.tensors.count", 2, uint16_t{11});  // the type is the writer's
+    w->add_string("general.architecture", "llama");
+    w->add_string("general.file", "the second");
+  });
   EXPECT_TRUE(GgufFile::open(part(0)).is_ok());
 }
 
