@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "runtime/text/tokenizer/markers.h"
 #include "runtime/text/tokenizer/vocabulary.h"
 
 namespace kvrt {
 
-Result<std::unique_ptr<Tokenizer>> Tokenizer::create(const VocabSource& source) {
+Result<std::unique_ptr<Tokenizer>> Tokenizer::create(const VocabSource& given) {
+  const std::optional<VocabSource> corrected = correct_markers(given);
+  const VocabSource& source = corrected ? *corrected : given;
   if (source.model == "gpt2") return make_byte_level(source);
   if (source.model == "llama" || source.model == "gemma4") return make_spm(source);
   if (source.model == "t5") return make_unigram(source);

@@ -15,7 +15,7 @@
 namespace kvrt {
 
 // The values of a GGUF's tokenizer.ggml.* keys; the engine fills it (text never sees a GGUF). create copies the views. An absent flag
-// has the value that the model, or the pre-tokenizer's name, implies.
+// has the value that the model, or the pre-tokenizer's name, implies. Markers of turns that are typed as text are control tokens.
 struct VocabSource {
   std::string_view model;  // tokenizer.ggml.model: "gpt2", "llama", "gemma4", "t5", "bert"
   std::string_view pre;    // tokenizer.ggml.pre: "smollm", "gpt-2"; "" or "default" as GGUF means them
@@ -27,6 +27,7 @@ struct VocabSource {
   int64_t bos = -1, eos = -1, eot = -1, eom = -1, fim_pad = -1, fim_rep = -1, fim_sep = -1, unknown = -1, padding = -1;
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
   std::optional<bool> lowercase, strip_accents;  // "bert": tokenizer.ggml.normalizer.*
+  std::string corrected;                         // what create changed here; "": nothing
 };
 
 class Tokenizer {
@@ -63,7 +64,7 @@ class Tokenizer {
   virtual bool is_control(int32_t id) const = 0;
   virtual bool is_unused(int32_t id) const = 0;    // it fills the vocabulary up: a model never learned it
   virtual const Hash256& text_id() const = 0;      // all that decides which tokens a text has
-  virtual const std::string& warning() const = 0;  // names the guess that had to be made; "": none
+  virtual const std::string& warning() const = 0;  // names the guesses that had to be made; "": none
 };
 
 // Holds back the bytes of an unfinished code point. One per generation.

@@ -6,38 +6,9 @@
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/utf8.h"
+#include "runtime/text/tokenizer/markers.h"
 
 namespace kvrt {
-
-namespace {
-
-// Tokens that end a turn whatever the file calls eos.
-constexpr std::string_view kEndTokens[] = {"<|im_end|>",
-                                           "<|endoftext|>",
-                                           "<|eot_id|>",
-                                           "<|eom_id|>",
-                                           "<|end_of_text|>",
-                                           "<|end|>",
-                                           "<|end_of_turn|>",
-                                           "<end_of_turn>",
-                                           "<|endofturn|>",
-                                           "<end_of_utterance>",
-                                           "</s>",
-                                           "<|return|>",
-                                           "<|call|>",
-                                           "<|calls|>",
-                                           "<|flush|>",
-                                           "<EOT>",
-                                           "_<EOT>",
-                                           "[EOT]",
-                                           "[EOS]",
-                                           "<eos>",
-                                           "<turn|>",
-                                           "<|tool_response>",
-                                           "[e~[",
-                                           "<｜end▁of▁sentence｜>"};
-
-}  // namespace
 
 void TokenIndex::reserve(size_t tokens) { slots_.resize(std::bit_ceil(std::max<size_t>(tokens * 2, 2))); }
 
@@ -107,6 +78,7 @@ Status VocabTokenizer::finish(const VocabSource& source) {
   add_bos_ = source.add_bos.value_or(add_bos_) && bos_ >= 0;
   // Many files name a control token (end of text, say) as the unknown one: plain text must not be able to end a turn.
   if (source.unknown >= 0 && types_[static_cast<size_t>(source.unknown)] == kUnknown) unknown_ = static_cast<int32_t>(source.unknown);
+  if (!source.corrected.empty()) warning_ += (warning_.empty() ? "" : "; ") + source.corrected;
   find_ends(source);
   identify(source);
   return Status::ok();
@@ -121,7 +93,7 @@ void VocabTokenizer::find_ends(const VocabSource& source) {
   for (size_t i = 0; i < source.tokens.size(); ++i) {
     std::string_view token = source.tokens[i];
     bool special = types_[i] == kControl || types_[i] == kUserDefined;
-    if (!special || std::find(std::begin(kEndTokens), std::end(kEndTokens), token) == std::end(kEndTokens)) continue;
+    if (!special || !ends_turn(token)) continue;
     call |= token == "<|call|>" || token == "<|calls|>";
     turn |= token == "<|return|>" || token == "<|flush|>";
     if (token == "<|end|>") {

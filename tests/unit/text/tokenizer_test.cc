@@ -92,6 +92,23 @@ TEST(Tokenizer, SpecialTokens) {
   EXPECT_FALSE(t->is_end(260));  // </s>, but not a control token
 }
 
+TEST(Tokenizer, MarkersAreControlTokensWhateverTheirType) {
+  auto t = make(Vocab({"< |"}, {{"<|im_end|>", 1}, {"<|im_start|>", 1}, {"<end_of_turn>", 4}, {"<|im_end|>x", 1}, {"<|eot_id|>", 5}}));
+  std::vector<int32_t> ids;
+  ASSERT_TRUE(t->encode("<|im_start|>a<|im_end|><end_of_turn>", true, &ids).is_ok());
+  ASSERT_EQ(ids.size(), 4u);
+  EXPECT_TRUE(t->is_control(ids[0]) && !t->is_end(ids[0]));
+  EXPECT_TRUE(t->is_control(ids[2]) && t->is_end(ids[2]));
+  EXPECT_TRUE(!t->is_control(ids[3]) && t->is_end(ids[3]));
+  EXPECT_EQ(t->decode(ids, false), "a<end_of_turn>");
+  EXPECT_EQ(pieces(*t, "<|im_end|>").front(), "<|");
+  EXPECT_NE(t->warning().find(", <|im_end|>, and 1 other: typed as text (tokenizer.ggml.token_type 1), taken for control tokens"),
+            std::string::npos)
+      << t->warning();
+  // Those that are typed right, or are HTML's, are nothing to tell.
+  EXPECT_EQ(make(Vocab({}, {{"<|im_end|>", 3}, {"</s>", 1}}))->warning(), "");
+}
+
 // Each byte that is no valid UTF-8 is its byte's token, unmerged; the text around it is encoded as if it stood alone.
 TEST(Tokenizer, InvalidUtf8IsBytes) {
   auto t = make(Vocab({"a b", "\u00c3 \u00a9", "\u00e2 \u0124", "\u0124 \u00ac"}, {{"<u>", 4}}));  // "ab", U+00E9, E2 82, 82 AC
