@@ -1541,7 +1541,9 @@ enum {
  * Where arguments are no JSON, what a reader of them would take for something else cannot come: a string with the
  * mark that ends it, or, where a string is one of several types, one that reads as a number, true, false or null. */
 enum {
-  KVRT_TOOL_CHOICE_DEFAULT = 0,  /**< AUTO where that is possible; else calls are not bound. */
+  /** AUTO where that is possible, and where the model's chat template itself writes a call in the way of the family that it
+   * shows; else calls are not bound. */
+  KVRT_TOOL_CHOICE_DEFAULT = 0,
   KVRT_TOOL_CHOICE_NONE = 1,     /**< No calls: the marks by which they begin cannot come. */
   KVRT_TOOL_CHOICE_AUTO = 2,     /**< Text; from a call's first mark on, calls. A call ends the text, another may follow. */
   KVRT_TOOL_CHOICE_REQUIRED = 3, /**< One call or more, and nothing else. */

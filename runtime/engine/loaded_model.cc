@@ -4,6 +4,8 @@
 
 #include "runtime/base/json.h"
 #include "runtime/base/threads.h"
+#include "runtime/text/answer/template_calls.h"
+#include "runtime/text/reply/family.h"
 
 namespace kvrt {
 
@@ -90,6 +92,7 @@ LoadedModel::LoadedModel(ModelParts parts, Log* log) : parts_(std::move(parts)),
   auto parsed = ChatTemplate::parse(source);
   if (parsed.is_ok()) {
     template_ = std::move(parsed).value();
+    check_calls();
     template_shows_reasoning_ = source.find("reasoning_content") != std::string::npos && !takes_reasoning_apart();
   } else {  // the model runs; calls that need the template give the error
     template_status_ = parsed.take_status().annotate("chat template of " + name());
@@ -108,6 +111,17 @@ Result<std::string> LoadedModel::render(std::string_view messages_json, bool gen
   if (tokenizer().bos() >= 0) options.bos_token = tokenizer().piece(tokenizer().bos(), true);
   if (tokenizer().eos() >= 0) options.eos_token = tokenizer().piece(tokenizer().eos(), true);
   return template_->render(messages_json, options);
+}
+
+void LoadedModel::check_calls() {
+  if (reply_style_.family == nullptr) return;
+  const auto renders = [this](const std::string& messages, bool generation_prompt, const std::string& tools) {
+    return render(messages, generation_prompt, {.tools = tools, .documents = {}, .variables = {}, .now = 1});
+  };
+  reply_style_.fits = writes_calls_as_family(renders, reply_style_);
+  if (reply_style_.fits) return;
+  logf(log_, LogLevel::kInfo, "%s: calls are not bound by default: its chat template does not write them as those of %.*s are",
+       name().c_str(), static_cast<int>(reply_style_.family->name.size()), reply_style_.family->name.data());
 }
 
 bool LoadedModel::takes_reasoning_apart() const {

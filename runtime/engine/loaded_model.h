@@ -66,6 +66,7 @@ class LoadedModel {
   Result<Hash256> id(const Runtime& runtime, const std::shared_ptr<Store>& store) const;
 
  private:
+  void check_calls();                  // does the template write them as the family that it shows?
   bool takes_reasoning_apart() const;  // the template, of an answer's content
 
   const ModelParts parts_;

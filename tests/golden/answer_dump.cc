@@ -17,8 +17,10 @@
 #include <string>
 
 #include "runtime/text/answer/answer_grammar.h"
+#include "runtime/text/answer/template_calls.h"
 #include "runtime/text/reply/family.h"
 #include "runtime/text/reply/syntax.h"
+#include "runtime/text/template/chat_template.h"
 #include "tests/support/byte_vocabulary.h"
 
 using namespace kvrt;
@@ -169,11 +171,18 @@ class Walk {
 const ReplyStyle& style_of(const std::string& file) {
   static std::map<std::string, ReplyStyle> kept;
   const auto [at, fresh] = kept.try_emplace(file);
-  if (fresh) {
-    std::ifstream in(file);
-    at->second = detect_reply_style(std::string(std::istreambuf_iterator<char>(in), {}));
-  }
-  return at->second;
+  if (!fresh) return at->second;
+  std::ifstream in(file);
+  const std::string source(std::istreambuf_iterator<char>(in), {});
+  ReplyStyle& style = at->second = detect_reply_style(source);
+  const auto made = ChatTemplate::parse(source);
+  style.fits = made.is_ok() && writes_calls_as_family(
+                                   [&](const std::string& messages, bool generation_prompt, const std::string& tools) {
+                                     const TemplateArguments arguments{.tools = tools, .documents = {}, .variables = {}, .now = 1};
+                                     return made.value()->render(messages, {generation_prompt, "<s>", "</s>", arguments});
+                                   },
+                                   style);
+  return style;
 }
 
 AnswerRules rules_of(const json& request, const std::string& tools) {

@@ -24,9 +24,9 @@ NO_CALLS = {"command_r", "command_r7b", "command_r_documents", "functionary", "g
 ONE_CALL = {"gpt_oss", "openai-gpt-oss-120b", "GigaChat3-10B-A1.8B", "GigaChat3.1-10B-A1.8B"}  # they show a turn's first one alone
 PYTHON_OBJECTS = {"minicpm5", "openbmb-MiniCPM5-1B", "ByteDance-Seed-OSS"}  # str() of them, which is read too
 SORTED = {"gemma4"}  # the names of members are
-OTHER_SPACE = {"command_r_tools", "mistral_v2", "mistral_v3"}  # white space that the row does not write
+OTHER_SPACE = {"command_r_tools", "mistral_v2", "mistral_v3", "deepseek_v3_2", "deepseek_v4", "exaone4"}  # white space that the row does not write
 FAMILIES = {"gpt-oss", "DeepSeek V3.2", "DeepSeek V4", "DeepSeek V3", "DeepSeek V3.1", "Kimi K2", "Kimi K3", "Ministral", "Mistral", "Command R7B", "Apertus", "GigaChat 3.1", "GigaChat 3", "LFM2", "Gemma 4",
-            "GLM 4.7", "Seed-OSS", "MiniMax M3", "MiniMax M2", "StepFun", "Qwen3-Coder", "Hunyuan", "GLM", "MiniCPM", "Nemotron Nano 2", "Apriel", "Hermes", "Functionary 3.1", "Functionary 3.2", "Llama 3"}
+            "GLM 4.7", "Seed-OSS", "MiniMax M3", "MiniMax M2", "StepFun", "Qwen3-Coder", "Hunyuan", "GLM", "MiniMax M1", "MiniCPM", "Nemotron Nano 2", "Apriel", "Hermes", "Functionary 3.1", "Functionary 3.2", "Llama 3"}
 STRING, INTEGER = {"type": "string", "description": "s"}, {"type": "integer", "description": "n"}
 PROPERTIES = {"city": STRING, "days": INTEGER, "ref": STRING, "exact": {"type": "boolean", "description": "b"}, "lines": STRING,
               "opts": {"type": "object", "description": "o", "properties": {"unit": STRING, "tags": {"type": "array", "description": "l", "items": STRING}, "n": {"type": "object", "description": "o", "properties": {"x": INTEGER}}}}}
@@ -73,9 +73,9 @@ def answer_of(prompt, whole, style):
 def written(row, turn):
     calls = []
     for i, (name, arguments) in enumerate(turn):
-        number = lambda text: text.replace("%d", str(i)).replace("%D", str(i + 1)).replace("%i", f"abcdefgh{i}")
+        number = lambda text: text.replace("%d", str(i)).replace("%D", str(i + 1)).replace("%i", f"abcdefgh{i}").replace("%s", "")
         calls.append(number(row["call"]) + name + number(row["named"]) + arguments_text(row, arguments) + number(row["end"]))
-    return row["begin"] + row["between"].join(calls) + row["close"]
+    return row["begin"].replace("%s", "") + row["between"].join(calls) + row["close"]
 
 
 def has_bool(turn): return any(isinstance(v, bool) for _, arguments in turn for v in arguments.values())  # str() of it, in some templates

@@ -51,9 +51,6 @@ GAPS = {
     "white space before the first call, where one has to come": lambda r, about: r["choice"] != DEFAULT and (r["text"] != r["text"].lstrip() or "</think>\n\n\n" in r["text"]),
     "white space behind a call is followed by another call": lambda r, about: r["text"] != r["text"].rstrip(),
     "a line break before <think>": lambda r, about: r["text"].startswith("\n<think>"),
-    "other white space in the JSON around the arguments": lambda r, about: about["template"] in ("command_r_tools", "mistral_v2", "mistral_v3"),
-    "the mark that closes the message behind the calls": lambda r, about: about["family"] == "Kimi K3",
-    "Python's words and objects in tags": lambda r, about: about["template"] in ("minicpm5", "qwen3_coder") and ("None" in r["text"] or "True" in r["text"] or "{'" in r["text"]),
 }
 
 
@@ -68,6 +65,22 @@ def turn_of(prompt, whole, style):
     if style[4].startswith("GigaChat"): ends = [answer.rfind("<|message_sep|>")]
     closed = bool(style[2]) and whole.startswith(prompt) and prompt.rstrip().endswith(style[2])
     return answer[:min(ends, default=len(answer))], REASONING if opened else CLOSED if closed else BEGIN
+
+
+def without_turns(program, folder):
+    """Of families whose template renders no calls the row's: by default they are free."""
+    reply_dump, rows = program.replace("answer_dump", "reply_dump"), rows_of(program)
+    for stem in sorted(NO_CALLS if folder == HERE else ()):
+        family = detect(reply_dump, (folder / f"{stem}.jinja").read_text())[4]
+        if family and (folder / f"{stem}.jinja").read_text(): yield {"template": str(folder / f"{stem}.jinja"), "text": written(rows[family], TURNS["full"])}, {"family": family, "template": stem, "turn": "full", "said": "", "marks": [stem], "calls": TURNS["full"], "content": "", "reasoning": None}
+
+
+def rows_of(program):
+    rows = {}
+    for line in subprocess.run([program.replace("answer_dump", "reply_dump"), "families"], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines():
+        row = json.loads(line)
+        rows.setdefault(row["name"], row["written"])
+    return rows
 
 
 def turns_of(program, folder):
@@ -86,20 +99,30 @@ def turns_of(program, folder):
             seen.add(style[4])
             calls = TURNS[name][:1] if path.stem in ONE_CALL else TURNS[name]
             yield {"template": str(path), "place": turn[1], "text": turn[0]}, {"family": style[4], "template": path.stem, "turn": name, "said": said, "marks": style[1:3], "calls": calls, "content": content, "reasoning": reasoning}
-    rows = {}
-    for line in subprocess.run([reply_dump, "families"], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines():
-        row = json.loads(line)
-        rows.setdefault(row["name"], row["written"])
+    rows = rows_of(program)
     for family in sorted(rows.keys() - seen):
         for name in TURNS:
             yield {"family": family, "text": written(rows[family], TURNS[name])}, {"family": family, "template": "", "turn": name, "said": "", "marks": [], "calls": TURNS[name], "content": "", "reasoning": None}
 
 
+# What gpt-oss writes beside what its template does: the recipient on either side, calls in analysis, names without their namespace, other recipients.
+OSS_ARGUMENTS = '{"city": "Rome"}'
+OSS = [(f" to={to}<|channel|>{channel}{type}<|message|>{OSS_ARGUMENTS}<|call|>", [("get_weather", {"city": "Rome"})]) for to in ("functions.get_weather", "get_weather") for channel in ("commentary", "analysis") for type in ("", " json", " <|constrain|>json", "<|constrain|>json", " code")]
+OSS += [(f"<|channel|>{channel} to={to}{type}<|message|>{OSS_ARGUMENTS}<|call|>", [("get_weather", {"city": "Rome"})]) for to in ("functions.get_weather", "get_weather") for channel in ("commentary", "analysis") for type in ("", " json", " <|constrain|>json", "<|constrain|>json", " code")]
+OSS_OTHER = [f"{header}<|message|>{text}<|call|>" for text in ('{"query": "Rome"}', "print(1)") for header in (" to=browser.search<|channel|>analysis code", "<|channel|>analysis to=python code", "<|channel|>commentary to=get_weathers json", "<|channel|>commentary to=function")]
+
+
+def of_oss(folder):
+    base = {"family": "gpt-oss", "turn": "other recipients", "said": "", "marks": [], "content": "", "reasoning": None}
+    for text, calls in OSS: yield {"family": "gpt-oss", "text": text}, {**base, "template": "", "calls": calls}
+    for text in OSS_OTHER: yield {"family": "gpt-oss", "text": text}, {**base, "template": "other", "calls": []}
+
+
 def asked(program, folder):
     seen = set()
-    for request, about in turns_of(program, folder):
+    for request, about in itertools.chain(turns_of(program, folder), without_turns(program, folder), of_oss(folder)):
         for choice, marks in itertools.product(CHOICES, range(len(MARKS))):
-            if choice != DEFAULT and about["content"] or choice == NAMED and len({name for name, _ in about["calls"]}) > 1: continue
+            if choice != DEFAULT and (about["content"] or not about["calls"]) or choice == NAMED and len({name for name, _ in about["calls"]}) > 1: continue
             key = (about["family"], *about["marks"], request.get("place"), request["text"], choice, marks)
             if key in seen: continue  # another template of the family writes it, too
             seen.add(key)
@@ -111,10 +134,12 @@ def problem(request, answer):
     about = request["about"]
     if about["template"] in NO_FAMILY: return None if (not answer["bound"] if request["choice"] == DEFAULT else "message" in answer) else f"a family is found: {answer}"
     if "message" in answer: return f"refused: {answer['message']}"
+    if request["choice"] == DEFAULT and answer["bound"] != (about["template"] not in NO_CALLS): return f"it is {'' if answer['bound'] else 'not '}bound by default"
     if not answer["all"]: return f"the mask ends it before {request['text'].encode()[answer['taken']:].decode(errors='replace')!r}"
     if not answer["end"]: return "the turn may not end"
     calls = [(call["name"], call["arguments"]) for call in (json.loads(text) for kind, text in answer["parts"] if kind == "T")]
     if calls != about["calls"]: return f"the calls are {calls}"
+    if about["turn"] == "other recipients": return None
     text = {kind: "".join(t for k, t in answer["parts"] if k == kind).strip() for kind in "CR"}
     if text["C"] != about["content"]: return f"the content is {text['C']!r}"
     if text["R"] != (about["reasoning"] or ""): return f"the reasoning is {text['R']!r}"

@@ -186,7 +186,7 @@ class CallWalk {
   }
   static std::string filled(std::string_view text) {
     std::string out(text);
-    for (const auto& [from, to] : {std::pair("%d", "0"), std::pair("%D", "1"), std::pair("%i", "Abc123xyz")})
+    for (const auto& [from, to] : {std::pair("%d", "0"), std::pair("%D", "1"), std::pair("%i", "Abc123xyz"), std::pair("%s", "")})
       for (size_t at; (at = out.find(from)) != std::string::npos;) out.replace(at, 2, to);
     return out;
   }

@@ -21,6 +21,7 @@ ReplyStyle named_style(const LoadedModel& model, ReplyKind kind) {
     if (kind != named || style.format == format) continue;
     style.format = format;
     style.family = nullptr;
+    style.fits = true;
   }
   return style;
 }

@@ -144,7 +144,8 @@ Result<AnswerBuilder::Node> AnswerBuilder::answer() {
   const bool unmarked = begins && (mark_.empty() || mark_ == prompted_);  // calls may begin as they are
   if (written_ != nullptr && (content == kNone || unmarked)) {
     const Node call = unmarked ? calls_ : then(mark_, calls_);
-    content = either({content, unmarked && !prompted_.empty() ? call : spaced(call)});
+    const Node preceded = written_->may_precede.empty() ? kNone : spaced(then(written_->may_precede, spaced(call)));
+    content = either({content, unmarked && !prompted_.empty() ? call : spaced(call), preceded});
   }
   if (rules_.style.reasoning_end.empty() || rules_.place == AnswerPlace::kContent) return content;
   const Node after = spaced(content);

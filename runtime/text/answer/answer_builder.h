@@ -1,6 +1,7 @@
 // The insides of answer_grammar.cc: an answer as one rule, whose nodes are made from its end to its begin.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -60,10 +61,13 @@ class AnswerBuilder {
   Node begun(std::string_view text, Node to);
   Node behind_mark(const reply::CallSyntax& mark, std::string_view text, Node to);
   Part pattern(std::string_view pattern);
+  Part frame_space();
 
   // answer_harmony.cc
   Result<Node> harmony();
   Node harmony_call();
+  Node harmony_message(const std::function<Node(Node)>& recipient, Node text);
+  Node other_recipient(Node to);
 
   const AnswerRules& rules_;
   const GrammarVocab& vocab_;
@@ -82,6 +86,7 @@ class AnswerBuilder {
   Node end_ = kNone;               // of the answer
   Node calls_ = kNone;             // behind the calls' first mark
   std::optional<uint32_t> space_;  // the rule of spaced()
+  uint32_t frame_space_ = kNone;   // that of frame_space()
 };
 
 }  // namespace kvrt

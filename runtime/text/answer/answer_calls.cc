@@ -37,6 +37,22 @@ const CallSyntax* begins_by(ReplyFormat format, std::string_view text) {
   return found;
 }
 
+// The first place of a row's text that is not literal; kind 0: none is.
+struct PatternOp {
+  size_t at, size;
+  char kind;  // d, D, i, s
+};
+PatternOp next_op(std::string_view text) {
+  for (size_t at = 0, end; at < text.size(); at = std::max(end, at + 1)) {
+    for (end = at; end < text.size() && reply::is_space(text[end]);) ++end;
+    const std::string_view space = text.substr(at, end - at);
+    if (space.find('\n') != space.npos || (!space.empty() && at > 0 && std::string_view(",:;[{").find(text[at - 1]) != space.npos))
+      return {at, space.size(), 's'};
+    if (text[at] == '%' && at + 1 < text.size() && std::string_view("dDis").find(text[at + 1]) != space.npos) return {at, 2, text[at + 1]};
+  }
+  return {text.size(), 0, 0};
+}
+
 Status not_tools(const std::string& what) { return error(Code::kInvalid, Detail::kNone, "tools: %.200s", what.c_str()); }
 
 const reply::WrittenCalls* written_calls(const ReplyStyle& style) {
@@ -52,7 +68,7 @@ const reply::WrittenCalls* written_calls(const ReplyStyle& style) {
 
 bool may_bind(const AnswerRules& rules) {
   if (rules.kind != GrammarKind::kNone || rules.choice != ToolChoice::kDefault || rules.reasoning_tokens_max > 0) return true;
-  return !rules.tools.empty() && written_calls(rules.style) != nullptr;
+  return !rules.tools.empty() && rules.style.fits && written_calls(rules.style) != nullptr;
 }
 
 Result<std::vector<BoundTool>> bound_tools(std::string_view json) {
@@ -82,7 +98,8 @@ Result<std::vector<BoundTool>> bound_tools(std::string_view json) {
 Status AnswerBuilder::add_tools() {
   calls_matter_ = rules_.choice == ToolChoice::kNone || !rules_.tools.empty();
   const bool by_default = rules_.choice == ToolChoice::kDefault;
-  if (rules_.kind != GrammarKind::kNone || rules_.choice == ToolChoice::kNone || (by_default && rules_.tools.empty())) return {};
+  if (by_default && !rules_.style.fits) calls_matter_ = false;
+  if (rules_.kind != GrammarKind::kNone || rules_.choice == ToolChoice::kNone || (by_default && !calls_matter_)) return {};
   if (rules_.tools.empty()) return error(Code::kInvalid, Detail::kNone, "tool_choice: the session has no tools");
   const reply::WrittenCalls* written = written_calls(rules_.style);
   if (written == nullptr) {
@@ -115,24 +132,33 @@ Status AnswerBuilder::add_tool(const reply::WrittenCalls& written, const BoundTo
   return {};
 }
 
+// What may stand for white space in the frame of a call.
+AnswerBuilder::Part AnswerBuilder::frame_space() {
+  constexpr uint32_t kIndentMax = 40;
+  if (frame_space_ == kNone) {
+    frame_space_ = builder_.add_rule("white space in a call");
+    const Part breaks = builder_.repeat(builder_.literal("\n"), 1, 2);
+    const Part ways[] = {builder_.sequence(breaks, builder_.repeat(builder_.literal(" "), 0, kIndentMax)), builder_.literal(" "),
+                         builder_.empty()};
+    builder_.define(frame_space_, builder_.choice(ways));
+  }
+  return builder_.call(frame_space_);
+}
+
 // What stands around a call. A number is any: models count the calls of the whole conversation.
 AnswerBuilder::Part AnswerBuilder::pattern(std::string_view pattern) {
   constexpr uint32_t kIdLetters = 9, kDigits = 6;
   Part part = builder_.empty();
   while (!pattern.empty()) {
-    size_t at = pattern.find('%');
-    while (at != std::string_view::npos &&
-           (at + 1 == pattern.size() || std::string_view("dDi").find(pattern[at + 1]) == std::string_view::npos))
-      at = pattern.find('%', at + 1);
-    part = builder_.sequence(part, text_.mark(pattern.substr(0, at)));
-    if (at == std::string_view::npos) break;
-    const char what = pattern[at + 1];
-    pattern.remove_prefix(at + 2);
-    if (what != 'i') part = builder_.sequence(part, builder_.repeat(builder_.bytes('0', '9'), 1, kDigits));
-    for (uint32_t i = 0; what == 'i' && i < kIdLetters; ++i) {
+    const PatternOp op = next_op(pattern);
+    part = builder_.sequence(part, text_.mark(pattern.substr(0, op.at)));
+    if (op.kind == 's') part = builder_.sequence(part, frame_space());
+    if (op.kind == 'd' || op.kind == 'D') part = builder_.sequence(part, builder_.repeat(builder_.bytes('0', '9'), 1, kDigits));
+    for (uint32_t i = 0; op.kind == 'i' && i < kIdLetters; ++i) {
       const Part one[] = {builder_.bytes('0', '9'), builder_.bytes('A', 'Z'), builder_.bytes('a', 'z')};
       part = builder_.sequence(part, builder_.choice(one));
     }
+    pattern.remove_prefix(op.at + op.size);
   }
   return part;
 }
@@ -168,7 +194,8 @@ uint32_t AnswerBuilder::call_rule() {
 // that has done with calls go on with them.
 AnswerBuilder::Node AnswerBuilder::behind_call(Node next) {
   const std::string_view close = without_space_before(written_->close);
-  const Node end = close.empty() ? end_ : then(close, spaced(end_));
+  const Node last = written_->may_follow.empty() ? end_ : either({end_, then(written_->may_follow, spaced(end_))});
+  const Node end = close.empty() ? last : then(pattern(close), spaced(last));
   const bool parts = written_->call.empty() && without_space_before(written_->between).empty();  // white space alone parts two calls
   return parts ? either({spaced(end), bytes_to(reply::kWhiteSpace, spaced(either({end, next})))}) : spaced(either({end, next}));
 }

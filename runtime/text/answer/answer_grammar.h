@@ -11,7 +11,8 @@
 
 namespace kvrt {
 
-// kDefault: as kAuto where the session has tools and the model's family is known to call them, else as free.
+// kDefault: as kAuto where the session has tools and the model's family is known to call them as its template does (ReplyStyle::fits), else as
+// free.
 enum class ToolChoice : uint32_t { kDefault, kNone, kAuto, kRequired, kNamed };
 
 // What an application asks of an answer.

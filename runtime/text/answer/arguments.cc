@@ -90,7 +90,7 @@ ValueSpelling quoted_values() {
 
 // Arguments in tags, their values, and JSON in them.
 struct TagSpellings {
-  ValueSpelling arguments, value, json;
+  ValueSpelling arguments, value, json, python = python_values();
 
   explicit TagSpellings(const reply::TagForm& form) : arguments(bare_members(form.entities ? kEntityKey : kTagKey)) {
     const std::string open(form.open), close = std::string(form.pad) + std::string(form.close), pad(form.pad);
@@ -100,6 +100,7 @@ struct TagSpellings {
     arguments.named = written(open.substr(key + 2, type == open.npos ? type : type - key - 2));
     if (type == open.npos) {
       arguments.named += pad;
+      value.other_null = "None", value.other_yes = "True", value.other_no = "False";
     } else {
       value.typed = open.substr(type + 2) + pad;
       types(form);
@@ -110,12 +111,13 @@ struct TagSpellings {
     arguments.members = &value;
 
     json.stop = form.nests() ? form.begin() : form.close.substr(0, form.close.find('\n'));
-    value.stop = json.stop;
+    value.stop = python.stop = json.stop;
     value.string = value.string_end = "";
     value.quote = form.quote, value.quote_end = form.unquote;
     value.text = ValueSpelling::Text::kRaw;
     value.untyped_reader = true;
     value.structures = &json;
+    if (form.python) value.other_structures = &python;
     if (form.nests()) nest(form);
   }
   TagSpellings(const TagSpellings&) = delete;

@@ -245,11 +245,11 @@ Result<SchemaCompiler::Part> SchemaCompiler::typed_value(const Flat& flat, uint8
     parts.push_back(typed(kString, part));
   }
   if (types & kArray) {
-    KVRT_ASSIGN(const Part part, within(structure_place(kArray), [&] { return array_value(flat); }));
+    KVRT_ASSIGN(const Part part, structure(kArray, [&] { return array_value(flat); }));
     parts.push_back(typed(kArray, part));
   }
   if (types & kObject) {
-    KVRT_ASSIGN(const Part part, within(structure_place(kObject), [&] { return object_value(flat); }));
+    KVRT_ASSIGN(const Part part, structure(kObject, [&] { return object_value(flat); }));
     parts.push_back(typed(kObject, part));
   }
   return builder_.choice(parts);

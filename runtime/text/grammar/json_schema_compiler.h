@@ -4,6 +4,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -198,6 +199,8 @@ class SchemaCompiler {
   Place member_place(std::string_view name) const;
   Place item_place() const;
   Place structure_place(uint8_t type) const;
+  bool type_is_known() const;
+  Result<Part> structure(uint8_t type, const std::function<Result<Part>()>& text);
   uint8_t types_read() const;
   const Regex* own_regex(const std::string& pattern) const;
   std::vector<Demand> written_demands(StringForm form, bool few_states = false) const;

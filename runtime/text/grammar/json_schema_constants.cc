@@ -114,8 +114,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::constant_text(const Node& value) {
     case Kind::kObject:
       break;
   }
-  KVRT_ASSIGN(const Part part,
-              within(structure_place(type), [&] { return value.kind == Kind::kArray ? array_text(value) : object_text(value); }));
+  KVRT_ASSIGN(const Part part, structure(type, [&] { return value.kind == Kind::kArray ? array_text(value) : object_text(value); }));
   return typed(type, part);
 }
 

@@ -76,7 +76,7 @@ SchemaCompiler::Part SchemaCompiler::comma() {
 
 SchemaCompiler::Part SchemaCompiler::word(const std::string& usual, const std::string& other) {
   const Part part = builder_.literal(usual);
-  if (other.empty()) return part;
+  if (other.empty() || !type_is_known()) return part;
   const Part ways[] = {part, builder_.literal(other)};
   return builder_.choice(ways);
 }
@@ -149,6 +149,19 @@ SchemaCompiler::Place SchemaCompiler::structure_place(uint8_t type) const {
   return seen == type ? place_ : Place{s.structures};
 }
 
+// `text` of an object or an array, in each way to write it here.
+Result<SchemaCompiler::Part> SchemaCompiler::structure(uint8_t type, const std::function<Result<Part>()>& text) {
+  KVRT_ASSIGN(const Part usual, within(structure_place(type), text));
+  const ValueSpelling* other = spelling().other_structures;
+  if (other == nullptr || !type_is_known()) return usual;
+  KVRT_ASSIGN(const Part part, within({other}, text));
+  const Part ways[] = {usual, part};
+  return builder_.choice(ways);
+}
+
+// To the reader of a value here.
+bool SchemaCompiler::type_is_known() const { return !spelling().untyped_reader || reader_->types(place_.seen) != 0; }
+
 // The types that a value here may have for the reader.
 uint8_t SchemaCompiler::types_read() const {
   const uint8_t types = spelling().untyped_reader ? reader_->types(place_.seen) : 0;
@@ -168,20 +181,22 @@ std::vector<SchemaCompiler::Demand> SchemaCompiler::written_demands(StringForm f
   std::vector<Demand> out;
   if (form == StringForm::kQuoted && s.text == ValueSpelling::Text::kPython) out.push_back({own_regex(escaped(s.quote)), true});
   if (s.stop.empty()) return out;
-  std::string stop = (form == StringForm::kQuoted ? s.quote_end : "") + s.stop;
+  const bool raw = s.text == ValueSpelling::Text::kRaw;
+  std::string stop = (form == StringForm::kQuoted && raw ? s.quote_end : "") + s.stop;
   if (few_states) {
     const size_t first = character_size(stop);
     stop.resize(first + character_size(std::string_view(stop).substr(first)));
   }
   out.push_back({own_regex(escaped(stop)), true});
-  if (form == StringForm::kUsual && !s.quote.empty()) out.push_back({own_regex("^" + escaped(s.quote)), true});
+  if (form == StringForm::kUsual && !s.quote.empty() && raw) out.push_back({own_regex("^" + escaped(s.quote)), true});
   if (!s.untyped_reader) return out;
   const uint8_t types = reader_->types(place_.seen);
   if (types == kString || (types == 0 && !s.typed.empty())) return out;
   const uint8_t read = types ? types : uint8_t{kAnyType};
   std::string words;
-  if (read & kNull) words += "|null";
-  if (read & kBoolean) words += "|true|false";
+  auto add = [&](const std::string& word) { words += word.empty() ? "" : "|" + word; };
+  if (read & kNull) add(s.null), add(s.other_null);
+  if (read & kBoolean) add(s.yes), add(s.no), add(s.other_yes), add(s.other_no);
   if (read & kFraction) {
     words += R"(|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)";
   } else if (read & kInteger) {  // and what a double has no fraction of

@@ -12,7 +12,7 @@ class GrammarVocab;
 // Marks may be control tokens. The fields as they come are JSON's.
 struct ValueSpelling {
   std::string null = "null", yes = "true", no = "false";
-  std::string other_null, other_yes, other_no;  // or these
+  std::string other_null, other_yes, other_no;  // or these, where the reader knows the type
   std::string object = "{", object_end = "}", array = "[", array_end = "]", comma = ",";
   std::string item, item_end;  // around each item
   bool space = true;           // white space may stand within brackets and after a comma
@@ -36,6 +36,7 @@ struct ValueSpelling {
 
   const ValueSpelling *members = nullptr, *items = nullptr;  // of the values within; null: the same
   const ValueSpelling* structures = nullptr;                 // of the objects and arrays that stand here; null: the same
+  const ValueSpelling* other_structures = nullptr;           // or these, where the reader knows the type
   bool nested = false;                                       // `structures` is only for those that the reader would not tell apart
 };
 

@@ -112,11 +112,11 @@ class TaggedValues {
     }
     auto parsed = jinja::parse_json(text, "argument", arena_);
     if (parsed.is_ok() && !parsed->is(Kind::kString)) return types == Types::kUnknown || is_of(*parsed, types) ? *parsed : string;
-    if (types == Types::kUnknown || types & Types::kString) return string;
-    std::string json;
+    if (types == Types::kUnknown || (types & Types::kString && form_.typed())) return string;
+    std::string json;  // some templates write str() of a value
     if (!python_value_to_json(text, &json)) return string;
     parsed = jinja::parse_json(json, "argument", arena_);
-    return parsed.is_ok() && is_of(*parsed, types) ? *parsed : string;
+    return parsed.is_ok() && !parsed->is(Kind::kString) && is_of(*parsed, types) ? *parsed : string;
   }
 
   // Tags within a value: an array's items, or an object's members.

@@ -12,8 +12,9 @@ using F = ReplyFormat;
 using A = WrittenCalls::Arguments;
 
 constexpr WrittenCalls tagged(const TagForm& tags, std::string_view begin, std::string_view call, std::string_view named,
-                              std::string_view end, std::string_view between, std::string_view close) {
-  return {begin, call, named, end, between, close, A::kTags, &tags};
+                              std::string_view end, std::string_view between, std::string_view close, std::string_view may_precede = {},
+                              std::string_view may_follow = {}) {
+  return {begin, call, named, end, between, close, A::kTags, &tags, may_precede, may_follow};
 }
 
 // Objects of a name and arguments in one list, or in marks of their own.
@@ -25,10 +26,10 @@ constexpr WrittenCalls kLlama3 = {"", kName, "\", \"parameters\": ", "}", "; ", 
 constexpr WrittenCalls kPythonList = {"<|tool_call_start|>[", "", "(", ")", ", ", "]<|tool_call_end|>", A::kPython};
 constexpr WrittenCalls kCommandR7b = {
     "<|START_ACTION|>[\n", "    {\"tool_call_id\": \"%d\", \"tool_name\": \"", "\", \"parameters\": ", "}", ",\n", "\n]<|END_ACTION|>"};
-constexpr WrittenCalls kDsml32 = tagged(kDsmlTags, "<｜DSML｜function_calls>\n", "<｜DSML｜invoke name=\"", "\">\n", "</｜DSML｜invoke>\n",
-                                        "", "</｜DSML｜function_calls>");
+constexpr WrittenCalls kDsml32 = tagged(kDsmlTags, "<｜DSML｜function_calls>\n", "<｜DSML｜invoke name=\"", "\">\n",
+                                        "%s</｜DSML｜invoke>\n", "", "</｜DSML｜function_calls>");
 constexpr WrittenCalls kDsml4 =
-    tagged(kDsmlTags, "<｜DSML｜tool_calls>\n", "<｜DSML｜invoke name=\"", "\">\n", "</｜DSML｜invoke>\n", "", "</｜DSML｜tool_calls>");
+    tagged(kDsmlTags, "<｜DSML｜tool_calls>\n", "<｜DSML｜invoke name=\"", "\">\n", "%s</｜DSML｜invoke>\n", "", "</｜DSML｜tool_calls>");
 
 constexpr Family kFamilies[] = {
     {"gpt-oss",
@@ -57,10 +58,10 @@ constexpr Family kFamilies[] = {
       "<|tool_calls_section_end|>"}},
     {"Kimi K3", F::kKimi3, "<|open|>", "<|sep|>",
      tagged(kKimi3Tags, "<|open|>tools<|sep|>", "<|open|>call tool=\"", "\" index=\"%D\"<|sep|>", "<|close|>call<|sep|>", "",
-            "<|close|>tools<|sep|>")},
+            "<|close|>tools<|sep|>", "<|open|>response<|sep|><|close|>response<|sep|>", "<|close|>message<|sep|>")},
     {"Mistral Small 3.2", F::kMistral, "[TOOL_CALLS]", "[CALL_ID]", {"", "[TOOL_CALLS]", "[CALL_ID]%i[ARGS]", "", "", ""}},
     {"Ministral", F::kMistral, "[TOOL_CALLS]", "[ARGS]", {"", "[TOOL_CALLS]", "[ARGS]", "", "", ""}},
-    {"Mistral", F::kMistral, "[TOOL_CALLS]", "", {"[TOOL_CALLS][", kName, kArguments, ", \"id\": \"%i\"}", ", ", "]"}},
+    {"Mistral", F::kMistral, "[TOOL_CALLS]", "", {"[TOOL_CALLS]%s[", kName, kArguments, ", \"id\": \"%i\"}", ", ", "]"}},
     {"Command R7B", F::kCommandR7b, "<|START_ACTION|>", "", kCommandR7b},
     {"Command R",
      F::kCommandR,
@@ -99,6 +100,7 @@ constexpr Family kFamilies[] = {
     {"MiniCPM", F::kMiniCpm,
      "<function name=", "<param name=", tagged(kMiniCpmTags, "", "<function name=\"", "\">", "</function>", "\n", "")},
     {"Nemotron Nano 2", F::kNemotron, "<TOOLCALL>", "", listed("<TOOLCALL>[", "]</TOOLCALL>")},
+    {"MiniMax M1", F::kToolCalls, "<tool_calls>", "<end_of_sentence>", {"<tool_calls>\n", kName, kArguments, "}", "\n", "\n</tool_calls>"}},
     {"Apriel", F::kToolCalls, "<tool_calls>", "", listed("<tool_calls>[", "]</tool_calls>")},
     {"Hermes", F::kHermes, "<tool_call>", "", kHermes},
     {"Functionary 3.1", F::kFunctionTag, "<function=", "", {"", "<function=", ">", "</function>", "", ""}},

@@ -10,8 +10,9 @@
 namespace kvrt::reply {
 
 // The calls of one turn as a family writes them: `begin`, then of each call `call`, its name, `named`, its arguments and `end`, `between`
-// two calls, and `close`. %d is the call's number, by templates from 0, %D from 1; answers may have any. %i is nine letters or digits. What
-// the parser reads is more: it takes other white space, and JSON's keys in any order.
+// two calls, and `close`. %d is the call's number, by templates from 0, %D from 1; answers may have any. %i is nine letters or digits. White
+// space with a line break, or behind one of ,:;[{, may be other, or none; %s is none that may be some. What the parser reads is more: it
+// takes JSON's keys in any order.
 struct WrittenCalls {
   std::string_view begin, call, named, end, between, close;
   enum class Arguments : uint8_t {
@@ -21,6 +22,7 @@ struct WrittenCalls {
     kQuoted,  // {k:<|"|>v<|"|>,l:[1,null]}
   } arguments = Arguments::kJson;
   const TagForm* tags = nullptr;
+  std::string_view may_precede = {}, may_follow = {};  // marks without content before `begin` and behind `close`
 };
 
 struct Family {

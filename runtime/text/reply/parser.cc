@@ -5,6 +5,7 @@
 #include "runtime/base/limits.h"
 #include "runtime/text/reply/calls.h"
 #include "runtime/text/reply/machine.h"
+#include "runtime/text/reply/tools.h"
 
 namespace kvrt {
 
@@ -253,9 +254,10 @@ void ReplyParser::Impl::header_byte(char c) {
 
 // A whole header is never shown, also where no call follows it.
 void ReplyParser::Impl::end_header() {
-  auto [recipient, reasoning] = reply::read_harmony_header(header_);
+  auto [recipient, function, reasoning] = reply::read_harmony_header(header_);
   shown_.clear();
-  if (!recipient.empty()) return begin_call(kHarmonyCall, "", std::move(recipient));
+  const bool other = !function && style_.tools != nullptr && !style_.tools->has(recipient);  // python, browser.open: not of this session
+  if (!recipient.empty() && !other) return begin_call(kHarmonyCall, "", std::move(recipient));
   mode_ = reasoning ? Mode::kReasoning : Mode::kContent;
   reasoning_blank_ = true;
   space_.clear();

@@ -55,6 +55,7 @@ struct ReplyStyle {
   bool calls = true;                           // false: nothing is a call but kHarmony's; what stands around content is still dropped
   bool bound = false;                          // a schema binds the content: what stands in it is no mark, but for a control token
   const reply::Family* family = nullptr;       // that the template shows: how its calls are written
+  bool fits = true;                            // the template writes calls as the family's row has them: they may be bound by default
   std::shared_ptr<const ReplyTools> tools = nullptr;  // they say what type an argument has; null: not known
 };
 
@@ -85,6 +86,7 @@ struct ReplyPart {
 // * Two texts of one kind with nothing but markers between them have a newline between them.
 // * A reasoning end without its begin is dropped when nothing but white space came before it, and is content else.
 // * Markers within reasoning are reasoning, but for those that end it (CallSyntax::kInReasoning): a call that follows is one.
+// * In gpt-oss's answers a recipient is called that is a function, or one of the tools; where these are known, text to another is text.
 // * Of two markers with the same beginning the longer one counts. One may be of several tokens, some of them control tokens.
 // Linear in the text. Not thread-safe.
 class ReplyParser {

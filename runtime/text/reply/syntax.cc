@@ -4,9 +4,9 @@
 
 namespace kvrt::reply {
 
-// open, close, end, pad
+// open, close, end, pad, quote, unquote, entities, python
 constexpr TagForm kQwenTags = {"<parameter=%k>", "</parameter>\n", "</function>", "\n"};
-constexpr TagForm kSeedTags = {"<parameter=%k>", "</parameter>\n", "</function>", ""};
+constexpr TagForm kSeedTags = {"<parameter=%k>", "</parameter>\n", "</function>", "", "", "", false, true};
 constexpr TagForm kGlmTags = {"<arg_key>%k</arg_key>\n<arg_value>", "</arg_value>\n", "</tool_call>", ""};
 constexpr TagForm kCompactGlmTags = {"<arg_key>%k</arg_key>%s<arg_value>", "</arg_value>", "</tool_call>", ""};
 constexpr TagForm kHunyuanTags = {"<arg_key:opensource>%k</arg_key:opensource>\n<arg_value:opensource>", "</arg_value:opensource>\n",
@@ -14,7 +14,7 @@ constexpr TagForm kHunyuanTags = {"<arg_key:opensource>%k</arg_key:opensource>\n
 constexpr TagForm kDsmlTags = {"<｜DSML｜parameter name=\"%k\" string=\"%t\">", "</｜DSML｜parameter>\n", "</｜DSML｜invoke>", ""};
 constexpr TagForm kMiniMaxTags = {"<parameter name=\"%k\">", "</parameter>\n", "</invoke>", ""};
 constexpr TagForm kMiniMax3Tags = {"]<]minimax[>[<%k>", "]<]minimax[>[</%k>", "]<]minimax[>[</invoke>", ""};
-constexpr TagForm kMiniCpmTags = {"<param name=\"%k\">", "</param>", "</function>", "", "<![CDATA[", "]]>"};
+constexpr TagForm kMiniCpmTags = {"<param name=\"%k\">", "</param>", "</function>", "", "<![CDATA[", "]]>", false, true};
 constexpr TagForm kKimi3Tags = {
     "<|open|>argument key=\"%k\" type=\"%t\"<|sep|>", "<|close|>argument<|sep|>", "<|close|>call<|sep|>", "", "", "", true};
 
@@ -100,7 +100,8 @@ HarmonyHeader read_harmony_header(std::string_view header) {
     if (word.starts_with(kHarmonyChannel.substr(1))) read.reasoning = word == "channel=analysis";
   }
   if (read.recipient == "assistant" || read.recipient == "user") read.recipient.clear();  // a message to people
-  if (read.recipient.starts_with(kFunctions)) read.recipient.erase(0, kFunctions.size());
+  read.function = read.recipient.starts_with(kFunctions);
+  if (read.function) read.recipient.erase(0, kFunctions.size());
   return read;
 }
 

@@ -51,6 +51,7 @@ inline constexpr std::string_view kHarmonyMarkers[] = {"<|start|>", "<|channel|>
 inline constexpr std::string_view kHarmonyChannel = " channel=";
 struct HarmonyHeader {
   std::string recipient;  // a call's; "": the message is no call
+  bool function = false;  // it stands in the namespace of functions
   bool reasoning = false;
 };
 HarmonyHeader read_harmony_header(std::string_view header);

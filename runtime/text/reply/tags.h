@@ -19,8 +19,10 @@ struct TagForm {
   std::string_view quote = {};    // before a value that may hold marks,
   std::string_view unquote = {};  // and after it
   bool entities = false;          // keys have &amp; and &quot;
+  bool python = false;            // arrays and objects may be Python's
 
   bool nests() const { return close.find("%k") != std::string_view::npos; }
+  bool typed() const { return open.find("%t") != std::string_view::npos; }
   std::string_view begin() const { return open.substr(0, open.find('%')); }  // of every tag
 };
 

@@ -184,6 +184,14 @@ reply::ArgumentSchema ReplyTools::arguments(std::string_view name) const {
   return {};
 }
 
+bool ReplyTools::has(std::string_view name) const {
+  for (uint32_t i = 0; tools_.is(Kind::kList) && i < tools_.list->size; ++i) {
+    const reply::ToolFunction function = reply::function_of(tools_.list->data[i]);
+    if (function.name != nullptr && function.name->str() == name) return true;
+  }
+  return false;
+}
+
 std::shared_ptr<const ReplyTools> read_reply_tools(std::string_view json) { return std::make_shared<const ReplyTools>(json); }
 
 }  // namespace kvrt

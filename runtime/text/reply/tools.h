@@ -54,6 +54,7 @@ class ReplyTools {
  public:
   explicit ReplyTools(std::string_view json);
   reply::ArgumentSchema arguments(std::string_view name) const;  // of the function
+  bool has(std::string_view name) const;
 
  private:
   jinja::Arena arena_;

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "runtime/text/answer/answer_grammar.h"
+#include "runtime/text/answer/template_calls.h"
 #include "runtime/text/reply/family.h"
+#include "runtime/text/template/chat_template.h"
 #include "tests/support/byte_vocabulary.h"
 
 namespace kvrt {
@@ -202,6 +204,65 @@ TEST(Answer, NamesAreReadBack) {
   }
   EXPECT_GT(refused, 1);
   EXPECT_GT(read, 150);
+}
+
+// A template with a family's sign that writes its calls in another way, or not at all, leaves them free by default.
+TEST(Answer, ByDefaultTheTemplateBindsByItsOwnCall) {
+  const auto fits = [](const std::string& call) {
+    const std::string source = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls %}" + call +
+                               "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}" +
+                               "{# <tool_call> #}";
+    auto made = ChatTemplate::parse(source);
+    EXPECT_TRUE(made.is_ok()) << made.status().message();
+    ReplyStyle style = detect_reply_style(source);
+    EXPECT_EQ(style.family->name, "Hermes");
+    style.fits = writes_calls_as_family(
+        [&](const std::string& messages, bool generation_prompt, const std::string& tools) {
+          return made.value()->render(messages, {generation_prompt, "", "", {.tools = tools, .documents = {}, .variables = {}, .now = 1}});
+        },
+        style);
+    AnswerRules rules;
+    rules.style = style;
+    rules.tools = kTools;
+    EXPECT_EQ(may_bind(rules), style.fits);
+    const auto tokenizer = byte_tokenizer({{"<|im_end|>", 3}});
+    const auto grammar = answer_grammar(rules, *GrammarVocab::make(*tokenizer));
+    EXPECT_TRUE(grammar.is_ok() && (grammar.value() != nullptr) == style.fits);
+    rules.choice = ToolChoice::kAuto;
+    EXPECT_NE(grammar_of(rules), nullptr) << "asked for, the family's calls are bound";
+    return style.fits;
+  };
+  const std::string name = "{{ c.function.name }}", arguments = "{{ c.function.arguments | tojson }}";
+  EXPECT_TRUE(fits("<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>"));
+  EXPECT_TRUE(fits("\n<tool_call>{\"name\":\"" + name + "\",\"arguments\":" + arguments + "}</tool_call>"));
+  EXPECT_FALSE(fits("<tool_call>\n{\"tool\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>"));
+  EXPECT_FALSE(fits("<tool_call>\n" + name + "\n" + arguments + "\n</tool_call>"));
+  EXPECT_FALSE(fits("<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call></calls>"));
+  EXPECT_FALSE(fits("[" + name + "(" + arguments + ")]"));
+  EXPECT_FALSE(fits(""));
+}
+
+// To gpt-oss's other recipients anything may be said, and it is no call; under a choice that requires one they do not come.
+TEST(Answer, RecipientsThatAreNoTools) {
+  const auto free = grammar_of(rules_of("gpt-oss", ToolChoice::kAuto, AnswerPlace::kBegin));
+  const auto required = grammar_of(rules_of("gpt-oss", ToolChoice::kRequired, AnswerPlace::kBegin));
+  const std::string python = " to=python<|channel|>analysis code<|message|>print(1)<|call|>";
+  EXPECT_TRUE(fits(*free, python));
+  EXPECT_FALSE(fits(*required, python));
+  EXPECT_TRUE(fits(*free, "<|channel|>analysis to=fun json<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>y"));
+  for (const auto& grammar : {free, required}) {
+    EXPECT_TRUE(fits(*grammar, "<|channel|>analysis to=f<|message|>{}<|call|>")) << "f is a tool";
+    EXPECT_FALSE(fits(*grammar, "<|channel|>analysis to=f<|message|>x<|call|>")) << "its calls are bound";
+    EXPECT_FALSE(fits(*grammar, "<|channel|>analysis to=functions.g<|message|>{}<|call|>")) << "no such function";
+  }
+  ReplyStyle style{ReplyFormat::kHarmony, "", ""};
+  style.tools = read_reply_tools(kTools);
+  ReplyParser parser(style);
+  std::vector<ReplyPart> parts;
+  parser.push(" to=browser.open<|channel|>commentary<|message|>{\"id\": 1}<|call|>", false, &parts);
+  parser.finish(&parts);
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_TRUE(parts[0].kind == ReplyPart::Kind::kContent && parts[0].text == "{\"id\": 1}") << parts[0].text;
 }
 
 TEST(Answer, ToolsOfOneNameAreRefused) {

@@ -205,6 +205,14 @@ TEST(Arguments, TextsThatAreReadAsOtherTypes) {
   EXPECT_EQ(value(R"({"type": "string"})", "a</parameter>b"), "");
   EXPECT_EQ(value(R"({"type": "string", "nullable": true})", "null"), "");
   EXPECT_EQ(value(R"({"type": ["string", "null"]})", "null"), R"({"p":null})");
+  EXPECT_EQ(value(R"({"type": ["string", "null"]})", "None"), R"({"p":null})");
+  EXPECT_EQ(value(R"({"type": "boolean"})", "True"), R"({"p":true})");
+  EXPECT_EQ(value(R"({"type": ["string", "boolean"]})", "False"), R"({"p":false})");
+  EXPECT_EQ(value(R"({"type": "string"})", "None"), R"({"p":"None"})");
+  EXPECT_EQ(value(R"({"type": "object", "properties": {"a": {"type": "array"}}})", "{'a': ['it', \"it's\", True]}"),
+            R"({"p":{"a":["it","it's",true]}})");
+  EXPECT_EQ(value(R"({"type": ["string", "array"]})", "['a']"), R"({"p":["a"]})");
+  EXPECT_EQ(value(R"({"type": "array"})", "['</parameter>']"), "");
   EXPECT_EQ(value(R"({"enum": ["5", "x", 6]})", "5"), "");
   EXPECT_EQ(value(R"({"enum": ["5", "x", 6]})", "6"), R"({"p":6})");
   EXPECT_EQ(value(R"({"type": "array", "items": {"type": "string"}})", R"(["</parameter>"])"), "");
