@@ -1539,12 +1539,16 @@ enum {
  * has the same status with these; with DEFAULT it binds its tool's arguments to an object with members of those
  * types.
  * Where arguments are no JSON, what a reader of them would take for something else cannot come: a string with the
- * mark that ends it, or, where a string is one of several types, one that reads as a number, true, false or null. */
+ * mark that ends it, or, where a string is one of several types, one that reads as a number, true, false or null.
+ * With DEFAULT and AUTO an answer may begin with a call that has no mark, where the family's calls are JSON objects
+ * with a name: `{"name": "f", "arguments":` of a tool f is a call from there on, alone, in a list, or within a fence of
+ * Markdown (with `json`, or without); others may follow it. Llama 3 and Gemma may also write `"parameters":`, or a list
+ * `[f(k="v")]`. Text that goes on in another way is not bound. */
 enum {
   /** AUTO where that is possible, and where the model's chat template itself writes a call in the way of the family that it
    * shows; else calls are not bound. */
   KVRT_TOOL_CHOICE_DEFAULT = 0,
-  KVRT_TOOL_CHOICE_NONE = 1,     /**< No calls: the marks by which they begin cannot come. */
+  KVRT_TOOL_CHOICE_NONE = 1,     /**< No calls: the marks by which they begin cannot come; what has none is text. */
   KVRT_TOOL_CHOICE_AUTO = 2,     /**< Text; from a call's first mark on, calls. A call ends the text, another may follow. */
   KVRT_TOOL_CHOICE_REQUIRED = 3, /**< One call or more, and nothing else. */
   KVRT_TOOL_CHOICE_NAMED = 4     /**< As REQUIRED, of the tool tool_name. Another name is INVALID. */

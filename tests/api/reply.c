@@ -21,9 +21,12 @@ struct parts {
 
 static void add(char* to, const kvrt_event* e) { strncat(to, e->text, e->text_size); }
 
-// Generates exactly `tokens`, then the end token.
-static void force(kvrt_session* s, uint32_t reply, const int32_t* tokens, size_t count, struct parts* p) {
-  kvrt_generate_options o = {.struct_size = sizeof o, .sampler = KVRT_SAMPLER_HOST, .reply = reply};
+static kvrt_generate_options forcing(uint32_t reply) {
+  return (kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options), .sampler = KVRT_SAMPLER_HOST, .reply = reply};
+}
+
+// Generates exactly `tokens`, then the end token unless max_tokens comes first.
+static void force_with(kvrt_session* s, kvrt_generate_options o, const int32_t* tokens, size_t count, struct parts* p) {
   MUST(kvrt_session_begin(s, &o, NULL));
   memset(p, 0, sizeof *p);
   size_t next = 0;
@@ -39,7 +42,11 @@ static void force(kvrt_session* s, uint32_t reply, const int32_t* tokens, size_t
     if (e.type == KVRT_EVENT_REASONING) add(p->reasoning, &e);
     if (e.type == KVRT_EVENT_TOOL_CALL) add(p->calls, &e), strcat(p->calls, ";"), ++p->call_count;
   } while (e.type != KVRT_EVENT_DONE);
-  EXPECT(next == count + 1 && e.reason == KVRT_REASON_EOS, "%zu of %zu tokens, reason %u", next, count, e.reason);
+  if (o.max_tokens == 0) EXPECT(next == count + 1 && e.reason == KVRT_REASON_EOS, "%zu of %zu tokens, reason %u", next, count, e.reason);
+}
+
+static void force(kvrt_session* s, uint32_t reply, const int32_t* tokens, size_t count, struct parts* p) {
+  force_with(s, forcing(reply), tokens, count, p);
 }
 
 static const char kAnswer[] =
@@ -170,6 +177,56 @@ static void truncated(kvrt_model* model) {
   kvrt_session_close(s);
 }
 
+// A call without its mark is a call in the message, too, whose tokens stay; cut at any token it goes on as one. Where no call may come it is text.
+static void unmarked(kvrt_model* model) {
+  static const char* const kAnswers[] = {"\n{\"name\": \"add\", \"arguments\": {\"a\": 2}}",
+                                         "```json\n{\n  \"name\": \"add\",\n  \"arguments\": {\n    \"a\": 2\n  }\n}\n```"};
+  const char* const call = "{\"name\":\"add\",\"arguments\":{\"a\":2}};";
+  const char* const message =
+      "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":\"add\",\"arguments\":"
+      "{\"a\":2}}}]}";
+  for (size_t i = 0; i < 2; ++i) {
+    struct parts p;
+    int32_t tokens[512];
+    size_t count = 0;
+    MUST(kvrt_model_tokenize(model, kAnswers[i], strlen(kAnswers[i]), 0, tokens, 512, &count, NULL));
+    kvrt_session* s = conversation(model, kTools);
+    const uint64_t begin = session_props(s).tokens;
+    kvrt_generate_options o = forcing(KVRT_REPLY_AUTO);
+    force_with(s, o, tokens, count, &p);
+    EXPECT(p.content[0] == 0 && strcmp(p.calls, call) == 0, "content \"%s\", calls %s", p.content, p.calls);
+    last_message_is(s, message);
+    kvrt_append_info info;
+    say(s, "tool", "4", &info);
+    EXPECT(info.rewritten == 0 && info.appended > 0, "%" PRIu64 " tokens rewritten", info.rewritten);
+    for (size_t cut = 1; cut < count; ++cut) {
+      MUST(kvrt_session_truncate(s, begin, NULL));
+      o = forcing(KVRT_REPLY_AUTO);
+      o.max_tokens = (uint32_t)cut;
+      force_with(s, o, tokens, cut, &p);
+      const int before = p.call_count;
+      o.max_tokens = 0;
+      o.grammar_kind = KVRT_GRAMMAR_CONTINUE;
+      force_with(s, o, tokens + cut, count - cut, &p);
+      EXPECT(before + p.call_count == 1, "cut at %zu: %d and %d calls", cut, before, p.call_count);
+      last_message_is(s, message);
+    }
+    kvrt_session_close(s);
+    s = conversation(model, kTools);
+    o = forcing(KVRT_REPLY_AUTO);
+    o.tool_choice = KVRT_TOOL_CHOICE_NONE;
+    force_with(s, o, tokens, count, &p);
+    EXPECT(p.call_count == 0 && strcmp(p.content, kAnswers[i]) == 0, "%d calls, content %s", p.call_count, p.content);
+    char json[2048] = "";
+    newest_message(s, json, sizeof json);
+    EXPECT(strstr(json, "tool_calls") == NULL, "the message is %s", json);
+    MUST(kvrt_session_truncate(s, session_props(s).tokens - 1, NULL));
+    newest_message(s, json, sizeof json);
+    EXPECT(strstr(json, "tool_calls") == NULL, "the message is %s without its end", json);
+    kvrt_session_close(s);
+  }
+}
+
 // A turn that is cut and goes on is one message.
 static void one_message(kvrt_model* model) {
   kvrt_session* s = conversation(model, NULL);
@@ -193,6 +250,7 @@ int main(void) {
   by_option(model);
   keeps_its_tokens(model);
   truncated(model);
+  unmarked(model);
   one_message(model);
   BAD("begin", "reply 8",
       kvrt_session_begin(t.session, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options), .reply = 8}, NULL));

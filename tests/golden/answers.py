@@ -26,6 +26,9 @@ TOOLS = [{"type": "function", "function": {"name": name, "description": "d", "pa
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string", "maxLength": 9}, "n": {"type": "integer"}}, "required": ["answer", "n"]}
 SCRIPTS = ["</think>", "<think>", "[/THINK]", "<tool_call>", "hello ", "日本 ünï", '{"name": "', '{"name": "nobody", "parameters": {}}', "get_weather", "now", '{"a": 1}', "[f(x=1)]", '"', "}", "\n\n", "<|channel|>", "<|message|>", "<|end|>",
            "<|start|>assistant", "```json\n", "```tool_code\n", "[TOOL_CALLS]", "<function=", "final", "analysis", "all\n", "</parameter>", "<|tool_call|>", "Action:"]
+# Calls without their family's mark, at an answer's begin; and what begins so and is none.
+SCRIPTS += [begin + '{"name": "' + name + '", "' + key + '": ' for begin in ("", "```json\n", "[", "</think>\n\n") for name, key in (("now", "arguments"), ("search", "parameters"), ("get_weather", "arguments"))]
+SCRIPTS += ["[now(", "[search(query='", '{"name": "search", "description": "', '{"name": "', "```\n{", "```"]
 
 
 def families(program):

@@ -4,7 +4,7 @@
 usage: reply_equivalence.py DUMP_PROGRAM
 
 The second parser sees the whole answer: regular expressions for markers, json and ast for the text between. A marker is one where a whole
-call follows it; else it is text. With the model at hand, its template must show no format.
+call follows it; else it is text. Where the tools are known, an answer may begin with calls that have no marker. With the model at hand, its template must show no format.
 """
 import ast
 import json
@@ -21,9 +21,13 @@ ANSWERS = 400  # of each format
 FORMATS = "plain hermes tags llama3 mistral gemma deepseek kimi command_r command_r7b granite function_tag glm seed hunyuan dsml minimax minimax3 minicpm kimi3 gemma4 python_list keyed tool_calls nemotron gigachat recipient harmony".split()
 OTHERS = "minimax3 kimi3 gemma4 recipient".split()  # reply_families.py has them
 LISTS = {"python_list": (r"<\|tool_call_start\|>", r"<\|tool_call_end\|>"), "keyed": (r"<\|tools_prefix\|>", r"<\|tools_suffix\|>"), "tool_calls": ("<tool_calls>", "</tool_calls>"),
-         "nemotron": ("<TOOLCALL>", "</TOOLCALL>"), "gigachat": (r"<\|function_call\|>", r"<\|message_sep\|>")}
+         "nemotron": ("<TOOLCALL>", "</TOOLCALL>"), "granite": (r"<\|tool_call\|>", r"<\|/tool_call\|>"), "command_r7b": (r"<\|START_ACTION\|>", r"<\|END_ACTION\|>"), "gigachat": (r"<\|function_call\|>", r"<\|message_sep\|>")}
 WS = " \t\r\n"
 REASONING = {"mistral": ("[THINK]", "[/THINK]"), "command_r7b": ("<|START_THINKING|>", "<|END_THINKING|>"), "harmony": ("", "")}
+NAMES = ["get_weather", "f", "search_2", "Math.add"]
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in NAMES]
+NATIVE = ("llama3", "gemma")  # their own calls have no marker
+BARE = NATIVE + ("hermes", "mistral", "granite", "tool_calls", "nemotron", "gigachat")
 CONTROL = re.compile(r"<\|[\w/]+\|>|<｜[^｜]+｜>|\[/?[A-Z]+(?:_[A-Z]+)?\]|</?think>|</?tool_call>")
 
 
@@ -103,7 +107,7 @@ def call_at(style, text, at):
     if style in reply_tags.READ: return reply_tags.call_at(style, text, at)
     if style in LISTS:
         m = begin(LISTS[style][0])
-        return m and ends(text, payload(text, m.end(), python=style == "python_list", repeats=style != "gigachat", keyed=style == "keyed"), LISTS[style][1])
+        return m and ends(text, payload(text, m.end(), python=style == "python_list", repeats=style not in ("gigachat", "command_r7b"), keyed=style == "keyed"), LISTS[style][1])
     if style == "llama3":
         if m := begin(r"<function=([\w.-]+)>\s*"): return ends(text, named_call(text, m.end(), m[1]), "</function>")
         m = begin(r"<\|python_(?:tag|start)\|>")
@@ -113,45 +117,53 @@ def call_at(style, text, at):
         m = begin(r"\[TOOL_CALLS\]")
         return m and payload(text, m.end())
     if style == "gemma":
-        if m := begin("```tool_code"): return ends(text, payload(text, m.end(), python=True, repeats=True), "```(?!json|tool_code)")
-        m = begin("```json")
-        return m and ends(text, payload(text, m.end(), strict=True, repeats=True), "```(?!json|tool_code)")
+        m = begin("```tool_code")
+        found = m and payload(text, m.end(), python=True, repeats=True)
+        return found and (found[0], re.compile(r"(?:\s*```(?!tool_code))?").match(text, found[1]).end())
     if style == "deepseek":
         m = begin(r"(?:<｜tool▁calls▁begin｜>)?\s*<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>([\w.-]+)\s*```json|([\w.-]+)<｜tool▁sep｜>)\s*")
         return m and ends(text, named_call(text, m.end(), m[1] or m[2]), "```|<｜tool▁call▁end｜>|<｜tool▁calls▁end｜>")
     if style == "kimi":
         m = begin(r"(?:<\|tool_calls_section_begin\|>)?\s*<\|tool_call_begin\|>\s*(functions\.([\w.-]+):\d+)\s*<\|tool_call_argument_begin\|>\s*")
         return m and ends(text, named_call(text, m.end(), m[2], m[1]), r"<\|tool_call_end\|>|<\|tool_calls_section_end\|>")
-    if style == "command_r":
-        m = begin(r"Action:\s*```json")
-        return m and ends(text, payload(text, m.end()), "```")
-    if style == "command_r7b":
-        m = begin(r"<\|START_ACTION\|>")
-        return m and ends(text, payload(text, m.end()), r"<\|END_ACTION\|>")
-    if style == "granite":
-        m = begin(r"<\|tool_call\|>")
-        return m and ends(text, payload(text, m.end(), repeats=True), r"<\|/tool_call\|>")
-    if style == "function_tag":
-        m = begin(r"<function=([\w.-]+)>\s*")
-        return m and ends(text, named_call(text, m.end(), m[1]), "</function>")
-    return None
+    if style == "command_r": return (m := begin(r"Action:\s*```json")) and ends(text, payload(text, m.end()), "```")
+    m = style == "function_tag" and begin(r"<function=([\w.-]+)>\s*")
+    return ends(text, named_call(text, m.end(), m[1]), "</function>") if m else None
 
 
-def bare_at(style, text, at):
-    if style not in ("llama3", "gemma") or at == len(text) or text[at] not in "[{": return None
-    return payload(text, at, python=True, strict=True, repeats=True)
+def bare_payload(style, text, at, tools, fenced):
+    """One payload without a marker; of a tool, where they are known."""
+    if at == len(text) or text[at] not in "[{": return None
+    python = style in NATIVE and not fenced
+    names, key = "|".join(map(re.escape, NAMES)), "(?:arguments|parameters)" if style in NATIVE else "arguments"
+    head = rf'(?:\[[{WS}]*)?\{{[{WS}]*"name"[{WS}]*:[{WS}]*"(?:{names})"[{WS}]*,[{WS}]*"{key}"[{WS}]*:' + (rf"|\[[{WS}]*(?:{names})\(" if python else "")
+    if tools and not re.compile(head).match(text, at): return None
+    return payload(text, at, python=python, strict=True)
+
+
+def bare_at(style, text, at, tools):
+    """Calls without a marker, where they end, and whether a fence is open there: then no others follow."""
+    if style not in (BARE if tools else NATIVE): return None
+    calls, end, fenced = [], None, False
+    while True:
+        m = None if fenced or style == "llama3" and not tools else re.compile(r"```(?:json)?").match(text, at)
+        found = bare_payload(style, text, skip(text, m.end()) if m else at, tools, fenced or bool(m))
+        if not found: return (calls, end, fenced) if calls else None
+        calls, end, fenced = calls + found[0], found[1], fenced or bool(m)
+        close = re.compile(rf"[{WS};,]*```{'(?!tool_code)' if style == 'gemma' else ''}").match(text, end) if fenced else None
+        if close: end, fenced = close.end(), False
+        at = skip(text, end, WS + ";,")
 
 
 def joined(parts):
-    """A newline between texts of one kind that only markers parted."""
-    out = []
+    out = []  # a newline between texts of one kind that only markers parted
     for kind, text in parts:
         if kind != "T" and out and out[-1][0] == kind: out[-1] = kind, out[-1][1] + "\n" + text
         else: out.append((kind, text))
     return out
 
 
-def read(style, reasoning, opened, text):
+def read(style, reasoning, opened, text, tools):
     begin, end = reasoning
     parts, content, at, blank, after = [], 0, 0, True, opened
 
@@ -172,13 +184,13 @@ def read(style, reasoning, opened, text):
     if opened: content = at = read_reasoning(0)
     bare = True  # nothing but white space since the start, reasoning or a call
     while at < len(text):
-        found = bare and bare_at(style, text, at)
+        found = unmarked = bare and bare_at(style, text, at, tools)
         if not found: found = call_at(style, text, at)
         if found:
             flush(at, True)
             parts += [("T", call) for call in found[0]]
             at = content = found[1]
-            after = bare = True
+            after, bare = True, not unmarked[2] if unmarked else style in NATIVE
         elif begin and text.startswith(begin, at):
             flush(at, True)
             at = content = read_reasoning(at + len(begin))
@@ -285,7 +297,17 @@ class Writer:
             return head.format(self.name()) + f"<|message|>{json.dumps(self.arguments())}<|call|>"
         return "<|start|>assistant".join(self.listed(message))
 
-    def answer(self, style, reasoning, opened):
+    def bare(self, style):
+        """Calls without a marker, and what begins as they do."""
+        rng, key = self.rng, self.rng.choice(["arguments", "parameters"]) if style in NATIVE else "arguments"
+        one = lambda: self.dumps(self.object(("name", key)))
+        near = lambda: rng.choice([self.dumps({"name": "Ann", "arguments": {}}), self.dumps({"name": self.name(), "description": "x"}), self.dumps({"arguments": {}, "name": "f"}),
+                                   self.dumps({"name": "f", "arguments": {}, "x": 1}), self.dumps({"name": "get", "arguments": {}}), "{", "[", '{"name": "f", ', "[f"])
+        unit = lambda: rng.choice([one, one, one, near, lambda: f"[{', '.join(self.listed(one))}]", lambda: f"[{', '.join(self.listed(self.python))}]"])()
+        fence = lambda: "```" + rng.choice(["json", "json", "", "python", "JSON"]) + rng.choice(["\n", " ", ""]) + rng.choice(["\n", ", ", ""]).join(self.listed(unit)) + rng.choice(["\n```", "```", "\n", ""])
+        return rng.choice(["", "\n"]) + rng.choice(["\n", "\n\n", "; ", ""]).join(self.listed(lambda: rng.choice([unit, fence])())) + rng.choice(["", "\n"])
+
+    def answer(self, style, reasoning, opened, tools):
         """The text, and whether its markers may come as control tokens: not where a call is malformed, they would be lost, and not within
         a string, they would end the call."""
         rng, (begin, end), self.marker_in_string = self.rng, reasoning, False
@@ -293,6 +315,9 @@ class Writer:
         text = ""
         if begin and (opened or rng.random() < 0.6): text = f"{'' if opened else begin}{rng.choice(['', chr(10)])}{self.words()}{end}{rng.choice(['', chr(10) * 2])}"
         well = True
+        if tools and rng.random() < 0.7:
+            text += self.bare(style)
+            if rng.random() < 0.6: return text, well and not self.marker_in_string
         if style in ("llama3", "gemma") and rng.random() < 0.4:
             text += rng.choice([self.dumps(self.object(("name", "parameters"))), f"[{', '.join(self.listed(self.python))}]", self.dumps({"name": "Bob", "age": 3}), "[x](y) "])
         for left in reversed(range(rng.randrange(1, 4))):
@@ -323,10 +348,10 @@ class Writer:
         return pieces
 
 
-def dump(program, style, reasoning, opened, answers):
+def dump(program, style, reasoning, opened, answers, tools):
     u32 = lambda n: n.to_bytes(4, "little")
     data = b"".join(u32(len(a)) + b"".join(u32(c) + u32(len(t.encode())) + t.encode() for c, t in a) for a in answers)
-    out = subprocess.run([program, str(FORMATS.index(style)), *reasoning, str(int(opened))], input=data, stdout=subprocess.PIPE, check=True).stdout
+    out = subprocess.run([program, str(FORMATS.index(style)), *reasoning, str(int(opened)), *([json.dumps(TOOLS)] if tools else [])], input=data, stdout=subprocess.PIPE, check=True).stdout
     lists = [[]]
     for line in out.decode().split("\n")[:-1]:
         if not line: lists.append([])
@@ -354,19 +379,19 @@ def main():
         if style in OTHERS: continue
         rng = random.Random(SEED + FORMATS.index(style))
         writer, reasoning = Writer(rng), REASONING.get(style, ("<think>", "</think>"))
-        for opened in (False, True):
-            if opened and style == "harmony": continue
-            made = [writer.answer(style, reasoning, opened) for _ in range(ANSWERS // 2)]
-            found = dump(program, style, reasoning, opened, [writer.pieces(text, well and rng.random() < 0.5) for text, well in made])
+        for opened, tools in ((False, False), (True, False), (False, True), (True, True)):
+            if opened and style == "harmony" or tools and style not in BARE: continue
+            made = [writer.answer(style, reasoning, opened, tools) for _ in range(ANSWERS // 2)]
+            found = dump(program, style, reasoning, opened, [writer.pieces(text, well and rng.random() < 0.5) for text, well in made], tools)
             assert len(found) == len(made), (len(found), len(made))
             calls = 0
             for (text, _), ours in zip(made, found):
-                expected = read_harmony(text) if style == "harmony" else read(style, reasoning, opened, text)
+                expected = read_harmony(text) if style == "harmony" else read(style, reasoning, opened, text, tools)
                 calls += sum(kind == "T" for kind, _ in expected)
                 if ours == expected: continue
                 wrong += 1
                 if wrong <= 12: print(f"{style}: {text!r}\n  kvrt     {ours}\n  expected {expected}")
-            print(f"{style}{' opened' if opened else ''}: {len(made)} answers, {calls} calls, wrong so far {wrong}")
+            print(f"{style}{' opened' if opened else ''}{' with tools' if tools else ''}: {len(made)} answers, {calls} calls, wrong so far {wrong}")
             assert calls >= 50 or style == "plain", (style, calls)
     sys.exit(1 if wrong else 0)
 

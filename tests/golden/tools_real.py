@@ -5,7 +5,7 @@
 
 Judged by PyPI's jsonschema and by a reading of the raw text that knows nothing of kvrt: REQUIRED and NAMED answers are calls alone, each of a tool
 that there is, with arguments that fit its schema; AUTO's calls fit, too, and come as TOOL_CALL, its text as CONTENT, without a marker; NONE has no
-call. This model answers AUTO in text alone (it writes its JSON in ```), so AUTO is run a second time with a sampler that opens a call, at once or
+call. This model answers AUTO with its JSON in ```, without a mark, so AUTO is run a second time with a sampler that opens a call by it, at once or
 after some text. An answer that max_tokens cuts may end in half a call, which is content. Not in CI. Exit 1: something was wrong; 77: skipped.
 """
 import json
@@ -60,15 +60,31 @@ CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.S)
 faults, counts = [], {}
 
 
-class Opens:
-    """A sampler: the most probable token, but for the mark of a call as token number `at`."""
+def unmarked(raw):
+    """The calls that an answer begins with, without a mark."""
+    calls, fence = [], re.compile(r"```(?:json)?\s*")
+    while True:
+        text = fence.sub("", raw.lstrip(" \t\r\n;,"), count=1)
+        try:
+            value, end = json.JSONDecoder().raw_decode(text)
+        except ValueError:
+            return calls
+        more = value if isinstance(value, list) else [value]
+        if not all(isinstance(v, dict) and list(v)[:2] == ["name", "arguments"] and v["name"] in PARAMETERS for v in more):
+            return calls
+        calls, raw = calls + more, re.sub(r"^\s*```", "", text[end:])
 
-    def __init__(self, mark, at):
-        self.mark, self.left = mark, at
+
+class Opens:
+    """A sampler: the most probable token, but for the first one, which begins a text, and the mark of a call as token number `at`."""
+
+    def __init__(self, mark, at, first):
+        self.mark, self.left, self.first = mark, at, [first]
 
     def __call__(self, logits):
         self.left -= 1
-        return self.mark if self.left == -1 else max(range(len(logits)), key=logits.__getitem__)
+        if self.left == -1: return self.mark
+        return self.first.pop() if self.first and self.left >= 0 else max(range(len(logits)), key=logits.__getitem__)
 
 
 class Answer:
@@ -108,7 +124,7 @@ def judge(choice, name, prompt, answer, opened=None):
     for what, n in (("answers", 1), ("with calls", bool(answer.calls)), ("calls", len(answer.calls)), ("with text", bool(answer.content.strip())),
                     ("cut", cut), ("tokens", answer.tokens)):
         key[what] += n
-    whole = [json.loads(text) for text in CALL.findall(answer.raw)] if choice != ToolChoice.NONE else []
+    whole = (unmarked(answer.raw) or [json.loads(text) for text in CALL.findall(answer.raw)]) if choice != ToolChoice.NONE else []
     plain = [{"name": call["name"], "arguments": call["arguments"]} for call in answer.calls]
     rules = [
         (all(fits(call) for call in answer.calls), "a call does not fit"),
@@ -176,12 +192,12 @@ def main():
                     answer.take(session.generate(**options(choice, name, seed + i)))
                 judge(choice, name, prompt, answer)
             print(choice.name, counts[choice.name], f"{len(faults)} faults, {time.monotonic() - begin:.0f} s", flush=True)
-        mark, = model.tokenize(MARKS[0], special=True)
+        (mark,), (first, *_) = (model.tokenize(text, special=True) for text in (MARKS[0], "I see"))
         for i, prompt in enumerate(prompts):
             opened, answer = (0, 3, 12)[i % 3], Answer()
             with model.open_session(tools=TOOLS) as session:
                 session.append_message(prompt)
-                answer.take(session.generate(max_tokens=400, reply=Reply.AUTO, parallel_calls_max=1, sampler=Opens(mark, opened)))
+                answer.take(session.generate(max_tokens=400, reply=Reply.AUTO, parallel_calls_max=1, sampler=Opens(mark, opened, first)))
             judge(ToolChoice.AUTO, "", prompt, answer, opened)
         print("AUTO, opened", counts["AUTO, opened"], f"{len(faults)} faults, {time.monotonic() - begin:.0f} s", flush=True)
         print("resumed", resumed(model, runtime, prompts[::3], seed), f"{time.monotonic() - begin:.0f} s")

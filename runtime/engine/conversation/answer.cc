@@ -84,7 +84,9 @@ Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, co
     ReplyStyle& style = answer.style = answer_style(model, said->tokens, tools, options->reply, begin);
     // A GBNF may write marks itself.
     const bool json = grammar.kind == GrammarKind::kJsonSchema || grammar.kind == GrammarKind::kJsonSchemaOpen;
-    if (json) style.bound = true, style.calls = false;
+    if (json) style.bound = true;
+    if (json || grammar.choice == ToolChoice::kNone) style.calls = false;
+    style.unmarked = grammar.kind == GrammarKind::kNone;
   }
   if (options->reply != ReplyKind::kNone || binds) {
     auto [place, parser] = find_place(model, *said, answer.style, begin);

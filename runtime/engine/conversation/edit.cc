@@ -94,6 +94,7 @@ class Spelling {
 
 // The text is compact JSON: in a string these quotes would be escaped.
 bool is_users(const std::string& message) { return message.find(R"("role":"user")") != std::string::npos; }
+bool calls(const Message& m) { return m.generated && m.json.find(R"("tool_calls":[)") != std::string::npos; }
 
 constexpr std::string_view kSomeUsers = "{\"role\":\"user\",\"content\":\"\u00b6\"}";  // few begin so
 
@@ -111,7 +112,6 @@ uint64_t find_preamble(const LoadedModel& model, const TemplateArguments& argume
 // The text with generated messages as they were generated, where it has the same message in other words: templates write a call's JSON in one
 // way, models in many.
 std::string as_generated(const LoadedModel& model, const std::string& tools, const Conversation& said, std::string text) {
-  const auto calls = [](const Message& m) { return m.generated && m.json.find(R"("tool_calls":[)") != std::string::npos; };
   if (std::ranges::none_of(said.messages, calls)) return text;
   const Tokenizer& tokenizer = model.tokenizer();
   const std::span<const int32_t> tokens = said.tokens;
@@ -282,12 +282,14 @@ void truncate(const LoadedModel& model, const std::string& tools, uint64_t token
   const auto open =
       std::ranges::find_if(said->messages, [&](const Message& m) { return m.generated && m.begin < tokens && tokens < m.end; });
   const uint64_t begin = open == said->messages.end() ? tokens : open->begin;
+  const bool called = open != said->messages.end() && calls(*open);
   const size_t had = said->messages.size();
   cut(said, tokens);
   const auto spelled_behind = [](const Message& m) { return !m.generated && m.begin == m.end; };  // by the message that went
   while (said->messages.size() < had && !said->messages.empty() && spelled_behind(said->messages.back())) said->messages.pop_back();
   if (begin == tokens) return;
   ReplyStyle style = answer_style(model, said->tokens, tools, ReplyKind::kNone, begin);
+  style.calls = called;  // a part of an answer without calls has none
   said->messages.push_back({answer_message(model, std::move(style), said->tokens, begin), begin, tokens, true});
 }
 

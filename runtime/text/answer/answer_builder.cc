@@ -72,14 +72,14 @@ AnswerBuilder::Node AnswerBuilder::spaced(Node node) {
   return then(builder_.call(*space_), node);
 }
 
-// Of free content. `strict`: where it goes on behind a mark that a call may follow, or other text.
-std::vector<FreeText::Exit> AnswerBuilder::exits(Node strict) const {
+// Of free content.
+std::vector<FreeText::Exit> AnswerBuilder::exits() const {
   std::vector<FreeText::Exit> out;
   if (!rules_.style.reasoning_begin.empty()) out.push_back({rules_.style.reasoning_begin});
   for (const CallSyntax& syntax : reply::syntaxes()) {
-    if (syntax.format != rules_.style.format || syntax.begin.empty() || syntax.flags & CallSyntax::kFrame || !calls_matter_) continue;
-    const bool bound = written_ != nullptr && syntax.begin == mark_;
-    out.push_back({syntax.begin, bound ? calls_ : syntax.flags & CallSyntax::kStrict ? strict : kNone});
+    if (syntax.format != rules_.style.format || syntax.begin.empty() || !calls_matter_) continue;
+    if (syntax.flags & (CallSyntax::kFrame | CallSyntax::kFence)) continue;
+    out.push_back({syntax.begin, written_ != nullptr && syntax.begin == mark_ ? calls_ : kNone});
   }
   return out;
 }
@@ -101,13 +101,8 @@ AnswerBuilder::Node AnswerBuilder::reasoning(Node after) {
 
 AnswerBuilder::Node AnswerBuilder::free_content() {
   const bool begins = rules_.place != AnswerPlace::kContent;
-  auto is_bare = [&](const CallSyntax& syntax) { return syntax.format == rules_.style.format && syntax.begin.empty(); };
-  const bool bare = calls_matter_ && std::ranges::any_of(reply::syntaxes(), is_bare);
-  const Node strict = bare ? builder_.join() : kNone;
-  const FreeText::Text text = text_.text(exits(strict), end_);
-  const Node bare_begin = bare ? bare_text(text) : kNone;
-  if (bare) builder_.link(strict, bare_begin);
-  return !begins ? text.begin() : bare ? bare_begin : then(opening_, text.begin());
+  FreeText::Text text = text_.text(exits(), end_, begins && bare_ != nullptr);
+  return !begins ? text.begin() : bare_ != nullptr ? bare_text(&text) : then(opening_, text.begin());
 }
 
 // With the marks that a family may have around content: white space is the marks', and none where they do not come. Behind content only
@@ -142,7 +137,7 @@ Result<AnswerBuilder::Node> AnswerBuilder::answer() {
     content = free_content();
   }
   const bool unmarked = begins && (mark_.empty() || mark_ == prompted_);  // calls may begin as they are
-  if (written_ != nullptr && (content == kNone || unmarked)) {
+  if (written_ != nullptr && (content == kNone || (unmarked && bare_ == nullptr))) {
     const Node call = unmarked ? calls_ : then(mark_, calls_);
     const Node preceded = written_->may_precede.empty() ? kNone : spaced(then(written_->may_precede, spaced(call)));
     content = either({content, unmarked && !prompted_.empty() ? call : spaced(call), preceded});

@@ -45,16 +45,18 @@ class AnswerBuilder {
   Node free_content();
   Node reasoning(Node after);
   Node framed(Node node);
-  std::vector<FreeText::Exit> exits(Node strict) const;
+  std::vector<FreeText::Exit> exits() const;
 
-  // bare_text.cc: free text of a family whose calls have no mark
+  // bare_text.cc: free text that may begin with a call without its mark
+  class BareCalls;
   Node bytes_to(std::string_view bytes, Node to);  // one of them
-  Node bare_text(const FreeText::Text& text);
-  Node bare_key(const FreeText::Text& text, std::string_view begin);
+  Node bare_text(FreeText::Text* text);
 
   // answer_calls.cc
   Status add_tools();
   Status add_tool(const reply::WrittenCalls& written, const BoundTool& tool);
+  bool may_be_word(std::string_view name) const;  // of a bare call that is Python's
+  Result<uint32_t> arguments_rule(const reply::WrittenCalls& written, const BoundTool& tool);
   Node first_call();
   Node behind_call(Node next);  // kNone: none may follow
   uint32_t call_rule();
@@ -80,13 +82,14 @@ class AnswerBuilder {
   std::string_view prompted_, opening_;           // a mark that the prompt ends with; what follows it where content begins
   struct Tool {
     std::string name;
-    uint32_t arguments;  // the rule
+    uint32_t arguments, json, python;  // rules; the latter two of calls without a mark, kNone: there are none
   };
   std::vector<Tool> tools_;
-  Node end_ = kNone;               // of the answer
-  Node calls_ = kNone;             // behind the calls' first mark
-  std::optional<uint32_t> space_;  // the rule of spaced()
-  uint32_t frame_space_ = kNone;   // that of frame_space()
+  const reply::CallSyntax* bare_ = nullptr;  // of calls without their mark, where such may come
+  Node end_ = kNone;                         // of the answer
+  Node calls_ = kNone;                       // behind the calls' first mark
+  std::optional<uint32_t> space_;            // the rule of spaced()
+  uint32_t frame_space_ = kNone;             // that of frame_space()
 };
 
 }  // namespace kvrt

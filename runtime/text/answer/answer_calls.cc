@@ -107,6 +107,10 @@ Status AnswerBuilder::add_tools() {
                  rules_.style.format == ReplyFormat::kPlain ? ": the option `reply` names a way" : " and `reply`");
   }
   KVRT_ASSIGN(const std::vector<BoundTool> tools, bound_tools(rules_.tools));
+  for (const reply::CallSyntax& syntax : reply::syntaxes()) {
+    const bool bare = syntax.format == rules_.style.format && syntax.begin.empty();
+    if (bare && rules_.choice != ToolChoice::kRequired && rules_.choice != ToolChoice::kNamed) bare_ = &syntax;
+  }
   for (const BoundTool& tool : tools) {
     if (rules_.choice != ToolChoice::kNamed || tool.name == rules_.tool_name) KVRT_TRY(add_tool(*written, tool));
   }
@@ -122,14 +126,37 @@ Status AnswerBuilder::add_tool(const reply::WrittenCalls& written, const BoundTo
     return error(Code::kUnsupported, Detail::kNone,
                  "tools: the name %.200s does not begin with a letter or _, as names in this model's calls do", tool.name.c_str());
   }
+  KVRT_ASSIGN(const uint32_t arguments, arguments_rule(written, tool));
+  uint32_t json = arguments, python = kNone;
+  if (bare_ != nullptr) {
+    using Arguments = reply::WrittenCalls::Arguments;
+    reply::WrittenCalls other{};
+    if (written.arguments != Arguments::kJson) {
+      KVRT_ASSIGN(json, arguments_rule(other, tool));
+    }
+    other.arguments = Arguments::kPython;
+    if (may_be_word(tool.name)) {
+      auto rule =
+          written.arguments == Arguments::kPython ? Result<uint32_t>(arguments) : add_arguments(other, tool.parameters, vocab_, &builder_);
+      python = rule.is_ok() ? *rule : kNone;  // a name that is no identifier: it cannot be called so
+    }
+  }
+  tools_.push_back({tool.name, arguments, json, python});
+  return {};
+}
+
+bool AnswerBuilder::may_be_word(std::string_view name) const {
+  return bare_ != nullptr && bare_->flags & reply::CallSyntax::kPython && reply::begins_word(name[0]);
+}
+
+Result<uint32_t> AnswerBuilder::arguments_rule(const reply::WrittenCalls& written, const BoundTool& tool) {
   auto arguments = add_arguments(written, tool.parameters, vocab_, &builder_);
   if (!arguments.is_ok() && rules_.choice == ToolChoice::kDefault) {
     arguments = add_arguments(written, loose_parameters(tool.parameters), vocab_, &builder_);
     if (!arguments.is_ok()) arguments = add_arguments(written, R"({"type":"object"})", vocab_, &builder_);
   }
   if (!arguments.is_ok()) return arguments.take_status().annotate("tool " + tool.name);
-  tools_.push_back({tool.name, *arguments});
-  return {};
+  return arguments;
 }
 
 // What may stand for white space in the frame of a call.

@@ -17,7 +17,7 @@ struct FreeText::Text::Marks {
   };
   std::vector<Node> nodes{1};
   std::vector<std::pair<int32_t, bool>> tokens;  // of the marks, sorted; and whether they end the answer
-  bool bytes = false;                            // some mark has one
+  bool bytes = false;                            // some mark has one, or tokens have to be read by them
   TokenSet rest;                                 // the other tokens that are read whole
 
   void add(std::span<const Symbol> symbols, uint32_t to) {
@@ -98,18 +98,19 @@ GrammarBuilder::Part FreeText::mark(std::string_view text) const {
   return part;
 }
 
-FreeText::Text FreeText::text(std::span<const Exit> exits, uint32_t end) const { return {*this, exits, end}; }
+FreeText::Text FreeText::text(std::span<const Exit> exits, uint32_t end, bool by_bytes) const { return {*this, exits, end, by_bytes}; }
 uint32_t FreeText::until(std::span<const Exit> exits, uint32_t end) const { return text(exits, end).begin(); }
 
-FreeText::Text::Text(const FreeText& free, std::span<const Exit> exits, uint32_t end) : builder_(&free.builder_), end_(end) {
+FreeText::Text::Text(const FreeText& free, std::span<const Exit> exits, uint32_t end, bool by_bytes) : builder_(&free.builder_), end_(end) {
   auto marks = std::make_shared<Marks>();
+  marks->bytes = by_bytes;
   for (const Exit& exit : exits) marks->add(free.symbols(exit.mark), exit.to);
   marks->find_suffixes();
   marks->find_tokens(free.vocab_.impl());
   marks_ = std::move(marks);
   for (const Marks::Node& node : marks_->nodes) nodes_.push_back(node.whole ? kNone : builder_->join());
   for (uint32_t i = 0; i < nodes_.size() && builder_->status().is_ok(); ++i) {
-    if (!marks_->nodes[i].whole) builder_->link(nodes_[i], ways(i, {}, nodes_[0]));
+    if (!marks_->nodes[i].whole) builder_->link(nodes_[i], ways(i, {}));
   }
 }
 
@@ -117,7 +118,7 @@ uint32_t FreeText::Text::after(uint32_t mark_node) const {
   return marks_->nodes[mark_node].whole ? marks_->nodes[mark_node].to : nodes_[mark_node];
 }
 
-std::vector<uint32_t> FreeText::Text::ways(uint32_t mark_node, std::string_view but, uint32_t others) const {
+std::vector<uint32_t> FreeText::Text::ways(uint32_t mark_node, std::string_view but) const {
   std::vector<uint32_t> out;
   auto way = [&](GrammarBuilder::Part part, uint32_t to) {
     builder_->link(part.out, to);
@@ -126,8 +127,7 @@ std::vector<uint32_t> FreeText::Text::ways(uint32_t mark_node, std::string_view 
   auto to_of = [&](Symbol byte) {
     return but.find(static_cast<char>(byte)) == std::string_view::npos ? after(marks_->step(mark_node, byte)) : kNone;
   };
-  const bool bytes = marks_->bytes || !but.empty();
-  for (Symbol lo = 0, hi; bytes && lo < kToken; lo = hi) {
+  for (Symbol lo = 0, hi; marks_->bytes && lo < kToken; lo = hi) {
     const uint32_t to = to_of(lo);
     for (hi = lo + 1; hi < kToken && to_of(hi) == to;) ++hi;
     if (to != kNone) way(builder_->bytes(static_cast<uint8_t>(lo), static_cast<uint8_t>(hi - 1)), to);
@@ -137,15 +137,20 @@ std::vector<uint32_t> FreeText::Text::ways(uint32_t mark_node, std::string_view 
     if (after(node) != kNone && !(ends && node == 0)) way(builder_->token({{token}, false}), after(node));
   }
   const TokenSet& rest = marks_->rest;
-  if ((rest.others && but.empty()) || (!rest.others && !rest.ids.empty())) way(builder_->token(rest), others);
+  if (rest.others || !rest.ids.empty()) way(builder_->token(rest), nodes_[0]);
   if (end_ != kNone) out.push_back(end_);
   return out;
 }
 
-uint32_t FreeText::Text::begin_but(std::string_view bytes, uint32_t others) const {
-  const uint32_t node = builder_->join();
-  builder_->link(node, ways(0, bytes, others));
-  return node;
+uint32_t FreeText::Text::without(std::string_view read, std::string_view bytes) {
+  uint32_t at = 0;
+  for (char c : read) at = marks_->step(at, static_cast<uint8_t>(c));
+  if (marks_->nodes[at].whole) at = 0;
+  const auto [made, fresh] = without_.try_emplace({at, std::string(bytes)}, kNone);
+  if (!fresh) return made->second;
+  made->second = builder_->join();
+  builder_->link(made->second, ways(at, bytes));
+  return made->second;
 }
 
 }  // namespace kvrt

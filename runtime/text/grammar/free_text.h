@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/text/grammar/automaton.h"
@@ -30,8 +32,8 @@ class FreeText {
   // The mark, as a part of a rule.
   GrammarBuilder::Part mark(std::string_view text) const;
   // Free text: any bytes and control tokens, but for those that end the answer, until the first mark that is whole. `end`: the node where it
-  // may also go on at any place; kNone: only a mark ends it.
-  Text text(std::span<const Exit> exits, uint32_t end = kNone) const;
+  // may also go on at any place; kNone: only a mark ends it. `by_bytes`: Text::without will be asked for, and may lead to it within a token.
+  Text text(std::span<const Exit> exits, uint32_t end = kNone, bool by_bytes = false) const;
   uint32_t until(std::span<const Exit> exits, uint32_t end = kNone) const;  // where such a text begins
 
  private:
@@ -49,22 +51,21 @@ class FreeText {
 class FreeText::Text {
  public:
   uint32_t begin() const { return nodes_[0]; }
-  // The node of a text that begins with none of these bytes. `others`: where the text goes on after a control token of no mark, as it would
-  // at its begin.
-  uint32_t begin_but(std::string_view bytes, uint32_t others) const;
-  uint32_t begin_but(std::string_view bytes) const { return begin_but(bytes, begin()); }
+  // The node of a text that begins with `read`, after these bytes, and goes on with none of `bytes`.
+  uint32_t without(std::string_view read, std::string_view bytes);
 
  private:
   friend class FreeText;
   struct Marks;
-  Text(const FreeText& free, std::span<const Exit> exits, uint32_t end);
+  Text(const FreeText& free, std::span<const Exit> exits, uint32_t end, bool by_bytes);
   uint32_t after(uint32_t mark_node) const;
-  std::vector<uint32_t> ways(uint32_t mark_node, std::string_view but, uint32_t others) const;
+  std::vector<uint32_t> ways(uint32_t mark_node, std::string_view but) const;
 
   GrammarBuilder* builder_;
   std::shared_ptr<const Marks> marks_;
   uint32_t end_;
   std::vector<uint32_t> nodes_;  // by the marks' node: how much of a mark has come
+  std::map<std::pair<uint32_t, std::string>, uint32_t> without_;
 };
 
 }  // namespace kvrt

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/text/reply/bare.h"
 #include "runtime/text/reply/parser.h"
 #include "runtime/text/reply/payload.h"
 #include "runtime/text/reply/syntax.h"
@@ -36,6 +37,7 @@ class ReplyParser::Impl {
   bool begins_longer(std::string_view text) const;  // that and more
   void act(const Marker& marker, std::string shown);
 
+  void begun();
   void byte(char c);
   void control(std::string_view spelling);
   void hold_tail(std::string_view bytes, bool control);
@@ -53,6 +55,7 @@ class ReplyParser::Impl {
   void call_byte(char c);
   bool call_control(std::string_view spelling);
   void end_call();
+  const reply::CallSyntax* bare_after(const reply::CallSyntax& syntax) const;
   void give_up();
 
   void begin_header(std::string_view marker, std::string_view shown);
@@ -62,8 +65,8 @@ class ReplyParser::Impl {
   ReplyStyle style_;
   std::vector<Marker> markers_;
   bool begins_marker_[256] = {};
-  const reply::CallSyntax* bare_ = nullptr;
-  std::string_view prompted_;  // a marker at the prompt's end
+  const reply::CallSyntax* bare_ = nullptr;  // of a call without a mark
+  std::string_view prompted_;                // a marker at the prompt's end
 
   std::vector<ReplyPart>* out_ = nullptr;
   size_t out_begin_ = 0;  // parts from before this push
@@ -85,6 +88,8 @@ class ReplyParser::Impl {
   Mode before_ = Mode::kContent;  // it goes on if it is no call
   std::string shown_;             // the content if it is no call: all but control tokens
   reply::HeadReader head_reader_;
+  reply::BareHead bare_head_;
+  bool in_bare_head_ = false;
   reply::PatternReader head_;
   reply::PayloadScan scan_;
   bool in_payload_ = false;

@@ -23,6 +23,9 @@ bool ReplyParser::Impl::is_active(const Marker& marker) const {
     case Role::kReasoningEnd:
       return reasoning || (content && blank_);
     case Role::kCallBegin:
+      if (marker.syntax->flags & CallSyntax::kFence)
+        return content && more_ != nullptr && more_ == bare_ && (ended_ == nullptr || ended_ == bare_);
+      [[fallthrough]];
     case Role::kFrame:
       return content || (reasoning && marker.syntax->flags & CallSyntax::kInReasoning);
     case Role::kCallEnd:
@@ -54,15 +57,18 @@ void ReplyParser::Impl::act(const Marker& marker, std::string shown) {
       reasoning_blank_ = true;
       break;
     case Role::kReasoningEnd:
+      if (mode_ == Mode::kContent) begun();  // none was open
       mode_ = Mode::kContent;
       break;
     case Role::kCallBegin:
       if (!marker.syntax->heads[0].empty()) return begin_call(*marker.syntax, std::move(shown), "");
       return hold(shown);  // it announces a call, and goes where white space before one goes
     case Role::kCallEnd:
-      more_ = bare_;
+      more_ = bare_after(*marker.syntax);
+      if (bare_ != nullptr && marker.text == reply::kFenceMark) ended_ = nullptr;  // the same mark begins another
       break;
     case Role::kFrame:
+      begun();
       mode_ = Mode::kContent;
       break;
     case Role::kHarmony:
@@ -73,6 +79,11 @@ void ReplyParser::Impl::act(const Marker& marker, std::string shown) {
   space_.clear();
   given_ = 0;
   trim_ = true;
+}
+
+// Something that is not shown, behind which the grammar of answers has free text: a call needs its mark.
+void ReplyParser::Impl::begun() {
+  if (style_.tools != nullptr && mode_ == Mode::kContent && more_ == bare_) more_ = nullptr;
 }
 
 void ReplyParser::Impl::byte(char c) {
@@ -90,7 +101,7 @@ void ReplyParser::Impl::control(std::string_view spelling) {
     give_up();
     settle(true);
   }
-  if (spelling.empty() || !begins_active(tail_ + std::string(spelling))) return;
+  if (spelling.empty() || !begins_active(tail_ + std::string(spelling))) return begun();
   hold_tail(spelling, true);
   settle(false);
 }
@@ -130,6 +141,8 @@ void ReplyParser::Impl::settle(bool ended) {
       act(*longest, shown);
     } else if (!shown.empty()) {
       plain(shown[0]);
+    } else {
+      begun();
     }
     feed_again(rest, kinds);
   }

@@ -29,6 +29,7 @@ ReplyParser::Impl::Impl(ReplyStyle style) : style_(std::move(style)) {
     if (syntax.flags & CallSyntax::kPrompted) prompted_ = syntax.begin;
     const bool frame = syntax.flags & CallSyntax::kFrame;
     if (!frame && !style_.calls) continue;
+    if (syntax.flags & CallSyntax::kUnmarked && (!style_.unmarked || style_.tools == nullptr)) continue;
     if (syntax.begin.empty()) bare_ = &syntax;
     if (!syntax.begin.empty()) markers_.push_back({syntax.begin, frame ? Role::kFrame : Role::kCallBegin, &syntax});
     for (std::string_view end : syntax.ends)
@@ -152,6 +153,8 @@ void ReplyParser::Impl::begin_call(const CallSyntax& syntax, std::string shown, 
   head_.name = std::move(name);
   in_payload_ = false;
   payload_.clear();
+  in_bare_head_ = style_.tools != nullptr && (syntax.begin.empty() || syntax.flags & CallSyntax::kFence) && head_.name.empty();
+  if (in_bare_head_) bare_head_.reset(syntax, *style_.tools);
 }
 
 // True where the payload begins with `c`, after a whole head.
@@ -171,6 +174,10 @@ void ReplyParser::Impl::call_byte(char c) {
     in_payload_ = begin_payload(c);
     ok = in_payload_ || head_reader_.feed(c);
   }
+  if (ok && in_payload_ && in_bare_head_) {
+    ok = bare_head_.feed(c);
+    in_bare_head_ = !bare_head_.whole();
+  }
   if (ok && in_payload_) {
     PayloadScan::State state = scan_.feed(c);
     ok = state != PayloadScan::State::kRefused;
@@ -187,6 +194,7 @@ void ReplyParser::Impl::call_byte(char c) {
 
 // True where the call goes on with a control token: one of its head, or a tag.
 bool ReplyParser::Impl::call_control(std::string_view spelling) {
+  if (in_bare_head_) return false;
   if (!in_payload_ && syntax_->tags != nullptr && !spelling.empty()) in_payload_ = begin_payload(spelling[0]);
   if (!in_payload_) return std::all_of(spelling.begin(), spelling.end(), [this](char c) { return head_reader_.feed(c); });
   PayloadScan::State state = scan_.feed_control(spelling);
@@ -205,7 +213,14 @@ void ReplyParser::Impl::end_call() {
   last_ = Mode::kCall;
   blank_ = false;
   ended_ = syntax_;
-  more_ = (syntax_->flags & CallSyntax::kRepeats) ? syntax_ : bare_;
+  more_ = (syntax_->flags & CallSyntax::kRepeats) ? syntax_ : bare_after(*syntax_);
+}
+
+// What may follow a call, and its end marker, without a marker.
+const CallSyntax* ReplyParser::Impl::bare_after(const CallSyntax& syntax) const {
+  const bool mixes =
+      bare_ != nullptr && bare_->flags & CallSyntax::kUnmarked && !(syntax.flags & (CallSyntax::kUnmarked | CallSyntax::kFence));
+  return mixes ? nullptr : bare_;
 }
 
 // It is no call, or no header: the bytes held back are content.

@@ -18,9 +18,9 @@ enum class ReplyFormat : uint8_t {
   kPlain,
   kHermes,    // <tool_call>{"name": .., "arguments": {..}}</tool_call>: Hermes, Qwen 2.5 and 3, SmolLM3, Granite 4
   kQwenTags,  // <tool_call><function=name><parameter=k>v</parameter></function></tool_call>: Qwen3-Coder, Qwen 3.5, StepFun
-  kLlama3,    // {"name": .., "parameters": {..}} as the whole answer or after <|python_tag|>; [f(k="v")] and brave_search.call(query="v")
-  kMistral,   // [TOOL_CALLS] [{"name": .., "arguments": {..}}], [TOOL_CALLS]name[ARGS]{..}
-  kGemma,     // ```tool_code f(k="v") ```, [f(k="v")] or {"name": .., "parameters": {..}}, alone or as a ```json block
+  kLlama3,   // {"name": .., "parameters": {..}} where an answer begins or after <|python_tag|>; [f(k="v")] and brave_search.call(query="v")
+  kMistral,  // [TOOL_CALLS] [{"name": .., "arguments": {..}}], [TOOL_CALLS]name[ARGS]{..}
+  kGemma,  // ```tool_code f(k="v") ```; where an answer begins [f(k="v")] or {"name": .., "parameters": {..}}, alone or as a ```json block
   kDeepSeek,  // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>name ```json {..} ```<｜tool▁call▁end｜>..; V3.1: name<｜tool▁sep｜>{..}
   kKimi,      // <|tool_calls_section_begin|><|tool_call_begin|>functions.name:0<|tool_call_argument_begin|>{..}<|tool_call_end|>..
   kCommandR,  // Action: ```json [{"tool_name": .., "parameters": {..}}] ```
@@ -56,7 +56,8 @@ struct ReplyStyle {
   bool bound = false;                          // a schema binds the content: what stands in it is no mark, but for a control token
   const reply::Family* family = nullptr;       // that the template shows: how its calls are written
   bool fits = true;                            // the template writes calls as the family's row has them: they may be bound by default
-  std::shared_ptr<const ReplyTools> tools = nullptr;  // they say what type an argument has; null: not known
+  std::shared_ptr<const ReplyTools> tools = nullptr;  // they say what type an argument has, and which names there are; null: not known
+  bool unmarked = true;                               // false: no call stands without its family's mark
 };
 
 // By the template's text; kPlain and no reasoning where it shows neither. Without tools in the prompt a caller sets calls = false, so that
@@ -82,6 +83,8 @@ struct ReplyPart {
 //   A call is given out once its payload is whole; its end marker may be missing. A control token within a payload ends it unfinished.
 // * An argument in tags has the type that the tool's schema says, else the model; where neither does, one that reads as JSON but no string
 //   is that, and any other is text. A value that is not of its type is text.
+// * Where an answer begins, and after such a call, {"name": "f", "arguments": without a marker is the begin of a call of the tool f (BareHead),
+//   also within ``` or ```json: in the formats whose calls are such objects. Any other text is content.
 // * White space next to a marker belongs to the marker. Where no marker is, it is content.
 // * Two texts of one kind with nothing but markers between them have a newline between them.
 // * A reasoning end without its begin is dropped when nothing but white space came before it, and is content else.

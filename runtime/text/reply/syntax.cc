@@ -23,9 +23,17 @@ namespace {
 using F = ReplyFormat;
 using S = CallSyntax;
 
+// What models write in place of their family's marks.
+constexpr CallSyntax bare(F format) { return {format, "", {"%s"}, {}, S::kStrict | S::kRepeats | S::kUnmarked}; }
+constexpr CallSyntax fenced(F format, unsigned flags = S::kUnmarked) {
+  return {format, kFenceMark, {"json%s", "%s"}, {kFenceMark}, S::kStrict | S::kRepeats | S::kFence | flags};
+}
+
 // Between the calls of one format the longest marker counts.
 constexpr CallSyntax kSyntaxes[] = {
     {F::kHermes, "<tool_call>", {"%s"}, {"</tool_call>"}, S::kRepeats},
+    bare(F::kHermes),
+    fenced(F::kHermes),
     {F::kQwenTags, "<tool_call>", {"\n<function=%n>\n"}, {"</tool_call>"}, S::kInReasoning, &kQwenTags},
     {F::kQwenTags, "<function=", {"%n>\n"}, {"</tool_call>"}, S::kNone, &kQwenTags},
     {F::kSeed, "<seed:tool_call>", {"\n<function=%n>\n"}, {"</seed:tool_call>"}, S::kNone, &kSeedTags},
@@ -52,19 +60,28 @@ constexpr CallSyntax kSyntaxes[] = {
     {F::kKeyed, "<|tools_prefix|>", {"%s"}, {"<|tools_suffix|>"}, S::kKeyed | S::kRepeats | S::kInReasoning},
     {F::kToolCalls, "<tool_calls>", {"%s"}, {"</tool_calls>"}, S::kRepeats},
     {F::kToolCalls, "[END FINAL RESPONSE]", {}, {}, S::kFrame},
+    bare(F::kToolCalls),
+    fenced(F::kToolCalls),
     {F::kNemotron, "<TOOLCALL>", {"%s"}, {"</TOOLCALL>"}, S::kRepeats},
+    bare(F::kNemotron),
+    fenced(F::kNemotron),
     {F::kGigaChat, "<|message_sep|>\n\nfunction call<|role_sep|>", {"%s"}, {"<|message_sep|>"}},
     {F::kGigaChat, "<|function_call|>", {"%s"}, {"<|message_sep|>"}},
+    bare(F::kGigaChat),
+    fenced(F::kGigaChat),
     {F::kRecipient, ">>>all\n", {}, {}, S::kFrame},
     {F::kRecipient, ">>>", {"%n\n"}, {}, S::kPrompted},
     {F::kLlama3, "", {"%s"}, {}, S::kPython | S::kStrict | S::kRepeats | S::kBuiltins},
+    fenced(F::kLlama3),
     {F::kLlama3, "<|python_tag|>", {"%s"}, {}, S::kPython | S::kRepeats | S::kBuiltins},
     {F::kLlama3, "<|python_start|>", {"%s"}, {"<|python_end|>"}, S::kPython | S::kRepeats | S::kBuiltins},  // Llama 4
     {F::kLlama3, "<function=", {"%n>%s"}, {"</function>"}},
     {F::kMistral, "[TOOL_CALLS]", {"%s", "%s%n%s", "%s%n[ARGS]%s", "%s%n[CALL_ID](%i)[ARGS]%s"}, {}},
+    bare(F::kMistral),
+    fenced(F::kMistral),
     {F::kGemma, "", {"%s"}, {}, S::kPython | S::kStrict | S::kRepeats},
-    {F::kGemma, "```json", {"%s"}, {"```"}, S::kStrict | S::kRepeats},
     {F::kGemma, "```tool_code", {"%s"}, {"```"}, S::kPython | S::kRepeats},
+    fenced(F::kGemma, S::kNone),
     {F::kDeepSeek, "<｜tool▁calls▁begin｜>", {}, {}},
     {F::kDeepSeek,
      "<｜tool▁call▁begin｜>",
@@ -83,12 +100,19 @@ constexpr CallSyntax kSyntaxes[] = {
     {F::kCommandR7b, "<|START_TEXT|>", {}, {}, S::kFrame},
     {F::kCommandR7b, "<|END_TEXT|>", {}, {}, S::kFrame},
     {F::kGranite, "<|tool_call|>", {"%s"}, {"<|/tool_call|>"}, S::kRepeats},
+    bare(F::kGranite),
+    fenced(F::kGranite),
     {F::kFunctionTag, "<function=", {"%n>%s"}, {"</function>"}},
 };
 
 }  // namespace
 
 std::span<const CallSyntax> syntaxes() { return kSyntaxes; }
+
+std::span<const std::string_view> bare_keys(ReplyFormat format) {
+  static constexpr std::string_view kKeys[] = {"arguments", "parameters"};
+  return std::span(kKeys).first(format == F::kLlama3 || format == F::kGemma ? 2 : 1);  // elsewhere the latter may describe the tool
+}
 
 HarmonyHeader read_harmony_header(std::string_view header) {
   constexpr std::string_view kFunctions = "functions.";

@@ -31,13 +31,19 @@ struct CallSyntax {
     kInReasoning = 64,  // the marker ends reasoning
     kFrame = 128,       // no call: the marker stands around content
     kPrompted = 256,    // the prompt has the marker already
+    kFence = 512,       // the marker is Markdown's: one only where a bare call may begin
+    kUnmarked = 1024,   // a call without its family's mark: only of a tool that is known
   };
   unsigned flags = kNone;
   const TagForm* tags = nullptr;  // the payload is arguments in such tags, and their end
 };
 std::span<const CallSyntax> syntaxes();
 
-inline constexpr std::string_view kQuote = "<|\"|>";  // of kQuoted
+inline constexpr std::string_view kQuote = "<|\"|>";   // of kQuoted
+inline constexpr std::string_view kFenceMark = "```";  // of kFence; "json" may follow
+
+// Behind the name of a bare call: {"name": .., and one of these.
+std::span<const std::string_view> bare_keys(ReplyFormat format);
 
 // <parameter=k>: Qwen3-Coder, Qwen 3.5, StepFun, Nemotron 3; and Seed-OSS. <arg_key>: GLM, Hunyuan. "DSML": DeepSeek. The others by name.
 extern const TagForm kQwenTags, kSeedTags, kGlmTags, kCompactGlmTags, kHunyuanTags, kDsmlTags, kMiniMaxTags, kMiniMax3Tags, kMiniCpmTags,

@@ -1,6 +1,9 @@
 #include "runtime/text/reply/tools.h"
 
+#include <algorithm>
+
 #include "runtime/base/limits.h"
+#include "runtime/text/reply/pattern.h"
 #include "runtime/text/template/json.h"
 
 namespace kvrt {
@@ -174,6 +177,11 @@ ArgumentSchema ArgumentSchema::items(int depth, int* visits) const {
 ReplyTools::ReplyTools(std::string_view json) : arena_(kTemplateHeapBytesMax) {
   auto parsed = jinja::parse_json(json, "tools", &arena_);
   if (parsed.is_ok()) tools_ = *parsed;
+  for (uint32_t i = 0; tools_.is(Kind::kList) && i < tools_.list->size; ++i) {
+    const Value* name = reply::function_of(tools_.list->data[i]).name;
+    if (name != nullptr && name->size > 0 && std::ranges::all_of(name->str(), reply::is_name)) names_.push_back(name->str());
+  }
+  std::ranges::sort(names_);
 }
 
 reply::ArgumentSchema ReplyTools::arguments(std::string_view name) const {

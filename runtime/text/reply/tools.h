@@ -1,6 +1,7 @@
 // What a session's tools say of their arguments' types.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -55,10 +56,12 @@ class ReplyTools {
   explicit ReplyTools(std::string_view json);
   reply::ArgumentSchema arguments(std::string_view name) const;  // of the function
   bool has(std::string_view name) const;
+  std::span<const std::string_view> names() const { return names_; }  // of letters, digits and _-./ alone; sorted
 
  private:
   jinja::Arena arena_;
   jinja::Value tools_;
+  std::vector<std::string_view> names_;
 };
 
 }  // namespace kvrt
