@@ -3,6 +3,7 @@
 Characters are those that Unicode 14 assigns (PCRE2 10.42's tables), and noncharacters: the other side may know later ones.
 """
 import random
+import re
 import unicodedata
 
 SEED = 20240611
@@ -70,4 +71,5 @@ def train_texts():
     words = "the of and to in a is that for it as was with be by on not he I this are or his from at which but have an had they you were their".split()
     words += ["ing", "tion", "straße", "été", "слово", "мир", "संस्कृत", "हिन्दी", "日本語", "中文", "한국어", "مرحبا", "שלום", "ไทย", "12", "345", "2024", "();", "{\n", "://"]
     lines = [rng.choice(["", " "]).join(rng.choices(words, k=12)) for _ in range(3000)]
-    return lines + [t.replace("\0", "") for t in generate(120_000) if len(t) < 4000]
+    # No markers: kvrt takes a piece that spells one for a control token.
+    return lines + [re.sub(r"\0|<\|(im_start|im_end|endoftext)\|>", "", t) for t in generate(120_000) if len(t) < 4000]
