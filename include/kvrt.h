@@ -810,7 +810,9 @@ enum {
 /** Turns text into tokens. Bytes that are no valid UTF-8 become the vocabulary's byte tokens, which come back as the
  * same bytes; SentencePiece's vocabularies that have none take each as U+FFFD. What the vocabulary has no token for (the
  * byte 04, say), nor an unknown token, is left out, as the models' own tokenizers do, and a WARN in the log says how many
- * bytes. So it is with the text of every call.
+ * bytes. Where the model's own tokenizer composes characters (NFC: Qwen, Command R, OLMo, Hunyuan, StableLM 2), so does
+ * kvrt: `e` and U+0301 become the tokens of U+00E9, and such text does not come back byte for byte. So it is with the
+ * text of every call.
  * - `flags`: KVRT_TEXT_SPECIAL, KVRT_TEXT_BOS.
  * - `tokens`, capacity, needed: the token ids.
  * - Statuses: INVALID: an unknown flag. LIMIT: the text is too long. TOO_SMALL. */

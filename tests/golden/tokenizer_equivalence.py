@@ -87,7 +87,22 @@ def hold_pre_tokenizers(folder):
         if not wanted("pre " + pre): continue
         reference = m.byte_level(folder / "b.gguf", pre, vocab, merges)
         usable = marks if pre in ("falcon", "chameleon") else lambda c: True
-        hold("pre " + pre, folder / "b.gguf", "r", reference, generate(PRE_SIZE, usable))
+        texts = generate(PRE_SIZE, usable) + (marked_texts() if pre in m.COMPOSES else [])
+        hold("pre " + pre, folder / "b.gguf", "" if pre in m.COMPOSES else "r", reference, texts)
+
+
+def marked_texts():
+    """Every character that NFC may change, taken apart, among marks in any order; and runs of marks without an end."""
+    rng = random.Random(11)
+    marks = [c for c in map(chr, range(0x300, 0x20000)) if unicodedata.combining(c) and not newer_than_unicode_14(ord(c))]
+    apart = [unicodedata.normalize("NFD", c) for c in map(chr, range(0xC0, 0x30000)) if unicodedata.decomposition(c) and "<" not in unicodedata.decomposition(c)]
+    apart += [chr(c) for c in range(0xC0, 0x30000) if unicodedata.decomposition(chr(c))] + [unicodedata.normalize("NFD", chr(c)) for c in range(0xAC00, 0xD7A4, 17)]
+    jamo = [chr(c) for c in (*range(0x10FE, 0x1115), *range(0x115E, 0x1178), *range(0x11A6, 0x11C5), 0xAC00, 0xAC01, 0xD7A3, 0xD788)]
+    some = lambda of, most: "".join(rng.choice(of) for _ in range(rng.randrange(most + 1)))
+    texts = [" ".join(apart[i:i + 40]) for i in range(0, len(apart), 40)] + ["".join(apart[i:i + 40]) for i in range(0, len(apart), 40)]
+    texts += ["".join(rng.choice((rng.choice(apart), rng.choice("aeiouAO q"), chr(rng.randrange(0xA0, 0x250)))) + some(marks, 3) for _ in range(60)) for _ in range(300)]
+    texts += [some(jamo, 60) for _ in range(60)] + [some(marks, 60) for _ in range(60)]
+    return texts + ["e" + rng.choice(marks) * 5000 + "a\u0316\u0301" * 1000, some(marks, 20000), "\u0344" * 3000, "\u1100" + "\u1161" * 3000, "\u0958\u212b\u2126\uf900"]
 
 
 def newer_mark(c):

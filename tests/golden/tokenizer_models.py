@@ -54,6 +54,8 @@ TAIL = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 PRE = {
     "gpt-2": [gpt2],
     "smollm": [lambda: digits(True), gpt2],
+    "olmo": [gpt2],
+    "command-r": [lambda: digits(True), gpt2],
     "llama-bpe": [lambda: split(CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + TAIL), plain],
     "dbrx": [lambda: split(CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + TAIL), plain],
     "qwen2": [lambda: split(CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*" + TAIL), plain],
@@ -86,6 +88,7 @@ PRE = {
                 lambda: split(r"\p{N}+"), lambda: split("[0-9][0-9][0-9]"), plain],
 }
 IGNORES_MERGES = {"llama-bpe", "tekken", "minicpm5"}
+COMPOSES = {"qwen2", "qwen35", "command-r", "olmo"}  # "normalizer": NFC
 
 
 def train_bytes():
@@ -104,6 +107,7 @@ def byte_level(path, pre, vocab, merges):
     ignores = pre in IGNORES_MERGES
     if ignores: merges = merges[: len(merges) // 2]  # so that whole pieces that no merge makes show
     reference = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=ignores))
+    if pre in COMPOSES: reference.normalizer = normalizers.NFC()
     reference.pre_tokenizer = pre_tokenizers.Sequence([make() for make in PRE[pre]])
     write_gguf(path, "gpt2", tokens, [NORMAL] * len(tokens), merges=[" ".join(m) for m in merges], pre=pre)
     return lambda texts: [e.ids for e in reference.encode_batch(texts, add_special_tokens=False)]

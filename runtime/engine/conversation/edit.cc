@@ -103,7 +103,7 @@ constexpr std::string_view kSomeUsers = "{\"role\":\"user\",\"content\":\"\u00b6
 uint64_t find_preamble(const LoadedModel& model, const TemplateArguments& arguments, const Conversation& said, const std::string& text) {
   const auto spelled = model.render(as_array(said.messages, said.messages.size() - 1, kSomeUsers), false, arguments);
   if (!spelled.is_ok()) return 0;
-  const std::string& other = spelled.value();
+  const std::string other = model.tokenizer().normalized(spelled.value());
   const auto same = static_cast<size_t>(std::ranges::mismatch(text, other).in1 - text.begin());
   const size_t bytes = encodable(model.tokenizer(), std::string_view(text).substr(0, same)).size();
   return Spelling(model.tokenizer(), said.tokens, model.adds_bos(text)).advance(bytes);
@@ -150,11 +150,28 @@ std::string as_generated(const LoadedModel& model, const std::string& tools, con
   return text;
 }
 
+// The text as its tokens spell it, where the tokenizer composes characters; generated messages are as the model wrote them.
+std::string as_spelled(const Tokenizer& tokenizer, const Conversation& said, std::string text) {
+  std::string out = tokenizer.normalized(text);
+  if (out == text) return out;
+  size_t at = 0;
+  for (const Message& m : said.messages) {
+    if (!m.generated || m.begin == m.end) continue;
+    const auto tokens = std::span<const int32_t>(said.tokens).subspan(m.begin, m.end - m.begin);
+    const std::string ours = tokenizer.decode(tokens, true, m.begin ? said.tokens[m.begin - 1] : -1), theirs = tokenizer.normalized(ours);
+    const size_t found = ours == theirs ? out.npos : out.find(theirs, at);
+    if (found == out.npos) continue;
+    out.replace(found, theirs.size(), ours);
+    at = found + ours.size();
+  }
+  return out;
+}
+
 // The template's text of the first `count` messages, and of one more unless `extra` is empty.
 Result<std::string> spelled(const LoadedModel& model, const TemplateArguments& arguments, const Conversation& said, size_t count,
                             std::string_view extra, bool generation_prompt = false) {
   KVRT_ASSIGN(std::string text, model.render(as_array(said.messages, count, extra), generation_prompt, arguments));
-  return as_generated(model, arguments.tools, said, std::move(text));
+  return as_generated(model, arguments.tools, said, as_spelled(model.tokenizer(), said, std::move(text)));
 }
 
 // Finds the tokens of the messages from `first` on. A message ends where the text of the conversation up to it ends.

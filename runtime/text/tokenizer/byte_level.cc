@@ -4,6 +4,7 @@
 #include "runtime/text/tokenizer/piece_cache.h"
 #include "runtime/text/tokenizer/pretokenizer.h"
 #include "runtime/text/tokenizer/vocabulary.h"
+#include "runtime/text/unicode/nfc.h"
 
 namespace kvrt {
 
@@ -12,6 +13,7 @@ namespace {
 class ByteLevelBpe final : public VocabTokenizer {
  public:
   Status init(const VocabSource& source);
+  std::string normalized(std::string text) const override;
 
  private:
   struct Work final : Scratch {
@@ -20,6 +22,7 @@ class ByteLevelBpe final : public VocabTokenizer {
     Pieces pieces, more_pieces;
     std::vector<int32_t> ids;
     BpeMerges::Scratch merging;
+    std::string composed;
   };
 
   std::unique_ptr<Scratch> make_scratch(size_t text_bytes) const override { return std::make_unique<Work>(text_bytes); }
@@ -89,6 +92,7 @@ Status ByteLevelBpe::init(const VocabSource& source) {
 
 Status ByteLevelBpe::encode_valid(std::string_view text, Work* work, std::vector<int32_t>* out) const {
   work->pieces.clear();
+  if (pretokenizer_->composes()) text = to_nfc(text, &work->composed);
   KVRT_TRY(pretokenizer_->split(text, &work->more_pieces, &work->pieces));
   std::vector<int32_t>& ids = work->ids;
   for (std::string_view piece : work->pieces) {
@@ -118,6 +122,26 @@ Status ByteLevelBpe::encode_valid(std::string_view text, Work* work, std::vector
     out->insert(out->end(), ids.begin(), ids.end());
   }
   return Status::ok();
+}
+
+// As encode_run cuts it.
+std::string ByteLevelBpe::normalized(std::string text) const {
+  if (!pretokenizer_->composes()) return text;
+  std::string out, scratch;
+  for (size_t at = 0; at < text.size();) {
+    const SpecialTokens::Match match = special_.find(text, at);
+    std::string_view run = std::string_view(text).substr(at, (match.id >= 0 ? match.begin : text.size()) - at);
+    while (!run.empty()) {
+      const size_t valid = std::min(find_invalid_utf8(run), run.size());
+      out += to_nfc(run.substr(0, valid), &scratch);
+      if (valid < run.size()) out += run[valid];
+      run.remove_prefix(std::min(valid + 1, run.size()));
+    }
+    if (match.id < 0) break;
+    out.append(text, match.begin, match.end - match.begin);
+    at = match.end;
+  }
+  return out;
 }
 
 // Bytes that are no valid UTF-8 are their byte tokens; the text between them is encoded as if it stood alone.

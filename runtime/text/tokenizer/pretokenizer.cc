@@ -89,7 +89,7 @@ using Patterns = std::array<const char*, 6>;
 constexpr Patterns kGpt2List = {kGpt2}, kDigitList = {kDigit, kGpt2}, kLlama3List = {kLlama3}, kQwen2List = {kQwen2}, kGpt4oList = {kGpt4o},
                    kBloomList = {kBloom}, kDeepseek3List = {kThreeDigits, kCjkKana, kDeepseek3}, kBailingList = {kBailing};
 
-enum Flags : uint8_t { kIgnoreMerges = 1, kAddBos = 2 };
+enum Flags : uint8_t { kIgnoreMerges = 1, kAddBos = 2, kNfc = 4 };
 struct Row {
   std::string_view name;
   Patterns patterns;
@@ -109,16 +109,16 @@ constexpr Row kRows[] = {
     {"gigachat", kGpt2List},
     {"a.x-4.0", kGpt2List},
     {"mellum", kGpt2List},
-    {"modern-bert", kGpt2List},
+    {"modern-bert", kGpt2List, kNfc},
     {"exaone4", kGpt2List},
-    {"mpt", kGpt2List},
-    {"olmo", kGpt2List},
+    {"mpt", kGpt2List, kNfc},
+    {"olmo", kGpt2List, kNfc},
     {"jais", kGpt2List},
     {"trillion", kGpt2List},
     {"granite-docling", kGpt2List},
     {"starcoder", kDigitList},
     {"refact", kDigitList},
-    {"command-r", kDigitList},
+    {"command-r", kDigitList, kNfc},
     {"smollm", kDigitList},
     {"codeshell", kDigitList},
     {"exaone", kDigitList},
@@ -139,16 +139,16 @@ constexpr Row kRows[] = {
     {"smaug-bpe", kLlama3List},
     {"glm4", kLlama3List},
     {"chatglm-bpe", kLlama3List},
-    {"qwen2", kQwen2List},
-    {"deepseek-r1-qwen", kQwen2List},
-    {"stablelm2", kQwen2List},
+    {"qwen2", kQwen2List, kNfc},
+    {"deepseek-r1-qwen", kQwen2List, kNfc},
+    {"stablelm2", kQwen2List, kNfc},
     {"megrez", kQwen2List},
-    {"hunyuan", kQwen2List},
+    {"hunyuan", kQwen2List, kNfc},
     {"solar-open", kQwen2List},
     {"grok-2", kQwen2List},
     {"kormo", kQwen2List},
-    {"f2llmv2", kQwen2List},
-    {"qwen35", {kQwen35}},
+    {"f2llmv2", kQwen2List, kNfc},
+    {"qwen35", {kQwen35}, kNfc},
     {"seed-coder", {kSeedCoder}},
     {"exaone-moe", {kExaoneMoe}},
     {"bailingmoe", kBailingList},
@@ -201,6 +201,7 @@ class PatternList final : public Pretokenizer {
   Status compile(const Row& row) {
     ignores_merges_ = row.flags & kIgnoreMerges;
     adds_bos_ = row.flags & kAddBos;
+    composes_ = row.flags & kNfc;
     bool bytes = false;
     for (const char* pattern : row.patterns) {
       if (pattern == nullptr) break;

@@ -23,9 +23,10 @@ class Pretokenizer {
   // Rules that the name implies for the rest of the tokenizer.
   bool ignores_merges() const { return ignores_merges_; }  // a piece that is a token is that token, whatever its merges
   bool adds_bos() const { return adds_bos_; }              // where the file does not say
+  bool composes() const { return composes_; }              // the model's own tokenizer first makes NFC of a text
 
  protected:
-  bool ignores_merges_ = false, adds_bos_ = false;
+  bool ignores_merges_ = false, adds_bos_ = false, composes_ = false;
 };
 
 }  // namespace kvrt

@@ -45,6 +45,8 @@ class Tokenizer {
   Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous = -1) const {
     return encode(text, parse_special, out, previous, nullptr);
   }
+  // The text that the tokens of `text` spell, with special ones, where the vocabulary's normalizer makes another of it (NFC).
+  virtual std::string normalized(std::string text) const { return text; }
   // False: text with this byte loses it, but in the spelling of a control or user-defined token.
   virtual bool spells(uint8_t byte) const = 0;
   // The bytes of such a token's spelling at the beginning of `text`; 0: there is none.

@@ -23,7 +23,7 @@ constexpr char kChatMl[] =
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 // Bytes but for '!' and 0xF1, "ok" merged, and <|im_start|>, <|im_end|>.
-std::unique_ptr<LoadedModel> make_model(Log* log, std::string chat_template = kChatMl) {
+std::unique_ptr<LoadedModel> make_model(Log* log, std::string chat_template = kChatMl, const char* pre = "gpt-2") {
   std::vector<std::string> tokens;
   for (int b = 0; b < 256; ++b) {
     if (b == '!' || b == 0xF1) continue;
@@ -32,7 +32,7 @@ std::unique_ptr<LoadedModel> make_model(Log* log, std::string chat_template = kC
   tokens.insert(tokens.end(), {"ok", "<|im_start|>", "<|im_end|>"});
   VocabSource source;
   source.model = "gpt2";
-  source.pre = "gpt-2";
+  source.pre = pre;
   source.tokens.assign(tokens.begin(), tokens.end());
   source.types.assign(tokens.size() - 2, 1);
   source.types.insert(source.types.end(), 2, 3);
@@ -96,6 +96,36 @@ void answer(const LoadedModel& model, const TemplateArguments& arguments, std::s
   ASSERT_TRUE(model.tokenizer().encode(text, true, &said->tokens).is_ok());
   const ReplyStyle style = answer_style(model, said->tokens, arguments.tools, ReplyKind::kNone, begin);
   said->messages.push_back({answer_message(model, style, said->tokens, begin), begin, said->tokens.size(), true});
+}
+
+// The tokenizer composes characters: messages end where their composed text ends, nothing is rewritten, and an answer stays as the model wrote it.
+TEST(Edit, TextThatTheTokenizerComposes) {
+  Lines log;
+  const auto model = make_model(&log, kChatMl, "qwen2");
+  const TemplateArguments arguments;
+  Conversation said;
+  say(*model, arguments, "system", "be e\u0301", &said);
+  say(*model, arguments, "user", "a e\u0301 \u1100\u1161\u11a8 e\u0301", &said);
+  EXPECT_EQ(text_of(*model, said, 1), "<|im_start|>user\na \u00e9 \uac01 \u00e9<|im_end|>\n");
+  ASSERT_TRUE(open_turn(*model, arguments, &said).is_ok());
+  const uint64_t begin = said.tokens.size();
+  for (std::string_view part : {"ok e", "\xcc", "\x81"}) ASSERT_TRUE(model->tokenizer().encode(part, false, &said.tokens).is_ok());
+  said.messages.push_back({"{\"role\":\"assistant\",\"content\":\"ok e\u0301\"}", begin, said.tokens.size(), true});
+  ASSERT_EQ(text_of(*model, said, 2), "ok e\u0301");
+  for (const char* next : {"ok e\u0301", "b"}) {
+    const std::vector<int32_t> before = said.tokens;
+    say(*model, arguments, "user", next, &said);
+    ASSERT_GT(said.tokens.size(), before.size());
+    EXPECT_TRUE(std::ranges::equal(before, std::span(said.tokens).first(before.size()))) << "nothing is rewritten";
+  }
+  EXPECT_TRUE(said.messages[2].generated);
+  EXPECT_EQ(text_of(*model, said, 2), "ok e\u0301");
+  EXPECT_EQ(text_of(*model, said, 4), "<|im_start|>user\nb<|im_end|>\n");
+  Conversation fresh;
+  std::vector<std::string> all;
+  for (const Message& m : said.messages) all.push_back(m.json);
+  ASSERT_TRUE(replace_messages(*model, arguments, all, &fresh).is_ok());
+  EXPECT_EQ(text_of(*model, fresh, 2), "<|im_start|>assistant\nok \u00e9<|im_end|>\n");
 }
 
 // The next message begins with the line break after the answer before it, which goes. The call keeps the white space that the model wrote.

@@ -109,6 +109,30 @@ TEST(Tokenizer, MarkersAreControlTokensWhateverTheirType) {
   EXPECT_EQ(make(Vocab({}, {{"<|im_end|>", 3}, {"</s>", 1}}))->warning(), "");
 }
 
+// tests/golden/tokenizer_equivalence.py holds it against PyPI tokenizers.
+TEST(Tokenizer, ComposesWhereTheModelsOwnDoes) {
+  const Vocab vocab({"\u00c3 \u00a9"}, {{"<|im_end|>", 3}});  // U+00E9
+  VocabSource source = vocab.source();
+  source.pre = "qwen2";
+  auto t = make(source);
+  EXPECT_EQ(pieces(*t, "e\u0301"), (Pieces{"\u00e9"}));
+  EXPECT_EQ(t->normalized("e\u0301<|im_end|>\u0301 \xff"
+                          "e\u0301\u0316"),
+            "\u00e9<|im_end|>\u0301 \xff"
+            "\u00e9\u0316");
+  EXPECT_EQ(t->normalized("q\u0301\u0316\u1100\u1161\u11a8"), "q\u0316\u0301\uac01");
+  EXPECT_EQ(t->normalized("\u212b\u0344\u0958"), "\u00c5\u0308\u0301\u0915\u093c");
+  EXPECT_EQ(make(Vocab({}))->normalized("e\u0301"), "e\u0301");
+  // Marks without an end, in the worst order: their square would take minutes.
+  std::string marks = "e", sorted = "e";
+  for (int i = 0; i < 200'000; ++i) marks += i % 2 ? "\u0316" : "\u0300";
+  for (const char* mark : {"\u0316", "\u0300"})
+    for (int i = 0; i < 100'000; ++i) sorted += mark;
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(t->normalized(marks) == t->normalized(sorted));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
 // Each byte that is no valid UTF-8 is its byte's token, unmerged; the text around it is encoded as if it stood alone.
 TEST(Tokenizer, InvalidUtf8IsBytes) {
   auto t = make(Vocab({"a b", "\u00c3 \u00a9", "\u00e2 \u0124", "\u0124 \u00ac"}, {{"<u>", 4}}));  // "ab", U+00E9, E2 82, 82 AC
