@@ -1414,8 +1414,9 @@ KVRT_API kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session
 KVRT_API kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, size_t count, kvrt_error* err);
 
 /** Appends text, tokenized as kvrt_model_tokenize does. The first text of an empty session gets a BOS where the model
- * asks for it. Where the vocabulary puts a space before a text (add_space_prefix), it does so here only if the text
- * begins the session or follows a control token.
+ * asks for it; a text that then begins with a BOS of its own gives the model two, which a WARN in the log says. Where
+ * the vocabulary puts a space before a text (add_space_prefix), it does so here only if the text begins the session or
+ * follows a control token.
  * - `flags`: KVRT_TEXT_SPECIAL.
  * - Statuses: INVALID: an unknown flag, or the session is FAILED. BUSY, LIMIT: as kvrt_session_append. */
 KVRT_API kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, size_t text_size, uint32_t flags, kvrt_error* err);

@@ -138,6 +138,13 @@ void LoadedModel::tell_dropped(uint64_t bytes) const {
        static_cast<unsigned long long>(bytes));
 }
 
+void LoadedModel::tell_second_bos() const {
+  logf(log_, LogLevel::kWarn,
+       "%s: append_text: the text begins with %s, which the session has already (kvrt puts it there where the model asks "
+       "for it): the model sees two, expected one; leave it out of the text",
+       name().c_str(), std::string(tokenizer().piece(tokenizer().bos(), true)).c_str());
+}
+
 bool LoadedModel::adds_bos(std::string_view text) const {
   return tokenizer().add_bos() && tokenizer().bos() >= 0 && !text.starts_with(tokenizer().piece(tokenizer().bos(), true));
 }

@@ -59,6 +59,8 @@ class LoadedModel {
   Result<std::string> render(std::string_view messages_json, bool generation_prompt, const TemplateArguments& arguments) const;
   // Says in the log that a text lost so many bytes, for which the vocabulary has no token.
   void tell_dropped(uint64_t bytes) const;
+  // Says in the log that an appended text begins with a BOS that the session has.
+  void tell_second_bos() const;
   // True if the model asks for a BOS, and the rendered text has none of its own.
   bool adds_bos(std::string_view text) const;
 

@@ -140,20 +140,26 @@ Status Engine::append(Session* session, std::span<const int32_t> tokens) {
 }
 
 Status Engine::append_text(Session* session, std::string_view text, bool parse_special) {
+  const Tokenizer& tokenizer = model_->tokenizer();
+  const int32_t bos = tokenizer.bos();
   std::vector<int32_t> tokens;
-  int32_t previous = -1;
+  int32_t previous = -1, first = -1;  // the last token before the text, and the session's first
   {
     Lock lock(mu_);
     KVRT_TRY(enter(session, "append_text"));
     if (!session->tokens.empty()) {
+      first = session->tokens.front();
       previous = session->tokens.back();
-    } else if (model_->tokenizer().add_bos() && model_->tokenizer().bos() >= 0) {
-      tokens.push_back(previous = model_->tokenizer().bos());
+    } else if (tokenizer.add_bos() && bos >= 0) {
+      tokens.push_back(first = previous = bos);
     }
   }
+  const size_t begin = tokens.size();
   uint64_t dropped = 0;
-  KVRT_TRY(model_->tokenizer().encode(text, parse_special, &tokens, previous, &dropped));
+  KVRT_TRY(tokenizer.encode(text, parse_special, &tokens, previous, &dropped));
   model_->tell_dropped(dropped);
+  // Formats with a BOS before each turn have an end before it.
+  if (bos >= 0 && first == bos && tokens.size() > begin && tokens[begin] == bos && !tokenizer.is_end(previous)) model_->tell_second_bos();
   return append(session, tokens);
 }
 
