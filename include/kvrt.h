@@ -1534,13 +1534,14 @@ enum {
  * that the model's family writes them, by names that there are, with arguments that fit the tool's `parameters`, as
  * JSON_SCHEMA says, but for the order of members: in arguments and the objects in them they come in any, each that the
  * schema names at most once, others anywhere; of an object that names more than 64, in the order that JSON_SCHEMA says.
- * Reasoning stays free, and comes first. It works with every `reply`; where that names a family,
- * the calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session without tools, or with two of one
- * name, and UNSUPPORTED where the template does not show calls, or a tool's name has other characters than letters,
- * digits and _-./ (in calls that are Python's it begins with a letter or _): then DEFAULT binds no call. A schema
- * that JSON_SCHEMA would not take, or of which the model's syntax cannot write a constant or the name of a member,
- * has the same status with these; with DEFAULT it binds its tool's arguments to an object with members of those
- * types.
+ * Reasoning stays free, and comes first; but with REQUIRED and NAMED the turn may end in it. It may mention the mark of
+ * a call: where a tool's name follows it is a call, which ends reasoning, and bound as any. It works with every
+ * `reply`; where that names a family, the calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session
+ * without tools, or with two of one name, and UNSUPPORTED where the template does not show calls, or a tool's name has
+ * other characters than letters, digits and _-./ (in calls that are Python's it begins with a letter or _): then
+ * DEFAULT binds no call. A schema that JSON_SCHEMA would not take, or of which the model's syntax cannot write a
+ * constant or the name of a member, has the same status with these; with DEFAULT it binds its tool's arguments to an
+ * object with members of those types.
  * Where arguments are no JSON, what a reader of them would take for something else cannot come: a string with the
  * mark that ends it, or, where a string is one of several types, one that reads as a number, true, false or null.
  * With DEFAULT and AUTO an answer may begin with a call that has no mark, where the family's calls are JSON objects

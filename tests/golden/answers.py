@@ -33,7 +33,14 @@ SCRIPTS += ["[now(", "[search(query='", '{"name": "search", "description": "', '
 
 def families(program):
     dump = program.replace("answer_dump", "reply_dump")
-    return sorted({json.loads(line)["name"] for line in subprocess.run([dump, "families"], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()})
+    rows = [json.loads(line) for line in subprocess.run([dump, "families"], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()]
+    return {row["name"]: row["written"] for row in sorted(rows, key=lambda row: row["name"])}
+
+
+def scripts(row):
+    """Calls and the begins of calls as the family writes them: within reasoning, too, a sampler likes to write them."""
+    begin = (row["begin"] + row["call"]).replace("%d", "0")
+    return SCRIPTS + [begin, begin + "search" + row["named"].replace("%d", "0").replace("%D", "1").replace("%i", "a1B2c3D4e"), begin + "nobody", row["call"] or begin]
 
 
 def requests(names):
@@ -85,7 +92,8 @@ def wrong(request, answer):
     return None
 
 
-asked = [dict(r, seed=seed * 1000003 + i * 101 + n, scripts=SCRIPTS) for i, r in enumerate(requests(families(program))) for n in range(count)]
+rows = families(program)
+asked = [dict(r, seed=seed * 1000003 + i * 101 + n, scripts=scripts(rows[r["family"]])) for i, r in enumerate(requests(rows)) for n in range(count)]
 random.Random(seed).shuffle(asked)
 run = subprocess.run([program, json.dumps(TOOLS)], input="\n".join(map(json.dumps, asked)).encode(), stdout=subprocess.PIPE)
 lines = run.stdout.decode().splitlines()

@@ -1,26 +1,28 @@
 #include "runtime/engine/conversation/answer_guide.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace kvrt {
 
-ReasoningCount::ReasoningCount(const ReplyStyle& style, AnswerPlace place)
-    : begin_(style.reasoning_begin), end_(style.reasoning_end), inside_(place == AnswerPlace::kReasoning) {
-  if (style.format == ReplyFormat::kHarmony) begin_ = "<|channel|>analysis<|message|>", end_ = "<|end|>";
+namespace {
+
+ReplyStyle placed(ReplyStyle style, AnswerPlace place) {
+  style.begin = place;
+  return style;
 }
 
-void ReasoningCount::add(std::string_view spelled) {
-  const bool was_inside = inside_;
-  tail_.append(spelled);
-  for (;;) {
-    const std::string& mark = inside_ ? end_ : begin_;
-    const size_t at = mark.empty() ? std::string::npos : tail_.find(mark);
-    if (at == std::string::npos) break;
-    tail_.erase(0, at + mark.size());
-    inside_ = !inside_;
-  }
-  tail_.erase(0, tail_.size() - std::min(tail_.size(), std::max(begin_.size(), end_.size())));
-  tokens_ += was_inside && inside_;
+}  // namespace
+
+ReasoningCount::ReasoningCount(ReplyStyle style, AnswerPlace place) : parser_(placed(style, place)) {
+  const bool channel = style.format == ReplyFormat::kHarmony && place == AnswerPlace::kReasoning;
+  if (channel) parser_.push("<|channel|>analysis<|message|>", false, &parts_);  // its parser has no such place to begin at
+}
+
+void ReasoningCount::add(std::string_view spelled, bool control) {
+  const bool was_inside = inside();
+  parts_.clear();
+  parser_.push(spelled, control, &parts_);
+  tokens_ += was_inside && inside();
 }
 
 AnswerGuide::AnswerGuide(const Tokenizer& tokenizer, std::unique_ptr<GrammarMatcher> matcher, ReasoningCount count, uint64_t reasoning_max,
@@ -36,7 +38,7 @@ std::span<const uint64_t> AnswerGuide::mask() { return matcher_ ? matcher_->mask
 bool AnswerGuide::accept(int32_t token) {
   if (matcher_ && !matcher_->accept(token)) return false;
   if (!over_) return true;
-  count_.add(tokenizer_.piece(token, true));
+  count_.add(tokenizer_.piece(token, true), tokenizer_.is_control(token));
   if (count_.inside() && count_.tokens() >= reasoning_max_) matcher_ = std::move(over_);
   return true;
 }

@@ -3,7 +3,8 @@
 
 #include <memory>
 #include <span>
-#include <string>
+#include <string_view>
+#include <vector>
 
 #include "runtime/text/grammar/grammar.h"
 #include "runtime/text/reply/parser.h"
@@ -11,18 +12,17 @@
 
 namespace kvrt {
 
-// Counts the tokens of an answer that are within reasoning; its marks are none of them.
+// Counts the tokens of an answer that are within reasoning; its marks are none of them, nor is a call that begins there.
 class ReasoningCount {
  public:
-  ReasoningCount(const ReplyStyle& style, AnswerPlace place);
-  void add(std::string_view spelled);  // one token
+  ReasoningCount(ReplyStyle style, AnswerPlace place);
+  void add(std::string_view spelled, bool control = false);  // one token
   uint64_t tokens() const { return tokens_; }
-  bool inside() const { return inside_; }
+  bool inside() const { return parser_.reasons(); }
 
  private:
-  std::string begin_, end_;
-  bool inside_;
-  std::string tail_;  // that may be the begin of the next mark
+  ReplyParser parser_;
+  std::vector<ReplyPart> parts_;
   uint64_t tokens_ = 0;
 };
 

@@ -77,26 +77,10 @@ std::vector<FreeText::Exit> AnswerBuilder::exits() const {
   std::vector<FreeText::Exit> out;
   if (!rules_.style.reasoning_begin.empty()) out.push_back({rules_.style.reasoning_begin});
   for (const CallSyntax& syntax : reply::syntaxes()) {
-    if (syntax.format != rules_.style.format || syntax.begin.empty() || !calls_matter_) continue;
-    if (syntax.flags & (CallSyntax::kFrame | CallSyntax::kFence)) continue;
+    if (!is_mark(syntax) || !calls_matter_) continue;
     out.push_back({syntax.begin, written_ != nullptr && syntax.begin == mark_ ? calls_ : kNone});
   }
   return out;
-}
-
-// Reasoning whose begin has come. A mark of calls may end it, in some families.
-AnswerBuilder::Node AnswerBuilder::reasoning(Node after) {
-  if (rules_.reasoning_over) return then(rules_.style.reasoning_end, after);
-  std::vector<FreeText::Exit> out{{rules_.style.reasoning_end, after}};
-  for (const CallSyntax& syntax : reply::syntaxes()) {
-    if (syntax.format != rules_.style.format || !(syntax.flags & CallSyntax::kInReasoning)) continue;
-    if (syntax.flags & CallSyntax::kFrame) {
-      out.push_back({syntax.begin, after});
-    } else if (calls_matter_) {
-      out.push_back({syntax.begin, written_ != nullptr && syntax.begin == mark_ ? calls_ : kNone});
-    }
-  }
-  return text_.until(out);
 }
 
 AnswerBuilder::Node AnswerBuilder::free_content() {

@@ -33,6 +33,10 @@ class AnswerBuilder {
  private:
   using Part = GrammarBuilder::Part;
   using Node = uint32_t;  // where the answer goes on
+  struct Tool {
+    std::string name;
+    uint32_t arguments, json, python;  // rules; the latter two of calls without a mark, kNone: there are none
+  };
   static constexpr Node kNone = FreeText::kNone;
 
   Node then(Part part, Node to);
@@ -43,9 +47,12 @@ class AnswerBuilder {
   Result<Node> answer();
   Result<Node> bound_content();
   Node free_content();
-  Node reasoning(Node after);
   Node framed(Node node);
   std::vector<FreeText::Exit> exits() const;
+
+  // reasoning.cc
+  class Mentions;
+  Node reasoning(Node after);
 
   // bare_text.cc: free text that may begin with a call without its mark
   class BareCalls;
@@ -60,8 +67,10 @@ class AnswerBuilder {
   Node first_call();
   Node behind_call(Node next);  // kNone: none may follow
   uint32_t call_rule();
+  bool is_mark(const reply::CallSyntax& syntax) const;  // that the family's calls begin by
   Node begun(std::string_view text, Node to);
   Node behind_mark(const reply::CallSyntax& mark, std::string_view text, Node to);
+  Part call_from_name(const Tool& tool);
   Part pattern(std::string_view pattern);
   Part frame_space();
 
@@ -80,14 +89,11 @@ class AnswerBuilder {
   const reply::CallSyntax* first_ = nullptr;      // the syntax that they begin by; null: another than by a mark
   std::string_view mark_;                         // its own, "": none
   std::string_view prompted_, opening_;           // a mark that the prompt ends with; what follows it where content begins
-  struct Tool {
-    std::string name;
-    uint32_t arguments, json, python;  // rules; the latter two of calls without a mark, kNone: there are none
-  };
   std::vector<Tool> tools_;
   const reply::CallSyntax* bare_ = nullptr;  // of calls without their mark, where such may come
   Node end_ = kNone;                         // of the answer
   Node calls_ = kNone;                       // behind the calls' first mark
+  Node behind_first_ = kNone;                // behind the first of them
   std::optional<uint32_t> space_;            // the rule of spaced()
   uint32_t frame_space_ = kNone;             // that of frame_space()
 };

@@ -95,6 +95,10 @@ Result<std::vector<BoundTool>> bound_tools(std::string_view json) {
   return out;
 }
 
+bool AnswerBuilder::is_mark(const CallSyntax& syntax) const {
+  return syntax.format == rules_.style.format && !syntax.begin.empty() && !(syntax.flags & (CallSyntax::kFrame | CallSyntax::kFence));
+}
+
 Status AnswerBuilder::add_tools() {
   calls_matter_ = rules_.choice == ToolChoice::kNone || !rules_.tools.empty();
   const bool by_default = rules_.choice == ToolChoice::kDefault;
@@ -203,15 +207,19 @@ AnswerBuilder::Node AnswerBuilder::behind_mark(const CallSyntax& mark, std::stri
   return spaced(begun(without_space_before(text), to));
 }
 
-// A call from its name to its end. White space behind it is behind_call()'s.
+// What follows a call's name, to its end. White space behind it is behind_call()'s.
+AnswerBuilder::Part AnswerBuilder::call_from_name(const Tool& tool) {
+  Part call = pattern(written_->named);
+  call = builder_.sequence(call, builder_.call(tool.arguments));
+  return builder_.sequence(call, pattern(without_space_behind(written_->end)));
+}
+
 uint32_t AnswerBuilder::call_rule() {
   const uint32_t rule = builder_.add_rule("a call");
   std::vector<Part> ways;
   for (const Tool& tool : tools_) {
-    Part call = builder_.literal(tool.name);
-    call = builder_.sequence(call, pattern(written_->named));
-    call = builder_.sequence(call, builder_.call(tool.arguments));
-    ways.push_back(builder_.sequence(call, pattern(without_space_behind(written_->end))));
+    const Part name = builder_.literal(tool.name);
+    ways.push_back(builder_.sequence(name, call_from_name(tool)));
   }
   builder_.define(rule, builder_.choice(ways));
   return rule;
@@ -234,11 +242,11 @@ AnswerBuilder::Node AnswerBuilder::first_call() {
   const std::string next = std::string(without_space_before(w.between)) + std::string(w.call);
   const uint32_t one = call_rule();
   Node call = builder_.join();
-  if (rules_.calls_max == 0) {
-    builder_.link(call, then(builder_.call(one), behind_call(begun(next, call))));
-  } else {
-    builder_.link(call, then(builder_.call(one), behind_call(kNone)));
-    for (uint32_t i = std::min(rules_.calls_max, kCallsMax); i > 1; --i) call = then(builder_.call(one), behind_call(begun(next, call)));
+  behind_first_ = behind_call(rules_.calls_max == 0 ? begun(next, call) : kNone);
+  builder_.link(call, then(builder_.call(one), behind_first_));
+  for (uint32_t i = std::min(rules_.calls_max, kCallsMax); i > 1; --i) {
+    behind_first_ = behind_call(begun(next, call));
+    call = then(builder_.call(one), behind_first_);
   }
   return first_ == nullptr ? begun(first, call) : behind_mark(*first_, first.substr(mark_.size()), call);
 }

@@ -17,8 +17,9 @@ struct FreeText::Text::Marks {
   };
   std::vector<Node> nodes{1};
   std::vector<std::pair<int32_t, bool>> tokens;  // of the marks, sorted; and whether they end the answer
-  bool bytes = false;                            // some mark has one, or tokens have to be read by them
+  bool bytes = false;                            // some mark has one, or they are read anyway
   TokenSet rest;                                 // the other tokens that are read whole
+  std::vector<char> rest_first;                  // of each of its ids the first byte
 
   void add(std::span<const Symbol> symbols, uint32_t to) {
     uint32_t at = 0;
@@ -72,6 +73,17 @@ struct FreeText::Text::Marks {
       if (bytes && !vocab.is_end(id) && !is_mark(id)) rest.ids.push_back(id);
     }
     std::sort(rest.ids.begin(), rest.ids.end());
+    std::map<int32_t, char> first;
+    for (const auto& [text, id] : vocab.hidden) first.emplace(id, text.empty() ? '\0' : text[0]);
+    for (int32_t id : rest.ids) rest_first.push_back(first[id]);
+  }
+
+  // Without those that begin with one of these bytes.
+  TokenSet rest_but(std::string_view first) const {
+    TokenSet out;
+    for (size_t i = 0; i < rest.ids.size(); ++i)
+      if (first.find(rest_first[i]) == std::string_view::npos) out.ids.push_back(rest.ids[i]);
+    return out;
   }
 };
 
@@ -79,12 +91,17 @@ std::vector<FreeText::Symbol> FreeText::symbols(std::string_view text) const {
   const auto& hidden = vocab_.impl().hidden;
   std::vector<Symbol> out;
   while (!text.empty()) {
-    size_t size = text.size();  // of the longest control token that the text begins with
-    while (size > 0 && hidden.find(text.substr(0, size)) == hidden.end()) --size;
-    out.push_back(size == 0 ? static_cast<uint8_t>(text[0]) : kToken + static_cast<Symbol>(hidden.find(text.substr(0, size))->second));
-    text.remove_prefix(std::max<size_t>(size, 1));
+    const std::string_view token = token_of(text);
+    out.push_back(token.empty() ? static_cast<uint8_t>(text[0]) : kToken + static_cast<Symbol>(hidden.find(token)->second));
+    text.remove_prefix(std::max<size_t>(token.size(), 1));
   }
   return out;
+}
+
+std::string_view FreeText::token_of(std::string_view text) const {
+  const auto& hidden = vocab_.impl().hidden;
+  while (!text.empty() && hidden.find(text) == hidden.end()) text.remove_suffix(1);
+  return text;
 }
 
 GrammarBuilder::Part FreeText::read(Symbol symbol) const {
@@ -118,7 +135,7 @@ uint32_t FreeText::Text::after(uint32_t mark_node) const {
   return marks_->nodes[mark_node].whole ? marks_->nodes[mark_node].to : nodes_[mark_node];
 }
 
-std::vector<uint32_t> FreeText::Text::ways(uint32_t mark_node, std::string_view but) const {
+std::vector<uint32_t> FreeText::Text::ways(uint32_t mark_node, std::string_view but, bool tokens_too) const {
   std::vector<uint32_t> out;
   auto way = [&](GrammarBuilder::Part part, uint32_t to) {
     builder_->link(part.out, to);
@@ -136,7 +153,7 @@ std::vector<uint32_t> FreeText::Text::ways(uint32_t mark_node, std::string_view 
     const uint32_t node = marks_->step(mark_node, kToken + static_cast<Symbol>(token));
     if (after(node) != kNone && !(ends && node == 0)) way(builder_->token({{token}, false}), after(node));
   }
-  const TokenSet& rest = marks_->rest;
+  const TokenSet rest = tokens_too && !marks_->rest.others ? marks_->rest_but(but) : marks_->rest;
   if (rest.others || !rest.ids.empty()) way(builder_->token(rest), nodes_[0]);
   if (end_ != kNone) out.push_back(end_);
   return out;
@@ -151,6 +168,16 @@ uint32_t FreeText::Text::without(std::string_view read, std::string_view bytes) 
   made->second = builder_->join();
   builder_->link(made->second, ways(at, bytes));
   return made->second;
+}
+
+uint32_t FreeText::Text::step(uint32_t place, uint8_t byte) const { return marks_->step(place, byte); }
+bool FreeText::Text::whole(uint32_t place) const { return marks_->nodes[place].whole; }
+uint32_t FreeText::Text::exit(uint32_t place) const { return whole(place) ? marks_->nodes[place].to : kNone; }
+
+uint32_t FreeText::Text::but(uint32_t place, std::string_view bytes) const {
+  const uint32_t node = builder_->join();
+  builder_->link(node, ways(place, bytes, true));
+  return node;
 }
 
 }  // namespace kvrt

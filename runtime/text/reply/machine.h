@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/text/reply/bare.h"
+#include "runtime/text/reply/call_begin.h"
 #include "runtime/text/reply/parser.h"
 #include "runtime/text/reply/payload.h"
 #include "runtime/text/reply/syntax.h"
@@ -21,6 +22,7 @@ class ReplyParser::Impl {
   void finish(std::vector<ReplyPart>* out);
   void go_on();
   AnswerPlace place() const;
+  bool reasons() const;
 
  private:
   enum class Mode : uint8_t { kContent, kReasoning, kCall, kHeader };
@@ -48,9 +50,12 @@ class ReplyParser::Impl {
   void put(char c);
   void hold(std::string_view text);
   void put_space();
+  void drop_space();
+  void put_announced();
   void emit(std::string_view text);
 
   void begin_call(const reply::CallSyntax& syntax, std::string shown, std::string name);
+  bool name_byte(char c);
   bool begin_payload(char c);
   void call_byte(char c);
   bool call_control(std::string_view spelling);
@@ -74,6 +79,7 @@ class ReplyParser::Impl {
 
   Mode mode_ = Mode::kContent;
   std::string space_;                         // white space held back: dropped if a marker follows
+  size_t announced_ = 0;                      // bytes of it to the end of the last marker in it
   std::string tail_;                          // after it: bytes that may become a marker
   std::string tail_kinds_;                    // of each of them: kPlain, or of a control token its first or another byte
   bool trim_ = false;                         // white space is dropped: a marker came before
@@ -93,6 +99,9 @@ class ReplyParser::Impl {
   reply::PatternReader head_;
   reply::PayloadScan scan_;
   bool in_payload_ = false;
+  size_t mark_bytes_ = 0;            // of shown_: the call's marker
+  bool naming_ = false;              // within open reasoning, and no tool's name has come yet
+  reply::CallBegin::Places places_;  // then: what may come
   std::string payload_;
   std::string header_;   // for read_harmony_header()
   bool marked_ = false;  // the header began with a marker,

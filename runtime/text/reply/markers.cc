@@ -25,7 +25,7 @@ bool ReplyParser::Impl::is_active(const Marker& marker) const {
     case Role::kCallBegin:
       if (marker.syntax->flags & CallSyntax::kFence)
         return content && more_ != nullptr && more_ == bare_ && (ended_ == nullptr || ended_ == bare_);
-      [[fallthrough]];
+      return content || (reasoning && (style_.tools != nullptr || marker.syntax->flags & CallSyntax::kInReasoning));
     case Role::kFrame:
       return content || (reasoning && marker.syntax->flags & CallSyntax::kInReasoning);
     case Role::kCallEnd:
@@ -51,6 +51,7 @@ bool ReplyParser::Impl::begins_active(std::string_view text) const {
 
 // `shown`: the bytes of it that are no control tokens.
 void ReplyParser::Impl::act(const Marker& marker, std::string shown) {
+  if (mode_ == Mode::kReasoning && marker.role != Role::kCallBegin) put_announced();
   switch (marker.role) {
     case Role::kReasoningBegin:
       mode_ = Mode::kReasoning;
@@ -62,7 +63,9 @@ void ReplyParser::Impl::act(const Marker& marker, std::string shown) {
       break;
     case Role::kCallBegin:
       if (!marker.syntax->heads[0].empty()) return begin_call(*marker.syntax, std::move(shown), "");
-      return hold(shown);  // it announces a call, and goes where white space before one goes
+      hold(shown);  // it announces a call, and goes where white space before one goes
+      if (!shown.empty()) announced_ = space_.size();
+      return;
     case Role::kCallEnd:
       more_ = bare_after(*marker.syntax);
       if (bare_ != nullptr && marker.text == reply::kFenceMark) ended_ = nullptr;  // the same mark begins another
@@ -76,7 +79,7 @@ void ReplyParser::Impl::act(const Marker& marker, std::string shown) {
     case Role::kHarmonyMessage:
       return end_header();
   }
-  space_.clear();
+  drop_space();
   given_ = 0;
   trim_ = true;
 }
@@ -96,7 +99,7 @@ void ReplyParser::Impl::byte(char c) {
 // A control token is a part of a marker, or none: then bytes before it that might have become a marker are none.
 void ReplyParser::Impl::control(std::string_view spelling) {
   if (spelling.empty() || !begins_active(tail_ + std::string(spelling))) settle(true);
-  if (mode_ == Mode::kCall) {
+  while (mode_ == Mode::kCall) {
     if (call_control(spelling)) return;
     give_up();
     settle(true);

@@ -68,8 +68,10 @@ void ReplyParser::Impl::finish(std::vector<ReplyPart>* out) {
   out_ = out;
   out_begin_ = out->size();
   settle(true);
-  if (mode_ == Mode::kCall || mode_ == Mode::kHeader) give_up();
-  settle(true);  // what was no call may end with what was no marker
+  while (mode_ == Mode::kCall || mode_ == Mode::kHeader) {
+    give_up();
+    settle(true);  // what was no call may end with what was no marker
+  }
   put_space();
   start();
 }
@@ -84,6 +86,8 @@ AnswerPlace ReplyParser::Impl::place() const {
   const Mode mode = mode_ == Mode::kCall ? before_ : mode_;
   return mode == Mode::kReasoning ? AnswerPlace::kReasoning : mode == Mode::kHeader ? AnswerPlace::kBegin : AnswerPlace::kContent;
 }
+
+bool ReplyParser::Impl::reasons() const { return place() == AnswerPlace::kReasoning && (mode_ != Mode::kCall || naming_); }
 
 // A byte that belongs to no marker.
 void ReplyParser::Impl::plain(char c) {
@@ -117,8 +121,16 @@ void ReplyParser::Impl::hold(std::string_view text) {
 
 void ReplyParser::Impl::put_space() {
   emit(space_);
-  space_.clear();
+  drop_space();
 }
+
+void ReplyParser::Impl::drop_space() {
+  space_.clear();
+  announced_ = 0;
+}
+
+// Markers that announced a call, where none came: within reasoning they are mentioned alone.
+void ReplyParser::Impl::put_announced() { emit(std::string_view(space_).substr(0, announced_)); }
 
 void ReplyParser::Impl::emit(std::string_view text) {
   if (text.empty()) return;
@@ -155,6 +167,17 @@ void ReplyParser::Impl::begin_call(const CallSyntax& syntax, std::string shown, 
   payload_.clear();
   in_bare_head_ = style_.tools != nullptr && (syntax.begin.empty() || syntax.flags & CallSyntax::kFence) && head_.name.empty();
   if (in_bare_head_) bare_head_.reset(syntax, *style_.tools);
+  mark_bytes_ = shown_.size();
+  naming_ = before_ == Mode::kReasoning && style_.tools != nullptr;
+  if (naming_) places_ = reply::call_begin(syntax).begin(style_.tools->names());
+}
+
+// Within open reasoning a call has the name of a tool. False: it is only mentioned.
+bool ReplyParser::Impl::name_byte(char c) {
+  bool named = false;
+  places_ = reply::call_begin(*syntax_).step(places_, style_.tools->names(), c, &named);
+  naming_ = !named;
+  return named || !places_.empty();
 }
 
 // True where the payload begins with `c`, after a whole head.
@@ -169,7 +192,7 @@ bool ReplyParser::Impl::begin_payload(char c) {
 }
 
 void ReplyParser::Impl::call_byte(char c) {
-  bool ok = shown_.size() < kReplyCallBytesMax, done = false;
+  bool ok = shown_.size() < kReplyCallBytesMax && (!naming_ || name_byte(c)), done = false;
   if (ok && !in_payload_) {
     in_payload_ = begin_payload(c);
     ok = in_payload_ || head_reader_.feed(c);
@@ -195,6 +218,8 @@ void ReplyParser::Impl::call_byte(char c) {
 // True where the call goes on with a control token: one of its head, or a tag.
 bool ReplyParser::Impl::call_control(std::string_view spelling) {
   if (in_bare_head_) return false;
+  for (char c : spelling)
+    if (naming_ && !name_byte(c)) return false;
   if (!in_payload_ && syntax_->tags != nullptr && !spelling.empty()) in_payload_ = begin_payload(spelling[0]);
   if (!in_payload_) return std::all_of(spelling.begin(), spelling.end(), [this](char c) { return head_reader_.feed(c); });
   PayloadScan::State state = scan_.feed_control(spelling);
@@ -207,7 +232,7 @@ void ReplyParser::Impl::end_call() {
   if (!reply::append_calls(payload_, head_, *syntax_, style_.tools.get(), out_)) return give_up();
   mode_ = Mode::kContent;
   shown_.clear();
-  space_.clear();
+  drop_space();
   given_ = 0;
   trim_ = true;
   last_ = Mode::kCall;
@@ -223,12 +248,17 @@ const CallSyntax* ReplyParser::Impl::bare_after(const CallSyntax& syntax) const 
   return mixes ? nullptr : bare_;
 }
 
-// It is no call, or no header: the bytes held back are content.
+// It is no call, or no header: the bytes held back are content. Behind a marker that is only mentioned they may have another one: few do, so
+// that none is looked at more than a few times.
 void ReplyParser::Impl::give_up() {
+  const bool mentioned = mode_ == Mode::kCall && naming_;
   mode_ = mode_ == Mode::kCall ? before_ : Mode::kContent;
+  naming_ = false;
   std::string shown;
   shown.swap(shown_);
-  for (char c : shown) put(c);
+  const size_t whole = mentioned ? mark_bytes_ : shown.size();
+  for (size_t i = 0; i < whole; ++i) put(shown[i]);
+  for (size_t i = whole; i < shown.size(); ++i) byte(shown[i]);
 }
 
 void ReplyParser::Impl::begin_header(std::string_view marker, std::string_view shown) {
@@ -241,7 +271,7 @@ void ReplyParser::Impl::begin_header(std::string_view marker, std::string_view s
     hidden_ = false;
   }
   if (ends) {
-    space_.clear();
+    drop_space();
     trim_ = true;
   }
   marked_ = !ends;
@@ -275,7 +305,7 @@ void ReplyParser::Impl::end_header() {
   if (!recipient.empty() && !other) return begin_call(kHarmonyCall, "", std::move(recipient));
   mode_ = reasoning ? Mode::kReasoning : Mode::kContent;
   reasoning_blank_ = true;
-  space_.clear();
+  drop_space();
   given_ = 0;
   trim_ = true;
 }
@@ -290,5 +320,6 @@ void ReplyParser::push(std::string_view text, bool control, std::vector<ReplyPar
 void ReplyParser::finish(std::vector<ReplyPart>* out) { impl_->finish(out); }
 void ReplyParser::go_on() { impl_->go_on(); }
 AnswerPlace ReplyParser::place() const { return impl_->place(); }
+bool ReplyParser::reasons() const { return impl_->reasons(); }
 
 }  // namespace kvrt

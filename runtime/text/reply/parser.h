@@ -88,7 +88,8 @@ struct ReplyPart {
 // * White space next to a marker belongs to the marker. Where no marker is, it is content.
 // * Two texts of one kind with nothing but markers between them have a newline between them.
 // * A reasoning end without its begin is dropped when nothing but white space came before it, and is content else.
-// * Markers within reasoning are reasoning, but for those that end it (CallSyntax::kInReasoning): a call that follows is one.
+// * Markers within reasoning are reasoning, but for those that end it (CallSyntax::kInReasoning), and for a call's where the name of a tool
+//   comes as CallBegin says: that is a call, and ends reasoning. Without a list of tools only kInReasoning's markers begin one, of any name.
 // * In gpt-oss's answers a recipient is called that is a function, or one of the tools; where these are known, text to another is text.
 // * Of two markers with the same beginning the longer one counts. One may be of several tokens, some of them control tokens.
 // Linear in the text. Not thread-safe.
@@ -109,6 +110,7 @@ class ReplyParser {
   // was the begin of a marker or of a call, that is one.
   void go_on();
   AnswerPlace place() const;
+  bool reasons() const;  // within reasoning, and in no call that began there
 
  private:
   class Impl;

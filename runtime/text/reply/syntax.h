@@ -28,7 +28,7 @@ struct CallSyntax {
     kBuiltins = 8,      // f.call(k="v") is a call of f
     kKeyed = 16,        // a call's object has its name as the only key
     kQuoted = 32,       // the arguments' object has its strings between <|"|>, and its keys bare
-    kInReasoning = 64,  // the marker ends reasoning
+    kInReasoning = 64,  // the marker ends reasoning, also where no list of tools says what a call's name is
     kFrame = 128,       // no call: the marker stands around content
     kPrompted = 256,    // the prompt has the marker already
     kFence = 512,       // the marker is Markdown's: one only where a bare call may begin

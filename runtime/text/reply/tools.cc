@@ -182,6 +182,7 @@ ReplyTools::ReplyTools(std::string_view json) : arena_(kTemplateHeapBytesMax) {
     if (name != nullptr && name->size > 0 && std::ranges::all_of(name->str(), reply::is_name)) names_.push_back(name->str());
   }
   std::ranges::sort(names_);
+  names_.erase(std::unique(names_.begin(), names_.end()), names_.end());
 }
 
 reply::ArgumentSchema ReplyTools::arguments(std::string_view name) const {

@@ -56,7 +56,7 @@ class ReplyTools {
   explicit ReplyTools(std::string_view json);
   reply::ArgumentSchema arguments(std::string_view name) const;  // of the function
   bool has(std::string_view name) const;
-  std::span<const std::string_view> names() const { return names_; }  // of letters, digits and _-./ alone; sorted
+  const std::vector<std::string_view>& names() const { return names_; }  // of letters, digits and _-./ only; sorted, each once
 
  private:
   jinja::Arena arena_;

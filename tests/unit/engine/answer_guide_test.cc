@@ -26,6 +26,25 @@ TEST(ReasoningCount, OfGptOssIsTheAnalysis) {
                             "<|message|>", "c", "d"})
     count.add(token);
   EXPECT_EQ(count.tokens(), 2u);
+  ReasoningCount within({ReplyFormat::kHarmony, "", ""}, AnswerPlace::kReasoning);
+  within.add("a");
+  EXPECT_TRUE(within.inside());
+  EXPECT_EQ(within.tokens(), 1u);
+}
+
+// The limit ends no call that began within reasoning.
+TEST(ReasoningCount, ACallIsNone) {
+  ReplyStyle style = thinking();
+  style.tools = read_reply_tools(R"([{"name":"f"}])");
+  ReasoningCount count(style, AnswerPlace::kReasoning);
+  for (const char* token : {"I use", "<tool_call>", " or", " <tool_call>", "\n{\"name\": \"f"}) count.add(token);
+  EXPECT_TRUE(count.inside()) << "it is mentioned, as yet";
+  EXPECT_EQ(count.tokens(), 5u);
+  for (const char* token : {"\", \"arguments\"", ": {}}", "\n</tool_call>", "\n"}) {
+    count.add(token);
+    EXPECT_FALSE(count.inside()) << token;
+  }
+  EXPECT_EQ(count.tokens(), 5u);
 }
 
 TEST(AnswerGuide, EndsReasoningThatIsTooLong) {

@@ -1,5 +1,6 @@
 // The rules of the reply parser in every format: how long it holds back, its bounds, any mixture of markers, and
 // answers that go on.
+#include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -115,14 +116,21 @@ TEST(ReplyStream, DeepNestingIsContent) {
 }
 
 TEST(ReplyStream, TimeIsLinear) {
+  const auto tools = read_reply_tools(R"([{"name":"f"}])");
   for (const char* unit : {"<tool_call>", "<tool_call>\"", "<tool_call>{\"", "<", "<tool_call>{\"name\":\"f\"}", "{", "[f(", " \n",
-                           "<function=abc", "<|channel|>a"}) {
-    for (ReplyFormat format : {ReplyFormat::kHermes, ReplyFormat::kLlama3, ReplyFormat::kHarmony}) {
+                           "<function=abc", "<|channel|>a", "<tool_call>\n<function=", "<tool_call>   "}) {
+    for (int i = 0; i < 8; ++i) {
+      const ReplyFormat format =
+          std::array{ReplyFormat::kHermes, ReplyFormat::kLlama3, ReplyFormat::kQwenTags, ReplyFormat::kHarmony}[i / 2];
+      const bool open = i % 2;  // reasoning
+
+      ReplyStyle style = thinking(format, open);
+      style.tools = tools;
       auto seconds = [&](size_t bytes) {
         std::string text;
         while (text.size() < bytes) text += unit;
         auto start = std::chrono::steady_clock::now();
-        ReplyParser parser(thinking(format));
+        ReplyParser parser(style);
         Parts parts;
         for (size_t at = 0; at < text.size(); at += 7) parser.push(std::string_view(text).substr(at, 7), false, &parts);
         parser.finish(&parts);
@@ -235,10 +243,12 @@ void check_parts(const Parts& parts, size_t counts[3]) {
 // text itself.
 TEST(ReplyStream, RandomMixtures) {
   std::mt19937 random(20251121);
+  const auto tools = read_reply_tools(R"([{"name":"f"},{"name":"name"}])");  // then calls end reasoning, too
   size_t counts[3] = {};
   for (int round = 0; round < 24'000; ++round) {
     auto format = static_cast<ReplyFormat>(round % (static_cast<int>(ReplyFormat::kHarmony) + 1));
     ReplyStyle style = random() % 2 ? style_of(format) : thinking(format, random() % 3 == 0);
+    if (random() % 2) style.tools = tools;
     std::vector<Piece> answer;
     std::string text;
     bool controls = false;
@@ -271,11 +281,14 @@ TEST(ReplyStream, RandomMixtures) {
 TEST(ReplyStream, GoesOnWhereItWasCut) {
   std::mt19937_64 random(7);
   const std::string_view marks[] = {"<think>", "</think>", "<tool_call>", "</tool_call>"};
+  const auto tools = read_reply_tools(R"([{"name":"f"}])");
   for (int round = 0; round < 3000; ++round) {
     std::string text;
     for (uint64_t n = random() % 8; n > 0; --n) text += random() % 3 ? kPieces[random() % std::size(kPieces)] : marks[random() % 4];
     const size_t cut = text.empty() ? 0 : random() % text.size();
-    ReplyParser whole(thinking(ReplyFormat::kHermes)), parser(thinking(ReplyFormat::kHermes));
+    ReplyStyle style = thinking(ReplyFormat::kHermes);
+    if (round % 2) style.tools = tools;
+    ReplyParser whole(style), parser(style);
     Parts in_one, before, after, given;
     whole.push(std::string_view(text).substr(0, cut), false, &in_one);
     parser.push(std::string_view(text).substr(0, cut), false, &before);
