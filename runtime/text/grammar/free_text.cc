@@ -121,7 +121,12 @@ uint32_t FreeText::until(std::span<const Exit> exits, uint32_t end) const { retu
 FreeText::Text::Text(const FreeText& free, std::span<const Exit> exits, uint32_t end, bool by_bytes) : builder_(&free.builder_), end_(end) {
   auto marks = std::make_shared<Marks>();
   marks->bytes = by_bytes;
-  for (const Exit& exit : exits) marks->add(free.symbols(exit.mark), exit.to);
+  for (const Exit& exit : exits) {
+    marks->add(free.symbols(exit.mark), exit.to);
+    std::vector<Symbol> spelled;
+    for (char c : exit.mark) spelled.push_back(static_cast<uint8_t>(c));
+    if (by_bytes) marks->add(spelled, exit.to);
+  }
   marks->find_suffixes();
   marks->find_tokens(free.vocab_.impl());
   marks_ = std::move(marks);

@@ -33,7 +33,8 @@ class FreeText {
   // The mark, as a part of a rule.
   GrammarBuilder::Part mark(std::string_view text) const;
   // Free text: any bytes and control tokens, but for those that end the answer, until the first mark that is whole. `end`: the node where it
-  // may also go on at any place; kNone: only a mark ends it. `by_bytes`: its tokens are read by their bytes, as Text::without and Text::but need.
+  // may also go on at any place; kNone: only a mark ends it. `by_bytes`: its tokens are read by their bytes, as Text::without and Text::but need,
+  // and marks that are control tokens also as text.
   Text text(std::span<const Exit> exits, uint32_t end = kNone, bool by_bytes = false) const;
   uint32_t until(std::span<const Exit> exits, uint32_t end = kNone) const;  // where such a text begins
 

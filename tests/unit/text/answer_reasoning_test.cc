@@ -173,6 +173,35 @@ TEST(AnswerReasoning, MaskAndReaderAgree) {
   EXPECT_GT(taken, 100u);
 }
 
+// A mark that is a control token is one for the reader where it comes as text, too.
+TEST(AnswerReasoning, MarksThatAreSpelledOutAreMarks) {
+  const auto tokenizer = byte_tokenizer({{"<tool_call>", 3}, {"</tool_call>", 3}, {"<think>", 3}, {"</think>", 3}, {"<|im_end|>", 3}});
+  const auto vocab = GrammarVocab::make(*tokenizer);
+  const auto takes = [&](ToolChoice choice, std::vector<std::string> pieces, bool as_text) {
+    AnswerRules rules;
+    for (const reply::Family& family : reply::families())
+      if (family.name == "Hermes") rules = thinking_rules(family, choice, AnswerPlace::kReasoning);
+    auto made = answer_grammar(rules, *vocab);
+    EXPECT_TRUE(made.is_ok());
+    GrammarMatcher matcher(made.value(), vocab);
+    for (const std::string& piece : pieces) {
+      const int32_t control = as_text ? -1 : vocab->find(piece);
+      for (size_t i = 0; i < (control >= 0 ? 1 : piece.size()); ++i)
+        if (!matcher.accept(control >= 0 ? control : static_cast<uint8_t>(piece[i]))) return false;
+    }
+    return true;
+  };
+  for (bool as_text : {false, true}) {
+    for (ToolChoice choice : {ToolChoice::kAuto, ToolChoice::kRequired}) {
+      EXPECT_TRUE(takes(choice, {"Hm. ", "<tool_call>", " or ", "<tool_call>", "{\"name\": \"f2\", \"arguments\": {}}"}, as_text));
+      EXPECT_FALSE(takes(choice, {"Hm. ", "<tool_call>", "{\"name\": \"f2\", \"x"}, as_text)) << "unbound";
+    }
+    EXPECT_TRUE(takes(ToolChoice::kNone, {"Hm. ", "<tool_call>", "{\"name\": \"f"}, as_text));
+    EXPECT_FALSE(takes(ToolChoice::kNone, {"Hm. ", "<tool_call>", "{\"name\": \"f\""}, as_text)) << "a call";
+    EXPECT_FALSE(takes(ToolChoice::kRequired, {"Hm.", "</think>", "text"}, as_text)) << "content";
+  }
+}
+
 // Wherever an answer is cut and goes on its call is the same one, and nothing of it is lost or comes twice.
 TEST(AnswerReasoning, ItGoesOnWhereItWasCut) {
   for (const reply::Family* family : reasoning_families()) {
