@@ -1705,7 +1705,7 @@ KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session
 /** Keeps the first `count` tokens, the messages that end within them, and of an answer that ends beyond what its tokens
  * there say. Their KV stays. Where the model has windows, it stays whole if `count` is less than a window before the
  * end; else the next generation computes the tokens after the last boundary before `count` again, and reports
- * KVRT_REUSE_WINDOW. Where it has recurrent layers it does so for every count; there is a boundary in each 1024 tokens
+ * KVRT_REUSE_WINDOW. Where it has recurrent layers it does so for every count. There is a boundary in each 1024 tokens
  * or more often, as far as the pool has room for them.
  * - Statuses: INVALID: it has fewer tokens, or it is FAILED. BUSY: it generates, or another call is inside. */
 KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_error* err);
@@ -1713,11 +1713,11 @@ KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count
 /** Makes a boundary: the last end of a block within the first `tokens` tokens. Its window stays in the pool's cache, and a
  * save stores it: a truncate, a fork or another session with the same tokens goes on from there without computing the
  * tokens before. kvrt does so by itself at the end of each message and of what the template has before the user's first
- * words, at saves, at forks, and where a prompt parts from one whose KV is there. A host calls this for what it appends
- * as tokens or text, before these are computed: a window that was given up already does not come back, nor does a state
- * that the session has gone past. The end of a system prompt that other sessions are to share is such a place, and each
- * place that the user may rewind to. A save after each turn makes these last: its boundaries come back from the store
- * when the pool has given them up.
+ * words, at saves, at forks, where a prompt parts from one whose KV is there, and where 1024 tokens passed without
+ * one. A host calls this for what it appends as tokens or text, before these are computed: a window that was given up
+ * already does not come back, nor does a state that the session has gone past. The end of a system prompt that other
+ * sessions are to share is such a place, and each place that the user may rewind to. A save after each turn makes
+ * these last: its boundaries come back from the store when the pool has given them up.
  *
  * A state may be larger than the KV of all tokens since the last one. So a save stores those of the boundaries that this
  * call made and that the pool still has; of others the first one, and as many as leave 1024 tokens between; and the one

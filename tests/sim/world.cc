@@ -80,6 +80,7 @@ std::shared_ptr<Engine> open_toy(const std::shared_ptr<Runtime>& runtime, ToyEnv
   o.kv_bytes_max = (size.units() + size.kv().zero_units()) * size.kv().unit_bytes();
   o.step_ms_max = size.step_ms_max;
   o.windows = Windows::kFreed;
+  if (size.context % 2 == 1) o.boundary_every = 40;  // as a long session has them
   auto engine = Engine::assemble(runtime, std::make_unique<LoadedModel>(std::move(parts), runtime->log()), std::move(toy), o);
   SIM_CHECK(engine.is_ok(), "assemble: %s", engine.status().message().c_str());
   return std::move(engine).value();

@@ -77,6 +77,7 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
   limits.context_cost = context_cost(d);
   limits.rows_max = kStepRowsMax;
   limits.logits_max = kLogitsRowsMax;
+  limits.boundary_every = options.boundary_every;
   cache_ = std::make_unique<KvCache>(static_cast<uint32_t>(units), kv_.shape);
   const uint64_t each = kv_.shape.boundary_units(), room = kv_.shape.boundaries_units(units);
   if (each > 0 && each > room / kBoundariesTold) {

@@ -25,7 +25,7 @@ struct SchedulerLimits {
   uint64_t context_cost = 4096;  // tokens of context that make a row cost twice
   uint32_t rows_max = 0;         // rows per step
   uint32_t logits_max = 0;       // rows per step that want logits
-  uint64_t state_every = kStateEvery;
+  uint64_t boundary_every = kStateEvery;
 };
 
 // One session's part of a plan.

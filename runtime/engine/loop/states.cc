@@ -14,18 +14,22 @@ bool Scheduler::leaves_last(const Session& s) {
   return s.kv.shape.has_states() && o.prefill_only && o.logits == WantLogits::kNone && !s.tokens.empty();
 }
 
-// A state is there at the end of a run alone, so a run ends where one is to be kept: at a boundary, and where none is for state_every tokens.
+// Where no boundary is due for boundary_every tokens, one is marked. A state is there at the end of a run alone, so with states the run ends at
+// the next boundary; windows are there until their blocks are sealed and rolled, so with these alone it goes on.
 uint64_t Scheduler::stop_at_boundary(Session* s, const KvRun& run) {
-  if (!s->kv.shape.has_states()) return run.end;
+  const bool states = s->kv.shape.has_states();
+  if (!s->kv.shape.has_windows() || !s->kv.share) return run.end;  // nobody comes back
   const auto after = [&](uint64_t at) { return std::ranges::upper_bound(s->kv.marks, at); };
-  const uint64_t last = after(run.begin) == s->kv.marks.begin() ? 0 : *std::prev(after(run.begin));
-  const uint64_t block_end = run.begin / block_tokens_ * block_tokens_ + block_tokens_;
-  const uint64_t at_most = std::max((last + limits_.state_every) / block_tokens_ * block_tokens_, block_end);
-  const auto next = after(run.begin);
-  const uint64_t end = next == s->kv.marks.end() ? run.end : std::min(run.end, *next);
-  if (at_most > end) return end;
-  cache_->mark(&s->kv, at_most);
-  return at_most;
+  for (uint64_t at = run.begin;;) {
+    const auto next = after(at);
+    const uint64_t last = next == s->kv.marks.begin() ? 0 : *std::prev(next);
+    const uint64_t block_end = at / block_tokens_ * block_tokens_ + block_tokens_;
+    const uint64_t at_most = std::max((last + limits_.boundary_every) / block_tokens_ * block_tokens_, block_end);
+    const uint64_t end = next == s->kv.marks.end() ? run.end : std::min(run.end, *next);
+    if (at_most <= end) cache_->mark(&s->kv, at_most);
+    at = std::min(at_most, end);
+    if (states || at == run.end) return at;
+  }
 }
 
 // Gives the run a block of its own for the state after its last row: `spare`, if it is one, or one of the pool. Within one block the state
