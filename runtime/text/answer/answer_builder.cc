@@ -85,7 +85,7 @@ std::vector<FreeText::Exit> AnswerBuilder::exits() const {
 
 AnswerBuilder::Node AnswerBuilder::free_content() {
   const bool begins = rules_.place != AnswerPlace::kContent;
-  FreeText::Text text = text_.text(exits(), end_, begins && bare_ != nullptr);
+  FreeText::Text text = text_.text(exits(), end_, true);
   return !begins ? text.begin() : bare_ != nullptr ? bare_text(&text) : then(opening_, text.begin());
 }
 

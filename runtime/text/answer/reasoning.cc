@@ -223,7 +223,7 @@ AnswerBuilder::Node AnswerBuilder::reasoning(Node after) {
     if (!is_mark(syntax) || !read || mentioned || (tools == nullptr && !ends_it)) continue;
     out.push_back({syntax.begin, written_ != nullptr && syntax.begin == mark_ ? calls_ : kNone});
   }
-  if (!mentioned) return text_.until(out, ends ? end_ : kNone);
+  if (!mentioned) return text_.text(out, ends ? end_ : kNone, true).begin();
   Mentions mentions(this, tools->names());
   mentions.add_exits(&out);
   const FreeText::Text text = text_.text(out, ends ? end_ : kNone, true);

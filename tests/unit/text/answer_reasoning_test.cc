@@ -177,10 +177,13 @@ TEST(AnswerReasoning, MaskAndReaderAgree) {
 TEST(AnswerReasoning, MarksThatAreSpelledOutAreMarks) {
   const auto tokenizer = byte_tokenizer({{"<tool_call>", 3}, {"</tool_call>", 3}, {"<think>", 3}, {"</think>", 3}, {"<|im_end|>", 3}});
   const auto vocab = GrammarVocab::make(*tokenizer);
-  const auto takes = [&](ToolChoice choice, std::vector<std::string> pieces, bool as_text) {
+  AnswerPlace place = AnswerPlace::kReasoning;
+  std::string content;
+  const auto takes = [&](ToolChoice choice, const std::vector<std::string>& pieces, bool as_text) {
     AnswerRules rules;
     for (const reply::Family& family : reply::families())
-      if (family.name == "Hermes") rules = thinking_rules(family, choice, AnswerPlace::kReasoning);
+      if (family.name == "Hermes") rules = thinking_rules(family, choice, place);
+    if (!content.empty()) rules.kind = GrammarKind::kGbnf, rules.source = content;
     auto made = answer_grammar(rules, *vocab);
     EXPECT_TRUE(made.is_ok());
     GrammarMatcher matcher(made.value(), vocab);
@@ -192,6 +195,8 @@ TEST(AnswerReasoning, MarksThatAreSpelledOutAreMarks) {
     return true;
   };
   for (bool as_text : {false, true}) {
+    place = AnswerPlace::kReasoning;
+    content.clear();
     for (ToolChoice choice : {ToolChoice::kAuto, ToolChoice::kRequired}) {
       EXPECT_TRUE(takes(choice, {"Hm. ", "<tool_call>", " or ", "<tool_call>", "{\"name\": \"f2\", \"arguments\": {}}"}, as_text));
       EXPECT_FALSE(takes(choice, {"Hm. ", "<tool_call>", "{\"name\": \"f2\", \"x"}, as_text)) << "unbound";
@@ -199,6 +204,14 @@ TEST(AnswerReasoning, MarksThatAreSpelledOutAreMarks) {
     EXPECT_TRUE(takes(ToolChoice::kNone, {"Hm. ", "<tool_call>", "{\"name\": \"f"}, as_text));
     EXPECT_FALSE(takes(ToolChoice::kNone, {"Hm. ", "<tool_call>", "{\"name\": \"f\""}, as_text)) << "a call";
     EXPECT_FALSE(takes(ToolChoice::kRequired, {"Hm.", "</think>", "text"}, as_text)) << "content";
+    content = "root ::= \"yes\"";
+    EXPECT_TRUE(takes(ToolChoice::kDefault, {"Hm.", "</think>", "yes"}, as_text));
+    EXPECT_FALSE(takes(ToolChoice::kDefault, {"Hm.", "</think>", "no"}, as_text)) << "unbound content";
+    content.clear();
+    place = AnswerPlace::kBegin;
+    EXPECT_TRUE(takes(ToolChoice::kAuto, {"Hm. ", "<tool_call>", "{\"name\": \"f2\", \"arguments\": {}}"}, as_text));
+    EXPECT_FALSE(takes(ToolChoice::kAuto, {"Hm. ", "<tool_call>", "{\"name\": \"f2\", \"x"}, as_text)) << "unbound";
+    EXPECT_FALSE(takes(ToolChoice::kNone, {"Hm. ", "<tool_call>"}, as_text)) << "a mark";
   }
 }
 
