@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/json.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/threads.h"
 #include "runtime/text/answer/template_calls.h"
 #include "runtime/text/reply/family.h"
@@ -51,17 +52,45 @@ Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
   return made;
 }
 
+namespace {
+
+// `tokenizer`: null where there is none.
+Status check_model(const GgufFile& file, const Backend& backend, const Tokenizer* tokenizer) {
+  const Arch* arch = nullptr;
+  KVRT_ASSIGN(const ModelDims dims, read_dims(file, &arch));
+  KVRT_TRY(planned_weight_bytes(file, backend, *arch, dims).take_status());
+  KVRT_TRY(scratch_bytes(dims, backend, kStepRowsMax).take_status());
+  KVRT_TRY(check_weight_values(file, *arch, dims));
+  if (!tokenizer || dims.vocab == tokenizer->vocab_size()) return {};
+  return error(Code::kCorrupt, Detail::kFormat, "%s: token_embd.weight has %u rows, tokenizer.ggml.tokens %u entries", file.name().c_str(),
+               dims.vocab, tokenizer->vocab_size());
+}
+
+}  // namespace
+
+Status check_parts(const GgufFile& file, const Backend& backend, const PartCheck& told, ModelParts* parts) {
+  const bool weights = !file.tensors().empty();
+  if (file.has("tokenizer.ggml.model") || !weights || read_arch(file).is_ok()) {  // else it has none
+    auto tokenizer = make_tokenizer(file);
+    if (tokenizer.is_ok()) parts->tokenizer = std::move(tokenizer).value();
+    KVRT_TRY(told("tokenizer", tokenizer.take_status()));
+  }
+  auto chat_template = file.optional_string("tokenizer.chat_template");
+  if (chat_template.is_ok()) parts->chat_template = chat_template->value_or("");
+  KVRT_TRY(told("chat template", chat_template.take_status()));
+  return weights ? told("model", check_model(file, backend, parts->tokenizer.get())) : Status::ok();
+}
+
 Result<std::unique_ptr<LoadedModel>> LoadedModel::open(Runtime* runtime, const ModelSource& source, const LoadOptions& options,
                                                        const Progress& progress) {
   ModelParts parts;
   parts.name = source.name;
   KVRT_ASSIGN(parts.file, GgufFile::open(source));
   if (!parts.file->tensors().empty()) KVRT_TRY(read_arch(*parts.file).take_status());  // a file of another kind has no tokenizer either
-  KVRT_ASSIGN(parts.tokenizer, make_tokenizer(*parts.file));
+  KVRT_TRY(check_parts(
+      *parts.file, *runtime->backend(), [](std::string_view, Status status) { return status; }, &parts));
   if (!parts.tokenizer->warning().empty())
     logf(runtime->log(), LogLevel::kWarn, "%s: %s", source.name.c_str(), parts.tokenizer->warning().c_str());
-  KVRT_ASSIGN(const auto chat_template, parts.file->optional_string("tokenizer.chat_template"));
-  parts.chat_template = chat_template.value_or("");
   if (!parts.file->tensors().empty()) {
     LoadProgress forward_progress = progress ? LoadProgress(progress) : [](uint64_t, uint64_t) { return true; };
     WeightCache cache = find_cache(runtime->env(), runtime->log(), options.cache, options.cache_dir, options.cache_bytes_max);
@@ -73,10 +102,6 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(Runtime* runtime, const M
     if (options.kv_format.k == KvFormat::kI8) balance_qk(parts.weights.get());
     KVRT_TRY(place_vectors(parts.weights.get(), runtime->backend()));
     parts.dims = parts.weights->dims;
-    if (parts.dims.vocab != parts.tokenizer->vocab_size()) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: token_embd.weight has %u rows, tokenizer.ggml.tokens %u entries",
-                   source.name.c_str(), parts.dims.vocab, parts.tokenizer->vocab_size());
-    }
   }
   for (const GgufFile::Part& part : parts.file->parts())
     parts.file->drop_pages(part.bytes);  // pages of the header, and those that tensors share

@@ -36,6 +36,10 @@ struct ModelParts {
 };
 
 Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file);
+// Hears of a part of a file ("tokenizer", "chat template", "model") whether it can be opened; a failure that it returns ends the check.
+using PartCheck = std::function<Status(std::string_view part, Status)>;
+// All that decides, but for memory, whether open takes a file: of open itself and of inspect. Fills the tokenizer and the template's text.
+Status check_parts(const GgufFile& file, const Backend& backend, const PartCheck& told, ModelParts* parts);
 
 // Thread-safe.
 class LoadedModel {

@@ -150,6 +150,18 @@ void finish_vectors(Model* model) {
   }
 }
 
+// The tensors' rows, one after another; of experts: one's vectors, then the next one's.
+void read_rows(const Tensors& tensors, std::vector<float>* out) {
+  for (uint64_t row = 0; !tensors.empty() && row < tensors[0].tensor->view.rows(); ++row) {
+    for (const PlannedTensor& part : tensors) {
+      const TensorView& view = part.tensor->view;
+      const uint64_t n = view.cols(), at = out->size();
+      out->resize(at + n);
+      dequantize_row(view.type, view.data.data() + row * (view.data.size() / view.rows()), n, out->data() + at);
+    }
+  }
+}
+
 // Adds up the bytes that the weights will take.
 class Counter {
  public:
@@ -199,17 +211,8 @@ class Loader {
   }
 
   Status vectors(const Tensors& tensors, Vector* vector) {
-    std::vector<float>& out = vector->values;
-    for (uint64_t row = 0; !tensors.empty() && row < tensors[0].tensor->view.rows();
-         ++row) {  // of experts: one's vectors, then the next one's
-      for (const PlannedTensor& part : tensors) {
-        const TensorView& view = part.tensor->view;
-        const uint64_t n = view.cols(), at = out.size();
-        out.resize(at + n);
-        dequantize_row(view.type, view.data.data() + row * (view.data.size() / view.rows()), n, out.data() + at);
-      }
-    }
-    resident_ += out.size() * sizeof(float);
+    read_rows(tensors, &vector->values);
+    resident_ += vector->values.size() * sizeof(float);
     return read(tensors);
   }
 
@@ -258,6 +261,18 @@ Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend
   if (!plan.layer_table.empty()) model->layer_table = plan.layer_table[0].tensor->view;
   finish_vectors(model.get());
   return model;
+}
+
+Status check_weight_values(const GgufFile& file, const Arch& arch, const ModelDims& dims) {
+  KVRT_ASSIGN(const Plan plan, plan_weights(file, arch, dims));
+  for (uint32_t i = 0; i < plan.layers.size(); ++i) {
+    Layer layer;
+    read_rows(plan.layers[i].a, &layer.a.values);
+    read_rows(plan.layers[i].choice_bias, &layer.choice_bias.values);
+    Status status = check_values(layer, i);
+    if (!status.is_ok()) return std::move(status).annotate(file.name());
+  }
+  return Status::ok();
 }
 
 Status place_vectors(Model* model, Backend* backend) {

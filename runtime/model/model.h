@@ -267,6 +267,8 @@ Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend
 Status place_vectors(Model* model, Backend* backend);
 // Makes K fit for int8: where each head of Q and K has a norm, moves weight from one norm to the other such that K's error costs least.
 void balance_qk(Model* model);
+// CORRUPT for the values for which load_model refuses a file. Reads a few vectors of each layer.
+Status check_weight_values(const GgufFile& file, const Arch& arch, const ModelDims& dims);
 // The weight_bytes that load_model would give, by the same checks, from the header alone: no tensor is read.
 Result<uint64_t> planned_weight_bytes(const GgufFile& file, const Backend& backend, const Arch& arch, const ModelDims& dims);
 

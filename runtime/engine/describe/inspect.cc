@@ -149,7 +149,8 @@ void add_tensors(const GgufFile& file, Writer* json) {
   json->close(']');
 }
 
-// Adds every reason for which model_open would refuse the file, in its words; model_open itself stops at the first.
+// Adds every reason for which model_open would refuse the file, in its words; model_open itself stops at the first. It takes a template that
+// it cannot read: what needs one fails then.
 Status add_refusals(const GgufFile& file, const Backend& backend, Writer* json) {
   json->open('[');
   const auto add = [&](std::string_view what, Status status) -> Status {
@@ -161,10 +162,13 @@ Status add_refusals(const GgufFile& file, const Backend& backend, Writer* json) 
     json->close('}');
     return {};
   };
-  const bool model = file.has("tokenizer.ggml.model") || file.tensors().empty() || read_arch(file).is_ok();  // else it has no tokenizer
-  if (model) KVRT_TRY(add("tokenizer", make_tokenizer(file).take_status()));
-  if (auto source = file.get_string("tokenizer.chat_template")) KVRT_TRY(add("chat template", ChatTemplate::parse(*source).take_status()));
-  if (!file.tensors().empty()) KVRT_TRY(add("model", model_cost(file, backend).take_status()));
+  const auto told = [&](std::string_view what, Status status) -> Status {
+    const auto source = file.get_string("tokenizer.chat_template");
+    if (what == "chat template" && source) status = ChatTemplate::parse(*source).take_status();
+    return add(what, std::move(status));
+  };
+  ModelParts parts;
+  KVRT_TRY(check_parts(file, backend, told, &parts));
   json->close(']');
   return {};
 }
