@@ -143,7 +143,7 @@ static const char* const kBadJson[] = {
     "[{\"role\":\"user\",\"content\":\"" CANARY "\n\"}]",
     "[{\"role\":\"user\" \"" CANARY "\":1}]",
     "[{\"role\":\"user\",\"" CANARY "\" 1}]",
-    "[{\"role\":\"user\",\"n\":" NUMBER NUMBER NUMBER "}]",
+    "[{\"role\":\"user\",\"n\":" NUMBER NUMBER NUMBER ".}]",
     "[{\"role\":\"user\",\"n\":" NUMBER "e" NUMBER "}]",
     "[{\"role\":\"user\",\"n\":0" NUMBER "}]",
     "[{\"role\":\"user\",\"content\":\"" CANARY "\"}] " CANARY,
