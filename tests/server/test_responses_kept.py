@@ -89,7 +89,9 @@ class Kept(Responses):
 
 
 class SameWords(Case):
-    """Other answers to the same words, of a model that draws them."""
+    """Other answers to the same words, of a model that draws them: with tokens that are not those of its text."""
+
+    options = ("--history", "generated")
 
     def test_each_goes_on_from_its_own(self):
         # The conversation of these words is that of the last answer: the responses before have their own tokens all the same.
