@@ -126,13 +126,13 @@ struct App::Job {
   size_t answers() const { return request.n * std::max<size_t>(request.prompts.size(), 1); }
 };
 
-App::App(kvrt::Model model, kvrt::Store store, Access access, AppOptions options, Conversations::Options conversations)
+App::App(kvrt::Model model, StorePlace& place, Access access, AppOptions options, Conversations::Options conversations)
     : model_(std::move(model)),
       access_(std::move(access)),
       options_(std::move(options)),
       shows_tools_(shows_tools(model_)),
-      conversations_(model_, store, options_.model_id, std::move(conversations)),
-      graph_(model_, std::move(store), conversations_) {}
+      conversations_(model_, place, options_.model_id, std::move(conversations)),
+      graph_(model_, conversations_) {}
 
 // What every request has to be. False: it is answered with an error.
 bool App::check(const httplib::Request& request, httplib::Response& response) {
@@ -176,9 +176,9 @@ void App::add_routes(HttpServer* server) {
     response.set_content(models(), kJson);
   });
   server->Get("/metrics", [this](const Request&, Response& response) { response.set_content(metrics(), "text/plain; version=0.0.4"); });
-  server->Get("/health", [server](const Request&, Response& response) {
+  server->Get("/health", [this, server](const Request&, Response& response) {
     if (server->closing()) response.status = 503;
-    response.set_content(server->closing() ? R"({"status":"stopping"})" : R"({"status":"ok"})", kJson);
+    response.set_content(health(server->closing()), kJson);
   });
   server->Options(".*", [](const Request&, Response& response) {
     response.status = 204;
@@ -318,6 +318,14 @@ void App::say_left_out(const std::vector<std::string>& types) {
       options_.log("tools of the type " + JsonWriter().string(valid_utf8(type.substr(0, 64))).take() +
                    " are left out: the model calls functions alone");
   }
+}
+
+std::string App::health(bool closing) const {
+  const bool there = static_cast<bool>(conversations_.store()), lost = conversations_.has_place() && !there;
+  JsonWriter w;
+  w.begin('{').pair("status", closing ? "stopping" : lost ? "degraded" : "ok").pair("store", there ? "open" : lost ? "lost" : "none");
+  if (lost) w.pair("message", "the store was removed or replaced, and none that opens is in its place: conversations are in memory alone");
+  return w.end('}').take();
 }
 
 std::string App::models() const {

@@ -29,7 +29,7 @@ struct AppOptions {
 
 class App {
  public:
-  App(kvrt::Model model, kvrt::Store store, Access access, AppOptions options, Conversations::Options conversations);
+  App(kvrt::Model model, StorePlace& place, Access access, AppOptions options, Conversations::Options conversations);
   void add_routes(HttpServer* server);
   void stop() { watcher_.stop_all(); }
 
@@ -44,6 +44,7 @@ class App {
   Request read(const std::string& body, Api api);
   void answer(const std::string& body, Api api, httplib::Response& response);
   void stream(std::shared_ptr<Job> job, httplib::Response& response);
+  std::string health(bool closing) const;
   std::string models() const;
   std::string sessions();
   void graph(const httplib::Request& request, httplib::Response& response);

@@ -77,11 +77,11 @@ std::vector<std::string> Conversations::names_of(const Request& request) const {
   return names;
 }
 
-kvrt_session_options Conversations::session_options(const std::string& domain) const {
+kvrt_session_options Conversations::session_options(const std::string& domain, const kvrt::Store& store) const {
   auto o = kvrt::init<kvrt_session_options>();
   kvrt::assign(o.domain, o.domain_size, domain);
-  if (!store_) return o;
-  o.store = store_.get();
+  if (!store) return o;
+  o.store = store.get();
   // Within a long prompt or answer, under the name of the last save; begun has the first one, give_back that of the turn's end.
   o.autosave_tokens = kAutosaveTokens;
   return o;
@@ -104,14 +104,15 @@ Conversations::Found Conversations::take_open(const Key& key, std::shared_ptr<Co
 }
 
 std::shared_ptr<Conversation> Conversations::take_saved(const Key& key) {
-  if (!store_ || !store_.stat(key.second, key.first).ok()) return nullptr;
+  const auto [store, count] = look();
+  if (!store || !store.stat(key.second, key.first).ok()) return nullptr;
   auto c = std::make_shared<Conversation>();
-  c->domain = key.first, c->name = key.second;
+  c->domain = key.first, c->name = key.second, c->place = count;
   {
     std::lock_guard lock(mu_);
     if (!open_.emplace(key, c).second) return nullptr;  // another request was faster
   }
-  auto session = kvrt::Session::resume(model_, store_, c->name, session_options(c->domain));
+  auto session = kvrt::Session::resume(model_, store, c->name, session_options(c->domain, store));
   if (!session.ok()) {
     // Damaged, or of another model: it is left as it is, and the words of the request make a new one.
     options_.log("conversation " + c->name + ": " + kvrt::last_error().message);
@@ -126,11 +127,12 @@ std::shared_ptr<Conversation> Conversations::take_saved(const Key& key) {
 // A copy of what was last said under the request's prompt_cache_key, its tools and variables, where no beginning of the request is known: the
 // client has dropped or changed some of its messages.
 std::shared_ptr<Conversation> Conversations::take_by_key(const Request& request, const std::string& domain) {
-  if (request.cache_key.empty() || !store_) return nullptr;
+  const kvrt::Store store = request.cache_key.empty() ? kvrt::Store() : this->store();
+  if (!store) return nullptr;
   const std::string prefix = key_prefix(model_id_, request);
   std::string newest;
   int64_t newest_ms = -1;
-  (void)store_.list(domain, [&](const kvrt::Event& e) {
+  (void)store.list(domain, [&](const kvrt::Event& e) {
     if (!std::string_view(e.entry->name).starts_with(prefix) || e.entry->saved_unix_ms <= newest_ms) return;
     newest = e.entry->name, newest_ms = e.entry->saved_unix_ms;
   });
@@ -142,15 +144,16 @@ std::shared_ptr<Conversation> Conversations::take_by_key(const Request& request,
   auto fork = other->session.fork();
   drop(other);
   if (!fork.ok()) return nullptr;
-  copy->domain = domain;
+  copy->domain = domain, copy->place = other->place;
   copy->session = std::move(*fork);
   return copy;
 }
 
-kvrt::Session Conversations::open_session(const Request& request, const std::string& domain) const {
-  auto options = session_options(domain);
-  if (!request.tools.empty()) kvrt::assign(options.tools, options.tools_size, request.tools);
-  kvrt::assign(options.variables, options.variables_size, request.variables);
+kvrt::Session Conversations::open_session(const std::string& tools, const std::string& variables, const std::string& domain,
+                                          const kvrt::Store& store) const {
+  auto options = session_options(domain, store);
+  if (!tools.empty()) kvrt::assign(options.tools, options.tools_size, tools);
+  kvrt::assign(options.variables, options.variables_size, variables);
   return kvrt::Session::open(model_, options).or_throw();
 }
 
@@ -162,8 +165,10 @@ std::shared_ptr<Conversation> Conversations::open_new(const Request& request, co
     if (!open_.emplace(key, c).second) c->name.clear();
   }
   try {
-    kvrt::Session session = open_session(request, c->domain);
+    const auto [store, count] = look();
+    kvrt::Session session = open_session(request.tools, request.variables, c->domain, store);
     std::lock_guard lock(mu_);
+    c->place = count;
     c->session = std::move(session);
   } catch (...) {
     drop(c);
@@ -173,9 +178,10 @@ std::shared_ptr<Conversation> Conversations::open_new(const Request& request, co
 }
 
 // The same conversation with another session. Who reads the old one may go on.
-std::shared_ptr<Conversation> Conversations::replace(const std::shared_ptr<Conversation>& old, kvrt::Session session) {
+std::shared_ptr<Conversation> Conversations::replace(const std::shared_ptr<Conversation>& old, kvrt::Session session, uint64_t place) {
   auto c = std::make_shared<Conversation>();
-  c->domain = old->domain, c->name = old->name;
+  c->domain = old->domain, c->name = old->name, c->place = place;
+  c->tools = old->tools, c->variables = old->variables;
   c->session = std::move(session);
   std::lock_guard lock(mu_);
   c->cancel = old->cancel;
@@ -196,6 +202,8 @@ std::shared_ptr<Conversation> Conversations::take(const Request& request, const 
   if (!c) c = take_by_key(request, domain);
   if (!c) c = open_new(request, {domain, names.front()});
   try {
+    c->tools = request.tools, c->variables = request.variables;
+    (void)move(&c);
     options_.as_generated ? say_as_generated(c.get(), request) : say_as_sent(&c, request);
   } catch (...) {
     drop(c);
@@ -218,14 +226,14 @@ void Conversations::begins(const std::shared_ptr<Conversation>& c, const kvrt::C
 
 void Conversations::begun(const std::shared_ptr<Conversation>& c) noexcept {
   const auto info = c->session.info();
-  if (!store_ || c->name.empty() || !info.ok() || info->revision > 0) return;
+  if (c->place == 0 || c->name.empty() || !info.ok() || info->revision > 0) return;
   auto options = save_options();
   options.durability = KVRT_DURABILITY_PROCESS;  // it may wait for other writers of the store, but not for the disk
   if (!c->session.checkpoint(c->name, options).ok())
     options_.log("conversation " + c->name + ": its first answer is not saved before it ends: " + kvrt::last_error().message);
 }
 
-void Conversations::give_back(const std::shared_ptr<Conversation>& c, const Request& request, uint64_t cut) noexcept {
+void Conversations::give_back(std::shared_ptr<Conversation> c, const Request& request, uint64_t cut) noexcept {
   const Key before(c->domain, c->name), now(c->domain, names_of(request).front());
   const auto info = c->session.info();
   if (!info.ok() || info->state == KVRT_STATE_FAILED) return drop(c);
@@ -236,15 +244,7 @@ void Conversations::give_back(const std::shared_ptr<Conversation>& c, const Requ
     // Where another request with the same words has the name, that one is kept.
     c->name = before == now || open_.emplace(now, c).second ? now.second : "";
   }
-  if (store_ && !c->name.empty()) {
-    const auto saved = c->session.checkpoint(now.second, save_options());
-    if (!saved.ok()) options_.log("conversation " + now.second + " is not saved: " + kvrt::last_error().message);
-    if (saved.ok() && saved->chunks_missing > 0) {
-      options_.log("conversation " + now.second + ": " + std::to_string(saved->chunks_missing) + " of " + std::to_string(saved->chunks) +
-                   " blocks of KV are not on disk, for want of room there or in memory; a restart computes them again");
-    }
-    if (saved.ok() && !before.second.empty() && before != now) (void)store_.remove(before.second, c->domain);
-  }
+  if (!c->name.empty() && save(&c, now.second) && !before.second.empty() && before != now) (void)store().remove(before.second, c->domain);
   if (before != now) forget(before);
   let_go(c);
 }
@@ -290,7 +290,8 @@ void Conversations::append_beginning(kvrt::Session* session) const {
 }
 
 kvrt::Session Conversations::open_text(const Prompt& prompt, const std::string& domain) {
-  auto options = session_options(domain);
+  const kvrt::Store store = this->store();
+  auto options = session_options(domain, store);
   options.autosave_tokens = 0;
   auto session = kvrt::Session::open(model_, options).or_throw();
   if (prompt.tokens.empty()) {
@@ -303,15 +304,15 @@ kvrt::Session Conversations::open_text(const Prompt& prompt, const std::string& 
 }
 
 void Conversations::save_text(kvrt::Session& session, const Prompt& prompt) noexcept {
-  if (!store_) return;
+  if (!store()) return;
   const auto saved = session.checkpoint(text_name(prompt), save_options());
   if (!saved.ok()) options_.log("a completion is not saved: " + std::string(kvrt::last_error().message));
 }
 
 std::vector<SessionEntry> Conversations::list(const std::string& domain) {
   std::vector<SessionEntry> out;
-  if (store_) {
-    (void)store_.list(domain, [&](const kvrt::Event& e) {
+  if (const kvrt::Store store = this->store()) {
+    (void)store.list(domain, [&](const kvrt::Event& e) {
       out.push_back({e.entry->name, "disk", e.entry->tokens, e.entry->bytes, e.entry->saved_unix_ms, e.entry->expires_unix_ms});
     });
   }

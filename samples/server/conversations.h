@@ -6,15 +6,18 @@
 // themselves, keeps what is equal and drops the rest.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kvrt.hpp"
+#include "place.h"
 #include "request.h"
 
 // One that a request works on. Nobody else has it meanwhile.
@@ -25,7 +28,9 @@ struct Conversation {
   kvrt::Cancel cancel;          // of the generation
   std::vector<int32_t> prompt;  // of the request, where its words alone say what the tokens are
   uint64_t used = 0;
-  std::string response;  // of one that keeps a response in memory: its JSON
+  uint64_t place = 0;            // StorePlace's count, of the store that its session has
+  std::string tools, variables;  // of the session
+  std::string response;          // of one that keeps a response in memory: its JSON
 };
 
 struct SessionEntry {  // of the list
@@ -44,8 +49,13 @@ class Conversations {
     bool as_generated = false;
     std::function<void(const std::string&)> log;
   };
-  Conversations(kvrt::Model model, kvrt::Store store, std::string model_id, Options options)
-      : model_(std::move(model)), store_(std::move(store)), model_id_(std::move(model_id)), options_(std::move(options)) {}
+  // `place` outlives it.
+  Conversations(kvrt::Model model, StorePlace& place, std::string model_id, Options options);
+  ~Conversations();
+
+  // The store that is there now; NULL: nothing is saved. Where it is another than before, the conversations in memory are soon saved there.
+  kvrt::Store store() const { return look().store; }
+  bool has_place() const { return place_.named(); }  // the server was started with a store
 
   // The conversation of the request, whose messages are said. Throws kvrt::Error.
   std::shared_ptr<Conversation> take(const Request& request, const std::string& domain);
@@ -57,7 +67,7 @@ class Conversations {
   // It generates. A new one gets its first save: autosaves keep that one's name, and its time to expire, which they cannot set.
   void begun(const std::shared_ptr<Conversation>& conversation) noexcept;
   // Saves it under its new name, and lets others have it. `cut`: its last tokens that the client did not get.
-  void give_back(const std::shared_ptr<Conversation>& conversation, const Request& request, uint64_t cut) noexcept;
+  void give_back(std::shared_ptr<Conversation> conversation, const Request& request, uint64_t cut) noexcept;
   // After a request that came to nothing.
   void drop(const std::shared_ptr<Conversation>& conversation) noexcept;
 
@@ -93,7 +103,11 @@ class Conversations {
   };
 
   std::vector<std::string> names_of(const Request& request) const;
-  kvrt_session_options session_options(const std::string& domain) const;
+  StorePlace::Found look() const;
+  void run(const std::stop_token& over);
+  bool save(std::shared_ptr<Conversation>* conversation, std::string name);
+  bool move(std::shared_ptr<Conversation>* conversation);
+  kvrt_session_options session_options(const std::string& domain, const kvrt::Store& store) const;
   Found take_open(const Key& key, std::shared_ptr<Conversation>* out);
   std::shared_ptr<Conversation> take_saved(const Key& key);
   std::shared_ptr<Conversation> take_by_key(const Request& request, const std::string& domain);
@@ -103,8 +117,9 @@ class Conversations {
   static bool follows(const Conversation& conversation, const Request& request);
   std::shared_ptr<Conversation> take_response(const Request& request, const Key& key);
   std::shared_ptr<Conversation> open_new(const Request& request, const Key& key);
-  kvrt::Session open_session(const Request& request, const std::string& domain) const;
-  std::shared_ptr<Conversation> replace(const std::shared_ptr<Conversation>& old, kvrt::Session session);
+  std::shared_ptr<Conversation> replace(const std::shared_ptr<Conversation>& old, kvrt::Session session, uint64_t place);
+  kvrt::Session open_session(const std::string& tools, const std::string& variables, const std::string& domain,
+                             const kvrt::Store& store) const;
   void say_as_generated(Conversation* conversation, const Request& request);
   void say_as_sent(std::shared_ptr<Conversation>* conversation, const Request& request);
   void append_beginning(kvrt::Session* session) const;
@@ -113,11 +128,14 @@ class Conversations {
   void let_go(const std::shared_ptr<Conversation>& conversation) noexcept;
 
   const kvrt::Model model_;
-  const kvrt::Store store_;  // NULL: nothing is saved
+  StorePlace& place_;
   const std::string model_id_;
   const Options options_;
   mutable std::mutex mu_;
-  std::condition_variable changed_;
+  mutable std::condition_variable changed_;
   std::map<Key, std::shared_ptr<Conversation>> open_;
   uint64_t clock_ = 0;
+  mutable std::atomic<uint64_t> seen_{0};  // StorePlace's count
+  mutable bool moves_ = false;             // there are conversations to be saved in another store
+  std::jthread mover_;                     // at last: it uses all above
 };

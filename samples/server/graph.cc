@@ -69,7 +69,10 @@ void Graph::look_at_open(const std::string& name, Domain* domain) {
 // The list takes long where there are many sessions: it is then made less often.
 void Graph::list_saved(const std::string& name, Domain* domain) {
   const auto begin = Clock::now();
-  if (!store_ || begin < domain->list_again) return;
+  kvrt::Store store = conversations_.store();
+  if (store.get() != domain->store.get()) domain->saved.clear(), domain->list_again = {};
+  domain->store = std::move(store);
+  if (!domain->store || begin < domain->list_again) return;
   std::map<std::string, Saved> now;
   const auto take = [&](const kvrt::Event& e) {
     const kvrt_store_entry& entry = *e.entry;
@@ -80,15 +83,15 @@ void Graph::list_saved(const std::string& name, Domain* domain) {
     }
     now[entry.name] = {entry.revision, entry.tokens, 0, entry.saved_unix_ms, false, 0, {}};
   };
-  if (store_.list(name, take).ok()) domain->saved = std::move(now);
+  if (domain->store.list(name, take).ok()) domain->saved = std::move(now);
   const auto end = Clock::now();
   domain->list_again = end + 9 * (end - begin);
 }
 
-void Graph::read_one(const std::string& name, const std::string& domain, Saved* saved, const Open* open) {
+void Graph::read_one(const kvrt::Store& store, const std::string& name, const std::string& domain, Saved* saved, const Open* open) {
   saved->read = true;  // also where it cannot be read: it has no blocks then
   std::string text;
-  if (!store_.show(name, text, domain).ok()) return;
+  if (!store.show(name, text, domain).ok()) return;
   try {
     const Json shown = read_json(text);
     const Json *tokens = shown.find("tokens"), *chunks = shown.find("chunks"), *model = shown.find("model_id");
@@ -119,7 +122,7 @@ size_t Graph::read_saved(const std::string& name, Domain* domain, const std::vec
       ++left;
       continue;
     }
-    read_one(*row.name, name, &domain->saved[*row.name], row.open);
+    read_one(domain->store, *row.name, name, &domain->saved[*row.name], row.open);
   }
   return left;
 }

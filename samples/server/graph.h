@@ -14,9 +14,8 @@
 
 class Graph {
  public:
-  // `conversations` outlives it. `store` may be NULL.
-  Graph(kvrt::Model model, kvrt::Store store, Conversations& conversations)
-      : model_(std::move(model)), store_(std::move(store)), conversations_(conversations) {}
+  // `conversations` outlives it.
+  Graph(kvrt::Model model, Conversations& conversations) : model_(std::move(model)), conversations_(conversations) {}
 
   // The newest `limit` sessions of a domain, as JSON. Reads the store for a moment at most: what it did not get to comes with the next call.
   // `pool`: with the counts of the model's blocks, which are those of all domains.
@@ -42,6 +41,7 @@ class Graph {
     std::map<std::string, Saved> saved;
     std::map<std::string, Open> open;
     Clock::time_point list_again{};
+    kvrt::Store store;  // which `saved` is of
   };
   struct Row {
     const std::string* name;
@@ -53,11 +53,10 @@ class Graph {
   void look_at_open(const std::string& name, Domain* domain);
   void list_saved(const std::string& name, Domain* domain);
   size_t read_saved(const std::string& name, Domain* domain, const std::vector<Row>& rows);
-  void read_one(const std::string& name, const std::string& domain, Saved* saved, const Open* open);
+  void read_one(const kvrt::Store& store, const std::string& name, const std::string& domain, Saved* saved, const Open* open);
   Chain chain_of(const std::vector<int32_t>& tokens) const;
 
   const kvrt::Model model_;
-  const kvrt::Store store_;
   Conversations& conversations_;
   std::mutex mu_;
   std::map<std::string, std::shared_ptr<Domain>> domains_;

@@ -77,9 +77,10 @@ bool Conversations::is_as_sent(const Conversation& c) const { return is_beginnin
 
 // A session that remembers nothing: its tokens are those of the words.
 std::shared_ptr<Conversation> Conversations::renew(const std::shared_ptr<Conversation>& old, const Request& request) {
-  kvrt::Session session = open_session(request, old->domain);
+  const auto [store, count] = look();
+  kvrt::Session session = open_session(request.tools, request.variables, old->domain, store);
   (void)session.set_messages(messages_json(request)).or_throw();
-  const auto c = replace(old, std::move(session));
+  const auto c = replace(old, std::move(session), count);
   c->prompt = std::move(old->prompt);
   return c;
 }

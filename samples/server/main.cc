@@ -240,23 +240,22 @@ int run(const Options& o) {
   model_options.kv_bytes_max = o.kv_bytes;
   model_options.cache = KVRT_CACHE_USER;
   auto model = kvrt::Model::open(runtime, o.model, model_options).or_throw();
-  kvrt::Store store;
-  if (!o.store.empty()) {
-    auto store_options = kvrt::init<kvrt_store_options>();
-    store_options.disk_bytes_max = o.disk_bytes;
-    store = kvrt::Store::open(runtime, o.store, store_options).or_throw();
-    if (store.info().or_throw().read_only) log_line("the store " + o.store + " cannot be written: conversations are not saved");
+  auto store_options = kvrt::init<kvrt_store_options>();
+  store_options.disk_bytes_max = o.disk_bytes;
+  StorePlace place(runtime, o.store, store_options, log_line);
+  {
+    const kvrt::Store store = place.look().store;
+    auto first = kvrt::init<kvrt_session_options>();
+    first.store = store.get();
+    (void)kvrt::Session::open(model, first).or_throw();  // the first one with a store reads the whole model: now, not in a request
   }
-  auto first = kvrt::init<kvrt_session_options>();
-  first.store = store.get();
-  (void)kvrt::Session::open(model, first).or_throw();  // the first one with a store reads the whole model: now, not in a request
   Conversations::Options conversations;
   conversations.keep_seconds = o.keep_days * 86400;
   conversations.log = log_line;
   conversations.as_generated = o.as_generated;
   AppOptions app_options = o.app;
   app_options.log = log_line;
-  App app(model, store, o.access, app_options, conversations);
+  App app(model, place, o.access, app_options, conversations);
   HttpServer server(o.http);
   app.add_routes(&server);
   serve(&server, &app, o);

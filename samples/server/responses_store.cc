@@ -105,7 +105,7 @@ Conversations::Kept Conversations::find_kept(const std::string& id, const std::s
   Kept out;
   if (name.empty()) return out;
   std::string saved;
-  if (store_ && store_.show(name, saved, domain).ok()) {
+  if (const kvrt::Store store = this->store(); store && store.show(name, saved, domain).ok()) {
     // Its tokens, which may be a million, are not read.
     constexpr std::string_view kTokens = "\"tokens\": [";
     if (const size_t at = saved.find(kTokens); at != saved.npos)
@@ -140,7 +140,8 @@ std::string Conversations::find_response(const std::string& id, const std::strin
 bool Conversations::remove_response(const std::string& id, const std::string& domain) {
   const std::string name = name_of(id);
   if (name.empty()) return false;
-  const bool saved = store_ && store_.remove(name, domain).ok();
+  const kvrt::Store store = this->store();
+  const bool saved = store && store.remove(name, domain).ok();
   std::shared_ptr<Conversation> closed;  // without the lock
   std::lock_guard lock(mu_);
   const auto it = open_.find({domain, name});
@@ -153,6 +154,8 @@ bool Conversations::remove_response(const std::string& id, const std::string& do
 // Saves the session, and with it the response: variables are given where a session is opened or resumed, so it is resumed.
 bool Conversations::save_response(kvrt::Session& session, const Key& key, const Request& request, const std::string& response) const {
   const auto& [domain, name] = key;
+  const kvrt::Store store = this->store();
+  if (!store) return false;
   auto save = save_options();
   save.durability = KVRT_DURABILITY_PROCESS;
   if (!session.checkpoint(name, save).ok()) return false;
@@ -160,12 +163,12 @@ bool Conversations::save_response(kvrt::Session& session, const Key& key, const 
   member.pair(kVariable, response);
   std::string variables = request.variables;
   variables.insert(variables.size() - 1, (variables == "{}" ? "" : ",") + member.str());
-  auto options = session_options(domain);
+  auto options = session_options(domain, store);
   options.autosave_tokens = 0;
   kvrt::assign(options.variables, options.variables_size, variables);
-  auto resumed = kvrt::Session::resume(model_, store_, name, options);
+  auto resumed = kvrt::Session::resume(model_, store, name, options);
   if (resumed.ok() && resumed->checkpoint(name, save_options()).ok()) return true;
-  (void)store_.remove(name, domain);
+  (void)store.remove(name, domain);
   return false;
 }
 
@@ -173,10 +176,10 @@ void Conversations::keep(const std::shared_ptr<Conversation>& c, const Request& 
   auto fork = c->session.fork();
   if (!fork.ok()) return options_.log("response " + request.response.id + " is not kept: " + kvrt::last_error().message);
   const Key key(c->domain, name_of(request.response.id));
-  if (store_ && save_response(*fork, key, request, response)) return;
-  if (store_) options_.log("response " + request.response.id + " is not saved, and kept in memory: " + kvrt::last_error().message);
+  if (save_response(*fork, key, request, response)) return;
+  if (place_.named()) options_.log("response " + request.response.id + " is not saved, and kept in memory: " + kvrt::last_error().message);
   auto kept = std::make_shared<Conversation>();
-  kept->domain = key.first, kept->name = key.second, kept->response = response;
+  kept->domain = key.first, kept->name = key.second, kept->response = response, kept->place = c->place;
   kept->session = std::move(*fork);
   {
     std::lock_guard lock(mu_);
@@ -203,14 +206,16 @@ std::shared_ptr<Conversation> Conversations::take_response(const Request& reques
   if (take_open(before, &kept) == Found::kTaken) {
     auto fork = kept->session.fork();
     drop(kept);
-    if (fork.ok()) copy->session = std::move(*fork);
+    if (fork.ok()) copy->session = std::move(*fork), copy->place = kept->place;
     return fork.ok() ? copy : nullptr;
   }
-  if (!store_) return nullptr;
-  auto options = session_options(key.first);
+  const auto [store, count] = look();
+  if (!store) return nullptr;
+  copy->place = count;
+  auto options = session_options(key.first, store);
   const uint32_t autosave_tokens = std::exchange(options.autosave_tokens, 0);  // it would save it under the name of the response
   kvrt::assign(options.variables, options.variables_size, request.variables);
-  auto session = kvrt::Session::resume(model_, store_, before.second, options);
+  auto session = kvrt::Session::resume(model_, store, before.second, options);
   if (!session.ok()) return nullptr;
   auto save = save_options();
   save.durability = KVRT_DURABILITY_PROCESS;
@@ -220,7 +225,7 @@ std::shared_ptr<Conversation> Conversations::take_response(const Request& reques
   }
   if (!copy->name.empty() && session->checkpoint(copy->name, save).ok()) {
     options.autosave_tokens = autosave_tokens;
-    auto again = kvrt::Session::resume(model_, store_, copy->name, options);
+    auto again = kvrt::Session::resume(model_, store, copy->name, options);
     if (again.ok()) session = std::move(again);
   }
   std::lock_guard lock(mu_);
