@@ -77,9 +77,9 @@ namespace Kvrt
     {
         /// <summary>AUTO where that is possible; else calls are not bound.</summary>
         Default = Native.KVRT_TOOL_CHOICE_DEFAULT,
-        /// <summary>No calls: the marks by which they begin cannot come.</summary>
+        /// <summary>No calls: the marks by which they begin cannot come; what has none is text.</summary>
         None = Native.KVRT_TOOL_CHOICE_NONE,
-        /// <summary>Text; from a call's first mark on, calls. A call ends the text, another may follow.</summary>
+        /// <summary>Text; from a call's begin on, calls. A call ends the text, another may follow.</summary>
         Auto = Native.KVRT_TOOL_CHOICE_AUTO,
         /// <summary>One call or more, and nothing else.</summary>
         Required = Native.KVRT_TOOL_CHOICE_REQUIRED,

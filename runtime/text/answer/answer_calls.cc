@@ -131,20 +131,16 @@ Status AnswerBuilder::add_tool(const reply::WrittenCalls& written, const BoundTo
                  "tools: the name %.200s does not begin with a letter or _, as names in this model's calls do", tool.name.c_str());
   }
   KVRT_ASSIGN(const uint32_t arguments, arguments_rule(written, tool));
-  uint32_t json = arguments, python = kNone;
-  if (bare_ != nullptr) {
-    using Arguments = reply::WrittenCalls::Arguments;
-    reply::WrittenCalls other{};
-    if (written.arguments != Arguments::kJson) {
-      KVRT_ASSIGN(json, arguments_rule(other, tool));
-    }
-    other.arguments = Arguments::kPython;
-    if (may_be_word(tool.name)) {
-      auto rule =
-          written.arguments == Arguments::kPython ? Result<uint32_t>(arguments) : add_arguments(other, tool.parameters, vocab_, &builder_);
-      python = rule.is_ok() ? *rule : kNone;  // a name that is no identifier: it cannot be called so
-    }
-  }
+  using Form = reply::WrittenCalls::Arguments;
+  // Of calls without their mark, as far as there is room and the form can write them. kNone: a text that begins so does not come.
+  const auto rule = [&](Form form) {
+    if (form == written.arguments || bare_ == nullptr) return arguments;
+    reply::WrittenCalls calls{};
+    calls.arguments = form;
+    auto made = builder_.nodes() < kGrammarStatesMax / 4 ? arguments_rule(calls, tool) : Result<uint32_t>(kNone);
+    return made.is_ok() ? *made : kNone;
+  };
+  const uint32_t json = rule(Form::kJson), python = may_be_word(tool.name) ? rule(Form::kPython) : kNone;
   tools_.push_back({tool.name, arguments, json, python});
   return {};
 }

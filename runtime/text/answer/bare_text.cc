@@ -153,6 +153,7 @@ class AnswerBuilder::BareCalls {
     part = token(part, '"');
     std::vector<Part> ways;
     for (const Tool& tool : of_.tools_) {
+      if (tool.json == kNone) continue;
       const Part named = builder_.sequence(builder_.literal(tool.name), builder_.call(arguments));
       ways.push_back(builder_.sequence(named, builder_.call(tool.json)));
     }
@@ -220,6 +221,7 @@ class AnswerBuilder::BareCalls {
 AnswerBuilder::Node AnswerBuilder::bytes_to(std::string_view bytes, Node to) {
   std::vector<Node> ways;
   for (char c : bytes) ways.push_back(then(builder_.bytes(static_cast<uint8_t>(c), static_cast<uint8_t>(c)), to));
+  if (ways.size() == 1) return ways[0];
   const Node join = builder_.join();
   builder_.link(join, ways);
   return join;

@@ -247,6 +247,20 @@ TEST(ReplyBare, PythonsCallsInAList) {
   EXPECT_TRUE(fits(*grammar_of(rules_of("Hermes")), "[get(1)]"));
 }
 
+// Where many tools leave no room for a second form of their arguments, the first is bound, and the other does not come.
+TEST(ReplyBare, ManyToolsKeepTheirOwnForm) {
+  AnswerRules rules = rules_of("Llama 3");
+  rules.tools = "[";
+  for (int i = 0; i < 500; ++i)
+    rules.tools += (i ? ",{\"name\":\"tool_" : "{\"name\":\"tool_") + std::to_string(i) +
+                   R"(","parameters":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"integer"},"c":{"enum":["x","y"]}}}})";
+  rules.tools += "]";
+  const auto grammar = grammar_of(rules);
+  EXPECT_TRUE(fits(*grammar, R"({"name": "tool_499", "parameters": {"c": "x"}})"));
+  EXPECT_TRUE(fits(*grammar, "[tool_0(c='x')]") && fits(*grammar, "[tool_500(c='x')]"));
+  EXPECT_EQ(taken(*grammar, "[tool_499(c='x')]"), std::string_view("[tool_499").size());
+}
+
 // An answer that was cut anywhere and goes on has the same calls.
 TEST(ReplyBare, GoesOnWhereItWasCut) {
   for (const auto& [text, expected] : kCalls) {

@@ -110,9 +110,9 @@ pub enum ToolChoice<'a> {
     /// Auto where that is possible; else calls are not bound.
     #[default]
     Default,
-    /// No calls: the marks by which they begin cannot come.
+    /// No calls: the marks by which they begin cannot come; what has none is text.
     None,
-    /// Text; from a call's first mark on, calls. A call ends the text, another may follow.
+    /// Text; from a call's begin on, calls. A call ends the text, another may follow.
     Auto,
     /// One call or more, and nothing else.
     Required,
