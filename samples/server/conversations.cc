@@ -204,7 +204,8 @@ std::shared_ptr<Conversation> Conversations::take(const Request& request, const 
   try {
     c->tools = request.tools, c->variables = request.variables;
     (void)move(&c);
-    options_.as_generated ? say_as_generated(c.get(), request) : say_as_sent(&c, request);
+    const bool named = !request.response.previous.empty();  // by its id, as it is
+    options_.as_generated || named ? say_as_generated(c.get(), request) : say_as_sent(&c, request);
   } catch (...) {
     drop(c);
     throw;
