@@ -68,7 +68,7 @@ ApiError not_found(const httplib::Request& request) {
       {"/v1/embeddings", "this server's model writes text and gives no embeddings; ask a server with an embedding model for these"},
       {"/v1/audio", "this server's model reads and writes text alone"},
       {"/v1/images", "this server's model reads and writes text alone"},
-      {"", "this server has POST /v1/chat/completions and /v1/completions, GET /v1/models"},
+      {"", "this server has POST /v1/chat/completions, /v1/responses and /v1/completions, GET /v1/models"},
   };
   const auto other = std::find_if(std::begin(kOthers), std::end(kOthers), [&](const auto& o) { return request.path.starts_with(o.first); });
   return ApiError(404, "there is no " + request.method + " " + request.target + ": " + std::string(other->second), "unknown_url");

@@ -140,7 +140,10 @@ const Field kResponseFields[] = {
     {"instructions", [](const Json& v, Request* r) { r->response.instructions = text(v, "instructions"); }},
     {"previous_response_id", [](const Json& v, Request* r) { r->response.previous = text(v, "previous_response_id"); }},
     {"store", [](const Json& v, Request* r) { r->response.store = flag(v, "store"); }},
-    {"max_output_tokens", [](const Json& v, Request* r) { r->options.max_tokens = integer(v, "max_output_tokens", 1, kTokensMax); }},
+    {"max_output_tokens",
+     [](const Json& v, Request* r) {
+       if (!v.is(Json::kNumber) || v.number != -1) r->options.max_tokens = integer(v, "max_output_tokens", 1, kTokensMax);
+     }},
     {"tools",
      [](const Json& v, Request*) {
        if (!v.is(Json::kArray)) expected("tools", "a list", &v);

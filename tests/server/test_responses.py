@@ -86,6 +86,11 @@ class Text(Responses):
                                      background=False, conversation=None, prompt=None, max_tool_calls=3, prompt_cache_retention="24h", stream_options=None,
                                      include=["web_search_call.results"], store=None).output_text, "One two thr\u00e9e")
 
+    def test_no_limit_and_no_result(self):
+        sent = [{"role": "user", "content": "?"}, {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}]
+        for output in ({"output": None}, {}, {"output": ""}):
+            self.assertEqual(self.create([*sent, {"type": "function_call_output", "call_id": "c", **output}], max_output_tokens=-1).output_text, "ok")
+
     def test_refused(self):
         image = [{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA=="}]}]
         many = {str(i): "" for i in range(17)}
@@ -97,7 +102,7 @@ class Text(Responses):
                 ({"said": [5]}, "input[0]", "invalid_value"), ({"said": [{"role": "user"}]}, "input[0].content", "missing_required_parameter"),
                 ({"said": [{"role": "tool", "content": "x"}]}, "input[0].role", "invalid_value"), ({"said": [{"type": "web_search_call", "id": "x"}]}, "input[0].type", "unsupported_value"),
                 ({"said": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, "input[0].call_id", "missing_required_parameter"),
-                ({"said": [{"type": "function_call_output", "call_id": "c"}]}, "input[0].output", "missing_required_parameter"),
+                ({"said": [{"type": "function_call_output", "call_id": "c", "output": 5}]}, "input[0].output", "invalid_value"),
                 ({"temperature": 3}, "temperature", "invalid_value"), ({"max_output_tokens": 0}, "max_output_tokens", "invalid_value"),
                 ({"metadata": {"a": 5}}, "metadata.a", "invalid_value"), ({"metadata": many}, "metadata", "invalid_value"), ({"include": ["x"]}, "include[0]", "invalid_value"),
                 ({"reasoning": {"effort": "huge"}}, "reasoning.effort", "invalid_value"), ({"text": {"format": {"type": "x"}}}, "text.format.type", "invalid_value"),
