@@ -1069,6 +1069,9 @@ typedef struct kvrt_store_props {
   uint64_t old_bytes;      /**< Bytes of the backups of migrations and repairs, not in disk_bytes: see kvrt_store_remove_old. */
   /** Bytes of KV that saves may add within disk_bytes_max and free_bytes_min, before they evict other KV. */
   uint64_t bytes_free;
+  /** Resumes, ever, of sessions that lacked KV which was given up for want of room after they were saved: where they are
+   * many, disk_bytes_max is small. A resume beside another process's write may not count. */
+  uint64_t resumes_evicted;
 } kvrt_store_props;
 
 /** Opens a store, and makes it where there is none. A new directory has mode 0700. A store that an older kvrt made is

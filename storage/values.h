@@ -162,6 +162,7 @@ struct StoreInfo {
   uint64_t disk_bytes = 0;       // segments + catalog
   uint64_t chunks_damaged = 0;   // found bad since open
   uint64_t chunks_evicted = 0;   // since open, to make room
+  uint64_t loads_evicted = 0;    // ever: loads of sessions of which KV was evicted since they were saved
   uint64_t old_bytes = 0;        // of catalog.db.old and damaged-<n>; not in disk_bytes
   uint64_t bytes_free = 0;       // within the quota, and above what must stay free
 };

@@ -182,12 +182,14 @@ int cmd_store_stat(const StoreFlags& flags) {
       json.add("format", uint64_t{p.format}).add("read_only", uint64_t{read_only}).add("sessions", p.sessions);
       json.add("chunks", p.chunks).add("segments", p.segments).add("chunk_bytes", p.chunk_bytes);
       json.add("chunk_raw_bytes", p.chunk_raw_bytes).add("chunks_damaged", p.chunks_damaged).add("disk_bytes", p.disk_bytes);
-      json.add("old_bytes", p.old_bytes).add("bytes_free", p.bytes_free).print();
+      json.add("old_bytes", p.old_bytes).add("bytes_free", p.bytes_free);
+      json.add("resumes_evicted", p.resumes_evicted).print();
     } else {
       tell("{}: format {}, {}", flags.directory, p.format, counted(p.sessions, "session"));
       put("  chunks   {} in {}: {}, {} of raw KV\n", p.chunks, counted(p.segments, "segment"), human_bytes(p.chunk_bytes),
           human_bytes(p.chunk_raw_bytes));
       put("  on disk  {}, the catalog of tokens and messages included\n", human_bytes(p.disk_bytes));
+      put("  evicted  {} found KV given up for want of room\n", counted(p.resumes_evicted, "resume"));
       for (const OldFile& old : old_files(flags.directory)) tell("  old      {}, {}", old.name, human_bytes(old.bytes));
     }
     return finish(KVRT_OK);

@@ -1263,34 +1263,36 @@ func (o *StoreOptions) fill(c *C.kvrt_store_options, t *texts) {
 
 // StoreProps is kvrt_store_props: kvrt.h says what each field means.
 type StoreProps struct {
-	ReadOnly      bool
-	Format        uint32
-	Sessions      uint64
-	Chunks        uint64
-	Segments      uint64
-	ChunkBytes    uint64
-	ChunkRawBytes uint64
-	DiskBytes     uint64
-	ChunksDamaged uint64
-	ChunksEvicted uint64
-	OldBytes      uint64
-	BytesFree     uint64
+	ReadOnly       bool
+	Format         uint32
+	Sessions       uint64
+	Chunks         uint64
+	Segments       uint64
+	ChunkBytes     uint64
+	ChunkRawBytes  uint64
+	DiskBytes      uint64
+	ChunksDamaged  uint64
+	ChunksEvicted  uint64
+	OldBytes       uint64
+	BytesFree      uint64
+	ResumesEvicted uint64
 }
 
 func toStoreProps(c *C.kvrt_store_props) StoreProps {
 	return StoreProps{
-		ReadOnly:      c.read_only != 0,
-		Format:        uint32(c.format),
-		Sessions:      uint64(c.sessions),
-		Chunks:        uint64(c.chunks),
-		Segments:      uint64(c.segments),
-		ChunkBytes:    uint64(c.chunk_bytes),
-		ChunkRawBytes: uint64(c.chunk_raw_bytes),
-		DiskBytes:     uint64(c.disk_bytes),
-		ChunksDamaged: uint64(c.chunks_damaged),
-		ChunksEvicted: uint64(c.chunks_evicted),
-		OldBytes:      uint64(c.old_bytes),
-		BytesFree:     uint64(c.bytes_free),
+		ReadOnly:       c.read_only != 0,
+		Format:         uint32(c.format),
+		Sessions:       uint64(c.sessions),
+		Chunks:         uint64(c.chunks),
+		Segments:       uint64(c.segments),
+		ChunkBytes:     uint64(c.chunk_bytes),
+		ChunkRawBytes:  uint64(c.chunk_raw_bytes),
+		DiskBytes:      uint64(c.disk_bytes),
+		ChunksDamaged:  uint64(c.chunks_damaged),
+		ChunksEvicted:  uint64(c.chunks_evicted),
+		OldBytes:       uint64(c.old_bytes),
+		BytesFree:      uint64(c.bytes_free),
+		ResumesEvicted: uint64(c.resumes_evicted),
 	}
 }
 
@@ -1842,6 +1844,7 @@ func layouts() []layout {
 			{"chunks_evicted", unsafe.Offsetof(C.kvrt_store_props{}.chunks_evicted)},
 			{"old_bytes", unsafe.Offsetof(C.kvrt_store_props{}.old_bytes)},
 			{"bytes_free", unsafe.Offsetof(C.kvrt_store_props{}.bytes_free)},
+			{"resumes_evicted", unsafe.Offsetof(C.kvrt_store_props{}.resumes_evicted)},
 		}},
 		{"kvrt_gc_report", unsafe.Sizeof(C.kvrt_gc_report{}), []field{
 			{"struct_size", unsafe.Offsetof(C.kvrt_gc_report{}.struct_size)},

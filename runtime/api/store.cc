@@ -82,6 +82,7 @@ kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out, kvrt
     p.chunks_evicted = i.chunks_evicted;
     p.old_bytes = i.old_bytes;
     p.bytes_free = i.bytes_free;
+    p.resumes_evicted = i.loads_evicted;
     write_output(out, p);
     return {};
   });

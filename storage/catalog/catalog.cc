@@ -131,6 +131,9 @@ Result<Evicted> Catalog::evict(const SavedBy& by, uint64_t bytes, const std::fun
     const uint64_t before = evicted.chunks;
     const uint64_t wanted = bytes - std::min(bytes, evicted.bytes);
     KVRT_ASSIGN(const NodeTable::Left left, nodes.evict_chain(&txn, head, needs, wanted, by.needs, &evicted));
+    if (evicted.chunks > before) {
+      KVRT_TRY(sql_->query("UPDATE sessions SET counted = ? WHERE rowid = ?").bind(kEvictedSince).bind(session).run());
+    }
     if (left == NodeTable::Left::kNeeded) partly.push_back(session);
     if (left == NodeTable::Left::kChain) {  // it is the next one again
       KVRT_TRY(sql_->query("UPDATE sessions SET used = ? WHERE rowid = ?").bind(used).bind(session).run());
@@ -161,6 +164,7 @@ Result<Catalog::Totals> Catalog::totals(int64_t now_ms) {
   t.chunk_raw_bytes = q.u64(3);
   t.segments = q.u64(4);
   t.segment_bytes = q.u64(5);
+  KVRT_ASSIGN(t.loads_evicted, sessions.loads_evicted());
   return t;
 }
 

@@ -56,6 +56,7 @@ class Catalog {
   Result<Evicted> evict(const SavedBy& by, uint64_t bytes, const std::function<bool()>& more);
   struct Totals {
     uint64_t sessions = 0, chunks = 0, segments = 0, chunk_bytes = 0, chunk_raw_bytes = 0, segment_bytes = 0;
+    uint64_t loads_evicted = 0;  // as StoreInfo has it
   };
   Result<Totals> totals(int64_t now_ms);
 

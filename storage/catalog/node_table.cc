@@ -281,6 +281,9 @@ Result<NodeTable::Left> NodeTable::evict_chain(CatalogTransaction* txn, int64_t 
     if (std::any_of(places.begin(), places.end(), [&](const ChunkPlace& p) { return needed.count(p.chunk) != 0; })) return Left::kNeeded;
     KVRT_ASSIGN(const ChunkTable::Dropped dropped, chunks_->drop(txn, node));
     txn->totals.shares = txn->totals.shares || dropped.chunks > 0;
+    if (dropped.chunks > 0) {  // those that end here, too: their KV had been given up, but for what this one needed
+      KVRT_TRY(db_->query("UPDATE sessions SET counted = ? WHERE head = ?").bind(kEvictedSince).bind(node).run());
+    }
     evicted->chunks += dropped.chunks;
     evicted->bytes += dropped.bytes;
     if (!ends.empty()) ends.pop_back();

@@ -347,9 +347,41 @@ void SessionTable::touch(std::string_view domain, std::string_view name) {
   Query q = db_->query(
       "UPDATE sessions SET used = (SELECT clock + 1 FROM totals)"
       " WHERE domain = ? AND name = ? AND used > 0 AND used < (SELECT clock FROM totals)");
-  if (!q.bind_text(domain).bind_text(name).run().is_ok() || db_->changes() == 0) return;
-  txn.totals.used = true;
-  (void)txn.commit().is_ok();
+  if (!q.bind_text(domain).bind_text(name).run().is_ok()) return;
+  txn.totals.used = db_->changes() > 0;
+  auto missed = count_evicted(domain, name);
+  if (missed.is_ok() && (*missed || txn.totals.used)) (void)txn.commit().is_ok();
+}
+
+// Counts the load of a session of which an eviction has taken KV, and nobody has brought it back. False: it lacks none.
+Result<bool> SessionTable::count_evicted(std::string_view domain, std::string_view name) {
+  int64_t head;
+  uint64_t missing;
+  std::vector<SessionGroup> needs;
+  {
+    Query q = db_->query("SELECT head, chunks_missing, needs FROM sessions WHERE domain = ? AND name = ? AND counted = ?");
+    KVRT_ASSIGN(bool row, q.bind_text(domain).bind_text(name).bind(kEvictedSince).next());
+    if (!row) return false;
+    head = q.integer(0);
+    missing = q.u64(1);
+    needs = decode_needs(q.blob(2)).value_or(std::vector<SessionGroup>());
+  }
+  SessionStat stat;
+  KVRT_TRY(nodes_->fill_stat(head, needs, &stat));
+  if (stat.chunks_missing <= missing) return false;
+  KVRT_ASSIGN(const uint64_t before, loads_evicted());
+  ByteWriter w;
+  w.write(before + 1);
+  KVRT_TRY(db_->query("INSERT OR REPLACE INTO meta(name, value) VALUES('loads_evicted', ?)").bind_blob(w.bytes()).run());
+  return true;
+}
+
+Result<uint64_t> SessionTable::loads_evicted() {
+  Query q = db_->query("SELECT value FROM meta WHERE name = 'loads_evicted'");
+  KVRT_ASSIGN(bool row, q.next());
+  uint64_t count = 0;
+  if (row) (void)ByteReader(q.blob(0)).read(&count);  // a broken count is no reason to refuse anything
+  return count;
 }
 
 }  // namespace kvrt

@@ -28,8 +28,10 @@ class SessionTable {
   Status rename(std::string_view domain, std::string_view from, std::string_view to, int64_t now_ms);
   Status pin(std::string_view domain, std::string_view name, uint8_t priority, int64_t now_ms);
   Status set_expiry(std::string_view domain, std::string_view name, int64_t expires_ms, int64_t now_ms);
-  // Makes the session the one used last, so that its KV is evicted last. Does nothing while another process writes.
+  // Notes that the session was loaded: its KV is evicted last, and it counts where an eviction has taken KV of it. Does nothing while another
+  // process writes.
   void touch(std::string_view domain, std::string_view name);
+  Result<uint64_t> loads_evicted();  // so many that counted, ever
   Result<bool> remove_expired(CatalogTransaction* txn, int64_t now_ms, Collected* collected);
 
   // The columns of a session's row that a save looks at first.
@@ -50,6 +52,7 @@ class SessionTable {
   Result<SessionRow> read(std::string_view domain, std::string_view name);  // expired ones too; CORRUPT if its checksum is wrong
 
  private:
+  Result<bool> count_evicted(std::string_view domain, std::string_view name);
   Result<SessionRow> read_live(std::string_view domain, std::string_view name, int64_t now_ms);
   Status drop(std::string_view domain, std::string_view name, uint64_t revision);
   Result<uint64_t> buried_revision(std::string_view domain, std::string_view name);

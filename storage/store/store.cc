@@ -88,6 +88,7 @@ Result<StoreInfo> StoreImpl::info() {
   KVRT_ASSIGN(info.bytes_free, bytes_free(info.disk_bytes + uncounted_bytes()));
   info.chunks_damaged = damaged_;
   info.chunks_evicted = evicted_;
+  info.loads_evicted = totals.loads_evicted;
   auto old = find_old_files(env_, dir_.root);
   if (old.is_ok()) info.old_bytes = old->bytes;
   return info;

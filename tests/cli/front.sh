@@ -105,6 +105,7 @@ grep -qE '^1 session, 2 tokens; .* (KiB|B) in the store' out || fail "store ls, 
 exits 0 store stat store
 grep -q ' 1 session$' out || fail "store stat, one session: $(cat out)"
 grep -q 'in 1 segment:' out || fail "store stat, one session: $(cat out)"
+grep -q '^  evicted  0 resumes found KV given up for want of room$' out || fail "store stat, nothing evicted: $(cat out)"
 for command in "store stat store one" "store ls store" "inspect $model" "doctor store"; do
   # shellcheck disable=SC2086 # several words
   exits 0 $command

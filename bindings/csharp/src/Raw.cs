@@ -324,7 +324,7 @@ namespace Kvrt
         [FieldOffset(24)] internal ulong free_bytes_min;
     }
 
-    [StructLayout(LayoutKind.Explicit, Size = 96)]
+    [StructLayout(LayoutKind.Explicit, Size = 104)]
     internal unsafe struct kvrt_store_props
     {
         [FieldOffset(0)] internal uint struct_size;
@@ -340,6 +340,7 @@ namespace Kvrt
         [FieldOffset(72)] internal ulong chunks_evicted;
         [FieldOffset(80)] internal ulong old_bytes;
         [FieldOffset(88)] internal ulong bytes_free;
+        [FieldOffset(96)] internal ulong resumes_evicted;
     }
 
     [StructLayout(LayoutKind.Explicit, Size = 72)]
@@ -889,7 +890,7 @@ namespace Kvrt
             "kvrt_plan 320 struct_size 0 block_tokens 4 layers 8 heads 12 kv_heads 16 head_dim 20 context_length 24 fits 28 kv_bytes_per_token 32 block_bytes 40 weight_bytes 48 scratch_bytes 56 session_blocks 64 session_bytes 72 used 80 waste 88 blocks 96 kv_bytes 104 stored_tokens 112 unshared_tokens 120 total_bytes 128 memory_bytes 136 sessions_max 144 context_max 152 kv_groups 160 kv_group_layers 164 kv_group_window 196 kv_group_bytes_per_token 228 kv_group_tokens_max 260 state_bytes 296 boundary_bytes 304 boundaries 312",
             "kvrt_cache_props 4128 struct_size 0 files 4 bytes 8 bytes_max 16 bytes_free 24 directory 32",
             "kvrt_store_options 32 struct_size 0 read_only 4 must_exist 8 reserved 12 disk_bytes_max 16 free_bytes_min 24",
-            "kvrt_store_props 96 struct_size 0 read_only 4 format 8 sessions 16 chunks 24 segments 32 chunk_bytes 40 chunk_raw_bytes 48 disk_bytes 56 chunks_damaged 64 chunks_evicted 72 old_bytes 80 bytes_free 88",
+            "kvrt_store_props 104 struct_size 0 read_only 4 format 8 sessions 16 chunks 24 segments 32 chunk_bytes 40 chunk_raw_bytes 48 disk_bytes 56 chunks_damaged 64 chunks_evicted 72 old_bytes 80 bytes_free 88 resumes_evicted 96",
             "kvrt_gc_report 72 struct_size 0 sessions_removed 8 chunks_removed 16 segments_removed 24 bytes_freed 32 ms 40 bytes_rewritten 48 bytes_punched 56 log_bytes_kept 64",
             "kvrt_repair_report 80 struct_size 0 outcome 4 sessions_kept 8 sessions_with_holes 16 sessions_recovered 24 sessions_lost 32 chunks_kept 40 chunks_lost 48 bytes_kept 56 ms 64 chunks_unowned 72",
             "kvrt_session_options 136 struct_size 0 no_prefix_cache 4 store 8 domain 16 domain_size 24 tools 32 tools_size 40 wake 48 wake_user 56 wake_user_free 64 documents 72 documents_size 80 variables 88 variables_size 96 autosave_name 104 autosave_name_size 112 autosave_turn 120 autosave_tokens 124 autosave_idle_ms 128 foreign_kv 132",

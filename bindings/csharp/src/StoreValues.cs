@@ -93,6 +93,9 @@ namespace Kvrt
 
         /// <summary>Bytes of KV that saves may add within DiskBytesMax and FreeBytesMin, before they evict other KV.</summary>
         public ulong BytesFree => raw.bytes_free;
+
+        /// <summary>Resumes, ever, of sessions that lacked KV which was given up for want of room after they were saved.</summary>
+        public ulong ResumesEvicted => raw.resumes_evicted;
     }
 
     /// <summary>The result of Store.Gc.</summary>

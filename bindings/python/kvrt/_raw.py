@@ -569,6 +569,7 @@ class kvrt_store_props(Struct):
     chunks_evicted: int
     old_bytes: int
     bytes_free: int
+    resumes_evicted: int
     _fields_ = [
         ("struct_size", c_uint32),
         ("read_only", c_uint32),
@@ -583,6 +584,7 @@ class kvrt_store_props(Struct):
         ("chunks_evicted", c_uint64),
         ("old_bytes", c_uint64),
         ("bytes_free", c_uint64),
+        ("resumes_evicted", c_uint64),
     ]
 
 

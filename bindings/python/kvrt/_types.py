@@ -259,6 +259,7 @@ class StoreInfo:
     chunks_evicted: int
     old_bytes: int
     bytes_free: int
+    resumes_evicted: int
 
 
 @dataclasses.dataclass(frozen=True)

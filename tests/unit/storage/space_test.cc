@@ -70,6 +70,30 @@ TEST_F(Space, UsedLongestAgoGivesWay) {
   expect_no_stray_files();
 }
 
+// A load counts where an eviction took KV of the session since its save; also of one that shared it, and after a restart.
+TEST_F(Space, CountsLoadsThatMissWhatWasEvicted) {
+  const auto loads = [&](std::initializer_list<const char*> names) {
+    for (const char* name : names) EXPECT_OK(store_->load("", name).status()) << name;
+    return store_->info()->loads_evicted;
+  };
+  Chain trunk(token_run(kTokens, 70), kBytesPerToken);
+  save("x", trunk);
+  save("y", trunk);
+  for (const char* name : {"b", "c"}) ASSERT_OK(put("", name));
+  EXPECT_EQ(loads({"x", "y", "b", "c"}), 0u);
+  EXPECT_EQ(loads({"b", "c"}), 0u);
+  for (const char* name : {"d", "e", "f", "g"}) ASSERT_OK(put("", name));
+  ASSERT_EQ(readable_chunks(store_.get(), trunk), 0u);
+  EXPECT_EQ(store_->info()->loads_evicted, 0u) << "nobody has looked for it";
+  EXPECT_EQ(loads({"g"}), 0u);
+  EXPECT_EQ(loads({"x", "y", "x"}), 3u);
+  reopen({});
+  EXPECT_EQ(loads({"y"}), 4u);
+  save("x", trunk);
+  EXPECT_EQ(loads({"x", "y"}), 4u) << "one was saved again, and brought what both need";
+  expect_clean();
+}
+
 // Free space: within the quota, and above the space that the file system must keep.
 TEST_F(Space, InfoSaysWhatIsFree) {
   ASSERT_OK(put("", "a"));

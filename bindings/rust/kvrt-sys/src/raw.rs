@@ -521,6 +521,7 @@ pub struct kvrt_store_props {
     pub chunks_evicted: u64,
     pub old_bytes: u64,
     pub bytes_free: u64,
+    pub resumes_evicted: u64,
 }
 
 #[repr(C)]
@@ -771,7 +772,7 @@ pub fn layout() -> Vec<crate::Layout> {
         layout!(kvrt_plan { struct_size, block_tokens, layers, heads, kv_heads, head_dim, context_length, fits, kv_bytes_per_token, block_bytes, weight_bytes, scratch_bytes, session_blocks, session_bytes, used, waste, blocks, kv_bytes, stored_tokens, unshared_tokens, total_bytes, memory_bytes, sessions_max, context_max, kv_groups, kv_group_layers, kv_group_window, kv_group_bytes_per_token, kv_group_tokens_max, state_bytes, boundary_bytes, boundaries }),
         layout!(kvrt_cache_props { struct_size, files, bytes, bytes_max, bytes_free, directory }),
         layout!(kvrt_store_options { struct_size, read_only, must_exist, reserved, disk_bytes_max, free_bytes_min }),
-        layout!(kvrt_store_props { struct_size, read_only, format, sessions, chunks, segments, chunk_bytes, chunk_raw_bytes, disk_bytes, chunks_damaged, chunks_evicted, old_bytes, bytes_free }),
+        layout!(kvrt_store_props { struct_size, read_only, format, sessions, chunks, segments, chunk_bytes, chunk_raw_bytes, disk_bytes, chunks_damaged, chunks_evicted, old_bytes, bytes_free, resumes_evicted }),
         layout!(kvrt_gc_report { struct_size, sessions_removed, chunks_removed, segments_removed, bytes_freed, ms, bytes_rewritten, bytes_punched, log_bytes_kept }),
         layout!(kvrt_repair_report { struct_size, outcome, sessions_kept, sessions_with_holes, sessions_recovered, sessions_lost, chunks_kept, chunks_lost, bytes_kept, ms, chunks_unowned }),
         layout!(kvrt_session_options { struct_size, no_prefix_cache, store, domain, domain_size, tools, tools_size, wake, wake_user, wake_user_free, documents, documents_size, variables, variables_size, autosave_name, autosave_name_size, autosave_turn, autosave_tokens, autosave_idle_ms, foreign_kv }),

@@ -276,5 +276,7 @@ values! {
         old_bytes: u64,
         /// Bytes of KV that saves may add within disk_bytes_max and free_bytes_min, before they evict other KV.
         bytes_free: u64,
+        /// Resumes, ever, of sessions that lacked KV which was given up for want of room after they were saved.
+        resumes_evicted: u64,
     }
 }
