@@ -1553,10 +1553,13 @@ enum {
  * `[f(k="v")]`. Text that goes on in another way is not bound. */
 enum {
   /** AUTO where that is possible, and where the model's chat template itself writes a call in the way of the family that it
-   * shows; else calls are not bound. */
+   * shows; else calls are not bound. With a grammar_kind: none. */
   KVRT_TOOL_CHOICE_DEFAULT = 0,
   KVRT_TOOL_CHOICE_NONE = 1,     /**< No calls: the marks by which they begin cannot come; what has none is text. */
-  KVRT_TOOL_CHOICE_AUTO = 2,     /**< Text; from a call's first mark on, calls. A call ends the text, another may follow. */
+  /** Text; from a call's first mark on, calls. A call ends the text, another may follow. With a grammar_kind: calls, or an
+   * answer that fits. Where the model's family writes calls without a mark, as bare JSON, a grammar that the beginning of a
+   * call fits is UNSUPPORTED by name. */
+  KVRT_TOOL_CHOICE_AUTO = 2,
   KVRT_TOOL_CHOICE_REQUIRED = 3, /**< One call or more, and nothing else. */
   KVRT_TOOL_CHOICE_NAMED = 4     /**< As REQUIRED, of the tool tool_name. Another name is INVALID. */
 };
@@ -1621,7 +1624,7 @@ typedef struct kvrt_generate_options {
   const char* grammar; /**< The GBNF or JSON schema, UTF-8; NULL with the other kinds. */
   size_t grammar_size; /**< Bytes of it. */
   kvrt_cancel* cancel; /**< Ends the generation when it is fired, or was; kept until DONE. NULL: none. */
-  /** KVRT_TOOL_CHOICE_... Not AUTO, REQUIRED or NAMED with a grammar_kind; none of these four fields with CONTINUE (the
+  /** KVRT_TOOL_CHOICE_... Not REQUIRED or NAMED with a grammar_kind; none of these four fields with CONTINUE (the
    * answer goes on with those that it began with), ignore_eos or prefill. */
   uint32_t tool_choice;
   uint32_t parallel_calls_max; /**< Calls of one answer at most; 0: no limit. */

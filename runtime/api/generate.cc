@@ -142,8 +142,8 @@ Status read_choice(const kvrt_generate_options& o, kvrt::GenerateOptions* out) {
         "that it began with",
         o.tool_choice, o.parallel_calls_max, o.reasoning_tokens_max);
   }
-  if (calls && o.grammar_kind) {
-    return error(Code::kInvalid, Detail::kNone, "tool_choice is %u with grammar_kind %u, which only NONE goes with", o.tool_choice,
+  if (calls && o.tool_choice != KVRT_TOOL_CHOICE_AUTO && o.grammar_kind) {
+    return error(Code::kInvalid, Detail::kNone, "tool_choice is %u with grammar_kind %u, which AUTO and NONE alone go with", o.tool_choice,
                  o.grammar_kind);
   }
   if ((o.tool_choice || limits) && (o.ignore_eos || o.prefill)) {

@@ -189,12 +189,7 @@ Request read_chat_request(std::string_view body) {
   if (r.must_call() && r.tools.empty()) refuse("tool_choice", "tool_choice: there are no tools");
   if (!r.tool_name.empty() && std::find(r.tool_names.begin(), r.tool_names.end(), r.tool_name) == r.tool_names.end())
     refuse("tool_choice.function.name", "tool_choice.function.name: there is no tool \"" + r.tool_name + "\"");
-  const bool free_of_calls = r.tools.empty() || r.options.tool_choice == KVRT_TOOL_CHOICE_NONE;
-  if (!r.grammar.empty() && !free_of_calls)
-    refuse("response_format", "response_format beside tools that may be called is not supported: set tool_choice to none",
-           "unsupported_value");
-  if (r.tools.empty()) drop_tools(&r);
-  r.options.reply = KVRT_REPLY_AUTO;
+  settle_calls(&r);
   return r;
 }
 

@@ -117,3 +117,5 @@ void read_function(const Json& function, const std::string& where, Request* r);
 void read_tools(const Json& list, Request* r);
 void read_tool_choice(const Json& value, Request* r);
 void drop_tools(Request* r);
+// Once all is read. Beside a schema the answer is calls, or content that fits; where only calls may come, it binds nothing.
+void settle_calls(Request* r);

@@ -223,10 +223,6 @@ Request read_response_request(std::string_view body) {
   if (r.must_call() && r.tools.empty()) refuse("tool_choice", "tool_choice: there are no functions");
   if (!r.tool_name.empty() && std::find(r.tool_names.begin(), r.tool_names.end(), r.tool_name) == r.tool_names.end())
     refuse("tool_choice.name", "tool_choice.name: there is no function \"" + r.tool_name + "\"");
-  const bool free_of_calls = r.tools.empty() || r.options.tool_choice == KVRT_TOOL_CHOICE_NONE;
-  if (!r.grammar.empty() && !free_of_calls)
-    refuse("text.format", "text.format beside tools that may be called is not supported: set tool_choice to none", "unsupported_value");
-  if (r.tools.empty()) r.options.tool_choice = KVRT_TOOL_CHOICE_DEFAULT, r.options.parallel_calls_max = 0;
-  r.options.reply = KVRT_REPLY_AUTO;
+  settle_calls(&r);
   return r;
 }

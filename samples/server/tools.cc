@@ -95,3 +95,10 @@ void drop_tools(Request* r) {
   r->options.tool_choice = KVRT_TOOL_CHOICE_DEFAULT;
   r->options.parallel_calls_max = 0;
 }
+
+void settle_calls(Request* r) {
+  if (r->must_call()) r->grammar.clear(), r->options.grammar_kind = KVRT_GRAMMAR_DEFAULT;
+  if (!r->grammar.empty() && r->options.tool_choice == KVRT_TOOL_CHOICE_DEFAULT) r->options.tool_choice = KVRT_TOOL_CHOICE_AUTO;
+  if (r->tools.empty()) drop_tools(r);
+  r->options.reply = KVRT_REPLY_AUTO;
+}

@@ -130,6 +130,22 @@ static void calls_are_bound(kvrt_model* model) {
   EXPECT(both > 0, "never two calls");
 }
 
+// Beside tools that may be called an answer is calls, or content that fits.
+static void calls_or_content(kvrt_model* model) {
+  int called = 0, said = 0;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    struct parts p = {0};
+    kvrt_session* s = asked(model, NULL, kTools, seed % 2);
+    kvrt_generate_options o = by_schema(seed);
+    o.tool_choice = KVRT_TOOL_CHOICE_AUTO, o.parallel_calls_max = 2;
+    generate(s, o, &p);
+    EXPECT(p.call_count ? !p.content[0] : is_content(p.content), "%d calls, content \"%s\": %s", p.call_count, p.content, p.raw);
+    called += p.call_count > 0, said += p.call_count == 0;
+    kvrt_session_close(s);
+  }
+  EXPECT(called > 0 && said > 0, "%d answers with calls, %d with content", called, said);
+}
+
 // In pieces, each after a restart, an answer is that of one go.
 static void goes_on(const char* path, kvrt_model* model, kvrt_generate_options first, const char* tools, uint32_t piece) {
   char dir[kPathMax];
@@ -245,8 +261,8 @@ static void schemas_of_tools(kvrt_model* model) {
 static void refused(kvrt_model* model, kvrt_model* plain) {
   kvrt_session* s = asked(model, NULL, kTools, 0);
   kvrt_generate_options o = by_schema(1);
-  o.tool_choice = KVRT_TOOL_CHOICE_AUTO;
-  BAD("begin", "a schema and calls", kvrt_session_begin(s, &o, NULL));
+  o.tool_choice = KVRT_TOOL_CHOICE_REQUIRED;
+  BAD("begin", "a schema and calls alone", kvrt_session_begin(s, &o, NULL));
   o = by_choice(1, KVRT_TOOL_CHOICE_NAMED, NULL);
   BAD("begin", "no name", kvrt_session_begin(s, &o, NULL));
   o = by_choice(1, KVRT_TOOL_CHOICE_AUTO, "add");
@@ -290,9 +306,13 @@ int main(void) {
   kvrt_model* model = open_with_template(t.runtime, t.tiny, t.dir, "thinks", kTemplate, path);
   content_is_bound(model);
   calls_are_bound(model);
+  calls_or_content(model);
   for (uint32_t piece = 1; piece <= 5; ++piece) {
     goes_on(path, model, by_schema(piece), NULL, piece);
     goes_on(path, model, by_choice(piece, KVRT_TOOL_CHOICE_REQUIRED, NULL), kTools, piece);
+    kvrt_generate_options either = by_schema(piece);
+    either.tool_choice = KVRT_TOOL_CHOICE_AUTO;
+    goes_on(path, model, either, kTools, piece);
   }
   marks(model);
   schemas_of_tools(model);

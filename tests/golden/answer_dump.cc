@@ -205,7 +205,7 @@ AnswerRules rules_of(const json& request, const std::string& tools) {
   rules.reasoning_over = request.value("over", 0) != 0;
   rules.tools = request.value("tools", 1) ? tools : "";
   rules.style.bound = rules.kind != GrammarKind::kNone;
-  rules.style.calls = !rules.tools.empty() && !rules.style.bound;
+  rules.style.calls = !rules.tools.empty() && (!rules.style.bound || rules.choice == ToolChoice::kAuto);
   if (rules.style.calls) rules.style.tools = read_reply_tools(rules.tools);
   return rules;
 }

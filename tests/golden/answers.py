@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Answers that are drawn by their grammar: every call has a tool's name and arguments that fit its schema, by jsonschema; where calls are required
-there is nothing else, where they are not to come there is none, and content that a schema binds fits it, behind reasoning of any kind.
+there is nothing else, where they are not to come there is none, and content that a schema binds fits it, behind reasoning of any kind; beside tools that
+may be called the answer is calls or such content.
 
 usage: answers.py DUMP_PROGRAM [COUNT [SEED]]   COUNT: answers of each family and way
 """
@@ -54,6 +55,7 @@ def requests(names):
             yield {"family": name, "controls": controls, "choice": REQUIRED, "calls_max": 1}
             for reasoning, place in ways:
                 yield {"family": name, "controls": controls, "kind": 2, "source": json.dumps(SCHEMA), "place": place, **({"reasoning": reasoning} if reasoning else {})}
+                yield {"family": name, "controls": controls, "kind": 2, "source": json.dumps(SCHEMA), "choice": AUTO, "place": place, **({"reasoning": reasoning} if reasoning else {})}
                 if place == REASONING:
                     yield {"family": name, "controls": controls, "choice": AUTO, "reasoning": reasoning, "place": place, "over": 1}
 
@@ -74,6 +76,8 @@ def wrong(request, answer):
             jsonschema.validate(call["arguments"], PARAMETERS[call["name"]])
         except jsonschema.ValidationError as error:
             return f"arguments: {error.message}"
+    if calls and request.get("kind") and request.get("choice") == AUTO:
+        return f"content {content!r} beside calls" if content.strip() else None
     if request.get("kind"):
         try:
             jsonschema.validate(json.loads(content), SCHEMA)

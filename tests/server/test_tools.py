@@ -121,6 +121,21 @@ class Tools(Case):
         self.call(text=asked, max_tokens=8)
         self.assertTrue(self.call(text=asked).choices[0].message.tool_calls)
 
+    def test_beside_a_schema(self):
+        form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "properties": {"n": {"enum": [10, 20]}}, "required": ["n"]}}}
+        seen = set()
+        for seed in range(1, 25):
+            choice = self.call(tool_choice="auto", response_format=form, parallel_tool_calls=False, seed=seed).choices[0]
+            if choice.finish_reason == "length":
+                continue
+            seen.add(choice.finish_reason)
+            if choice.finish_reason == "tool_calls":
+                self.assertTrue(choice.message.tool_calls and not choice.message.content)
+            else:
+                self.assertIn(json.loads(choice.message.content), ({"n": 10}, {"n": 20}))
+        self.assertEqual(seen, {"tool_calls", "stop"})
+        self.assertTrue(self.call(tool_choice="required", response_format=form).choices[0].message.tool_calls)
+
     def test_refused(self):
         def function(**more):
             return {"tools": [NOW, {"type": "function", "function": {"name": "x", **more}}], "tool_choice": "auto"}
@@ -131,7 +146,6 @@ class Tools(Case):
                 ({"tools": [{"type": "web_search"}]}, "tools[0].type"), ({"tools": [ADD, ADD]}, "tools[1].function.name"), ({"tools": []}, "tool_choice"),
                 ({"tools": {}}, "tools"), ({"tools": ["x"]}, "tools[0]"), ({"tools": [{"type": "function"}]}, "tools[0].function"),
                 (named, "tool_choice.function.name"), ({"tool_choice": "any"}, "tool_choice"), ({"tool_choice": {"type": "x"}}, "tool_choice.type"),
-                ({"tool_choice": "auto", "response_format": {"type": "json_object"}}, "response_format"),
                 (function(parameters=bad) | {"tool_choice": "required"}, "tools"), (function(description=5), "tools[1].function.description"),
                 (function(strict="yes"), "tools[1].function.strict"),
                 *((function(name=name), "tools[1].function.name") for name in ("", "a b", "a.b", "\u00e9", "a\n", "x" * 65, 5, None)),

@@ -85,7 +85,7 @@ Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, co
     // A GBNF may write marks itself.
     const bool json = grammar.kind == GrammarKind::kJsonSchema || grammar.kind == GrammarKind::kJsonSchemaOpen;
     if (json) style.bound = true;
-    if (json || grammar.choice == ToolChoice::kNone) style.calls = false;
+    if ((json && grammar.choice != ToolChoice::kAuto) || grammar.choice == ToolChoice::kNone) style.calls = false;
     style.unmarked = grammar.kind == GrammarKind::kNone;
   }
   if (options->reply != ReplyKind::kNone || binds) {

@@ -121,7 +121,8 @@ Result<AnswerBuilder::Node> AnswerBuilder::answer() {
     content = free_content();
   }
   const bool unmarked = begins && (mark_.empty() || mark_ == prompted_);  // calls may begin as they are
-  if (written_ != nullptr && (content == kNone || (unmarked && bare_ == nullptr))) {
+  const bool beside = rules_.kind != GrammarKind::kNone && begins;        // bound content, of which none is free to become a call
+  if (written_ != nullptr && (content == kNone || beside || (unmarked && bare_ == nullptr))) {
     const Node call = unmarked ? calls_ : then(mark_, calls_);
     const Node preceded = written_->may_precede.empty() ? kNone : spaced(then(written_->may_precede, spaced(call)));
     content = either({content, unmarked && !prompted_.empty() ? call : spaced(call), preceded});
@@ -136,6 +137,7 @@ Result<AnswerBuilder::Node> AnswerBuilder::answer() {
 
 Result<std::unique_ptr<const Automaton>> AnswerBuilder::build() {
   KVRT_TRY(add_tools());
+  KVRT_TRY(check_content_is_no_call());
   if (rules_.kind == GrammarKind::kNone && !calls_matter_ && !rules_.reasoning_over) return std::unique_ptr<const Automaton>();
   KVRT_ASSIGN(const Node begin, rules_.style.format == ReplyFormat::kHarmony ? harmony() : answer());
   KVRT_TRY(builder_.status());

@@ -61,6 +61,7 @@ class AnswerBuilder {
 
   // answer_calls.cc
   Status add_tools();
+  Status check_content_is_no_call() const;
   Status add_tool(const reply::WrittenCalls& written, const BoundTool& tool);
   bool may_be_word(std::string_view name) const;  // of a bare call that is Python's
   Result<uint32_t> arguments_rule(const reply::WrittenCalls& written, const BoundTool& tool);

@@ -6,6 +6,7 @@
 #include "runtime/base/limits.h"
 #include "runtime/text/answer/answer_builder.h"
 #include "runtime/text/answer/arguments.h"
+#include "runtime/text/grammar/states.h"
 #include "runtime/text/grammar/vocab.h"
 #include "runtime/text/reply/literals.h"
 #include "runtime/text/reply/pattern.h"
@@ -103,7 +104,8 @@ Status AnswerBuilder::add_tools() {
   calls_matter_ = rules_.choice == ToolChoice::kNone || !rules_.tools.empty();
   const bool by_default = rules_.choice == ToolChoice::kDefault;
   if (by_default && !rules_.style.fits) calls_matter_ = false;
-  if (rules_.kind != GrammarKind::kNone || rules_.choice == ToolChoice::kNone || (by_default && !calls_matter_)) return {};
+  const bool bound_alone = rules_.kind != GrammarKind::kNone && rules_.choice != ToolChoice::kAuto;
+  if (bound_alone || rules_.choice == ToolChoice::kNone || (by_default && !calls_matter_)) return {};
   if (rules_.tools.empty()) return error(Code::kInvalid, Detail::kNone, "tool_choice: the session has no tools");
   const reply::WrittenCalls* written = written_calls(rules_.style);
   if (written == nullptr) {
@@ -157,6 +159,36 @@ Result<uint32_t> AnswerBuilder::arguments_rule(const reply::WrittenCalls& writte
   }
   if (!arguments.is_ok()) return arguments.take_status().annotate("tool " + tool.name);
   return arguments;
+}
+
+// Where calls begin without a mark, nobody could tell one from content that is the same text.
+Status AnswerBuilder::check_content_is_no_call() const {
+  if (rules_.kind == GrammarKind::kNone || written_ == nullptr) return {};
+  if (!(written_->begin.empty() ? written_->call : written_->begin).starts_with('{')) return {};
+  const SchemaMembers members = rules_.kind == GrammarKind::kJsonSchemaOpen ? SchemaMembers::kOpen : SchemaMembers::kClosed;
+  KVRT_ASSIGN(const auto content, rules_.kind == GrammarKind::kGbnf ? Grammar::from_gbnf(rules_.source, &vocab_)
+                                                                    : Grammar::from_json_schema(rules_.source, members));
+  GrammarStates states(content->automaton());
+  for (const Tool& tool : tools_) {
+    for (const char* key : {"parameters", "arguments"}) {
+      std::set<GrammarStates::State> at{states.begin()};
+      for (char c : "{ \"name\": \"" + tool.name + "\", \"" + key + "\":") {
+        std::set<GrammarStates::State> next;
+        for (GrammarStates::State from : at) {
+          const GrammarStates::State to = states.step(from, static_cast<uint8_t>(c));
+          if (!states.dead(to)) next.insert(to);
+          if (c == ' ') next.insert(from);  // it may be left out
+        }
+        at = std::move(next);
+      }
+      if (at.empty()) continue;
+      return error(Code::kUnsupported, Detail::kNone,
+                   "tool_choice is AUTO beside a grammar that a call of %.200s fits: this model's calls have no mark that would tell it "
+                   "from content",
+                   tool.name.c_str());
+    }
+  }
+  return {};
 }
 
 // What may stand for white space in the frame of a call.

@@ -17,7 +17,7 @@ enum class ToolChoice : uint32_t { kDefault, kNone, kAuto, kRequired, kNamed };
 
 // What an application asks of an answer.
 struct AnswerAsk {
-  // Of the content: kNone is free. With another, there are no calls.
+  // Of the content: kNone is free. With another there are calls by kAuto alone: the answer is calls, or content that fits.
   GrammarKind kind = GrammarKind::kNone;
   std::string source{};
   // kNone: the marks of calls do not come. kAuto: a call is bound from its first mark on. kRequired: there is one. kNamed: of this tool.

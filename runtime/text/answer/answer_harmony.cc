@@ -32,7 +32,7 @@ Result<AnswerBuilder::Node> AnswerBuilder::harmony() {
   const Node analysis = rules_.reasoning_over ? kNone : then("<|channel|>analysis<|message|>", thought);
   const Node call = written_ != nullptr ? harmony_call() : kNone;
   Node other = kNone;
-  if (written_ != nullptr && content != kNone && tools_.size() <= kRecipientsMax) {
+  if (written_ != nullptr && preamble != kNone && tools_.size() <= kRecipientsMax) {
     for (FreeText::Exit& exit : marks) exit.to = exit.mark == "<|call|>" ? end_ : exit.to;
     other = harmony_message([this](Node to) { return then(" to=", other_recipient(to)); }, then("<|message|>", text_.until(marks)));
   }

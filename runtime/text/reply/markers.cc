@@ -16,7 +16,7 @@ constexpr char kPlain = 'p', kControl = 'c', kControlMore = '+';
 
 bool ReplyParser::Impl::is_active(const Marker& marker) const {
   const bool content = mode_ == Mode::kContent, reasoning = mode_ == Mode::kReasoning;
-  if (style_.bound && content && !blank_ && tail_kinds_[0] == kPlain) return false;
+  if (style_.bound && content && !blank_ && last_ != Mode::kCall && tail_kinds_[0] == kPlain) return false;
   switch (marker.role) {
     case Role::kReasoningBegin:
       return content || (reasoning && reasoning_blank_);

@@ -4,6 +4,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/text/reply/calls.h"
+#include "runtime/text/reply/family.h"
 #include "runtime/text/reply/machine.h"
 #include "runtime/text/reply/tools.h"
 
@@ -19,6 +20,13 @@ namespace {
 // The arguments, which follow a Harmony header that names a recipient.
 constexpr CallSyntax kHarmonyCall = {ReplyFormat::kHarmony, "", {"%s"}, {}};
 
+bool calls_have_mark(ReplyFormat format) {
+  return std::ranges::any_of(reply::families(), [&](const reply::Family& family) {
+    const std::string_view first = family.written.begin.empty() ? family.written.call : family.written.begin;
+    return family.format == format && !first.starts_with('{');
+  });
+}
+
 }  // namespace
 
 ReplyParser::Impl::Impl(ReplyStyle style) : style_(std::move(style)) {
@@ -30,7 +38,7 @@ ReplyParser::Impl::Impl(ReplyStyle style) : style_(std::move(style)) {
     const bool frame = syntax.flags & CallSyntax::kFrame;
     if (!frame && !style_.calls) continue;
     if (syntax.flags & CallSyntax::kUnmarked && (!style_.unmarked || style_.tools == nullptr)) continue;
-    if (syntax.begin.empty()) bare_ = &syntax;
+    if (syntax.begin.empty() && !(style_.bound && calls_have_mark(style_.format))) bare_ = &syntax;
     if (!syntax.begin.empty()) markers_.push_back({syntax.begin, frame ? Role::kFrame : Role::kCallBegin, &syntax});
     for (std::string_view end : syntax.ends)
       if (!end.empty()) markers_.push_back({end, Role::kCallEnd, &syntax});

@@ -221,6 +221,59 @@ TEST(Answer, RecipientsThatAreNoTools) {
   EXPECT_TRUE(parts[0].kind == ReplyPart::Kind::kContent && parts[0].text == "{\"id\": 1}") << parts[0].text;
 }
 
+// Beside tools that may be called bound content is one way, and calls are the other; reasoning comes first.
+TEST(Answer, CallsOrContentThatFits) {
+  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+  AnswerRules rules = rules_of("Hermes", ToolChoice::kAuto, AnswerPlace::kBegin);
+  rules.kind = GrammarKind::kJsonSchema;
+  rules.source = R"({"type": "object", "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}}, "required": ["name"]})";
+  rules.style.reasoning_begin = "<think>", rules.style.reasoning_end = "</think>";
+  const auto hermes = grammar_of(rules);
+  for (const std::string before : {"", "<think>Hm.</think>\n\n"}) {
+    EXPECT_TRUE(fits(*hermes, before + "{\"name\": \"f\"}"));
+    EXPECT_TRUE(fits(*hermes, before + call));
+    EXPECT_TRUE(fits(*hermes, before + call + "\n" + call));
+    EXPECT_FALSE(fits(*hermes, before + "text"));
+    EXPECT_FALSE(fits(*hermes, before + "{\"name\": \"f\"}" + call));
+    EXPECT_FALSE(fits(*hermes, before + call + "{\"name\": \"f\"}"));
+  }
+  ReplyStyle style = rules.style;  // marks as text
+  style.bound = true;
+  std::vector<ReplyPart> parts;
+  ReplyParser parser(style);
+  parser.push(call + "\n" + call, false, &parts);
+  parser.finish(&parts);
+  EXPECT_TRUE(parts.size() == 2 && parts[1].kind == ReplyPart::Kind::kToolCall);
+  rules.choice = ToolChoice::kDefault;
+  EXPECT_FALSE(fits(*grammar_of(rules), call)) << "by default a grammar binds all";
+}
+
+// Calls without a mark: a call that fits the schema would be two things.
+TEST(Answer, ContentThatACallWithoutMarkFitsIsRefused) {
+  const auto tokenizer = byte_tokenizer({{"<|im_end|>", 3}});
+  const auto vocab = GrammarVocab::make(*tokenizer);
+  AnswerRules rules = rules_of("Llama 3", ToolChoice::kAuto, AnswerPlace::kBegin);
+  const auto refused = [&](GrammarKind kind, const char* source) {
+    rules.kind = kind, rules.source = source;
+    const auto made = answer_grammar(rules, *vocab);
+    EXPECT_TRUE(made.is_ok() ||
+                (made.status().code() == Code::kUnsupported && made.status().message().find("call of f") != std::string::npos))
+        << made.status().message();
+    return !made.is_ok();
+  };
+  EXPECT_FALSE(refused(GrammarKind::kJsonSchema, R"({"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"}}})"));
+  EXPECT_FALSE(refused(GrammarKind::kJsonSchema, R"({"type":"array"})"));
+  EXPECT_FALSE(refused(GrammarKind::kJsonSchema, R"({"type":"object","properties":{"name":{"enum":["g"]},"parameters":{}}})"));
+  EXPECT_TRUE(
+      refused(GrammarKind::kJsonSchema, R"({"type":"object","properties":{"name":{"type":"string"},"parameters":{"type":"object"}}})"));
+  EXPECT_TRUE(refused(GrammarKind::kJsonSchema, R"({"type":"object"})"));
+  EXPECT_TRUE(refused(GrammarKind::kJsonSchemaOpen, R"({"type":"object","properties":{"name":{"type":"string"}}})"));
+  EXPECT_TRUE(refused(GrammarKind::kGbnf, "root ::= [^x]*"));
+  EXPECT_FALSE(refused(GrammarKind::kGbnf, "root ::= [a-z]*"));
+  rules.choice = ToolChoice::kNone;
+  EXPECT_FALSE(refused(GrammarKind::kJsonSchema, R"({"type":"object"})"));
+}
+
 TEST(Answer, ToolsOfOneNameAreRefused) {
   AnswerRules rules = rules_of("Hermes", ToolChoice::kAuto, AnswerPlace::kBegin);
   rules.tools = R"([{"name":"f"},{"type":"function","function":{"name":"f"}}])";
