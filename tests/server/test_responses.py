@@ -158,6 +158,11 @@ class Tools(Responses):
         self.assertEqual({i.type for i in r.output} - {"message"}, set())
         self.assertNotIn("<tool_call>", r.output_text)
 
+    def test_beside_a_schema(self):
+        form = {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}}
+        self.assertEqual(said_by(self.create("weather", tools=[WEATHER], text=form)), [["function_call", "weather", '{"city":"Bonn"}']])
+        self.assertEqual(self.create("JSON", tools=[WEATHER], text=form).output_text, '{"n": 7}')
+
     def test_a_call_that_is_cut(self):
         options = {"tools": [WEATHER], "tool_choice": "required", "max_output_tokens": 3, "temperature": 0}
         for r in (self.create("Streamed", **options), self.events("Streamed", **options)[1]):
