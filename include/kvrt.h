@@ -1498,7 +1498,7 @@ enum {
    * one before 2019-09: what stands beside $ref says nothing). What is valid and cannot be written:
    * - Members in another order than `properties`, then those that only `required` names, then others. Where an object has
    *   properties or patternProperties and does not say additionalProperties, others: JSON_SCHEMA_OPEN lets them.
-   * - Values of another type than a keyword is about, where no type is named.
+   * - Values of another type than a keyword is about, where no type is named, unless none of that type fits.
    * - White space but one space after a colon; one space, or a line break and up to 40 spaces, after a comma and inside of
    *   brackets.
    * - Numbers of more than 18 digits, with bounds 15; integers may have any number of them, but with multipleOf, and with
@@ -1511,12 +1511,13 @@ enum {
    * - Formats hold, in every draft: date, time, date-time (nanoseconds, no leap second, T and Z in capitals), duration
    *   (numbers of 9 digits), uuid, ipv4, ipv6, uri, uri-reference, iri, iri-reference (no IPvFuture; beyond ASCII the
    *   basic plane), email (4 words and 64 characters before the @, then a hostname), hostname (two labels of 63
-   *   characters and five of 19, with hyphens 32 and 10; no two in a row), json-pointer, relative-json-pointer (0, or
-   *   three digits from 1 on), regex (what Python and ECMAScript both take: no look-around, groups two deep). Other
-   *   names say nothing.
+   *   characters and five of 19, with hyphens 32 and 10; no two in a row but behind `xn`, where small letters and digits
+   *   follow, which may be no code of a name), json-pointer, relative-json-pointer (0, or three digits from 1 on), regex
+   *   (what Python and ECMAScript both take: no look-around, groups two deep). Other names say nothing.
    * - uniqueItems of more than 8 constants in another order than theirs.
    * - Ways not to fit a schema, for not, oneOf and if: by members that no schema names, by more than two in a oneOf of more
    *   than 8.
+   * LIMIT: a schema nested deeper than 64, and $ref and allOf that lead to one another more often than that.
    * UNSUPPORTED by name, with its JSON pointer: uniqueItems of items that are no constants; $ref to another document,
    * $dynamicRef to one of several anchors; maxContains, minContains above 1, two contains for one array; constant
    * objects of more than 8 members; minProperties above the named members and one more; more than 6 patternProperties

@@ -98,6 +98,7 @@ class GrammarBuilder {
   bool keeps_members(uint32_t rule) const { return rules_[rule].object != kOpen; }
   size_t rules() const { return rules_.size(); }
   void define(uint32_t rule, Part part);
+  void add_way(uint32_t rule, Part part);  // it matches that, too
   bool defined(uint32_t rule) const { return rules_[rule].in != kOpen; }
 
   Part empty() { return single({kSkipTo, 0, 0, kOpen, 0}); }
@@ -123,8 +124,8 @@ class GrammarBuilder {
   void link(uint32_t node, uint32_t to);
   void link(uint32_t node, std::span<const uint32_t> to);
 
-  // Some text matches it, whatever the rules match whose nodes stand before `first`, or that are not defined.
-  bool matches(uint32_t rule, uint32_t first) const;
+  // Of each rule: some text matches it, if one does those that it calls of `assumed`, whose nodes stand before `first`, or that are not defined.
+  std::vector<bool> matching(std::span<const uint32_t> rules, uint32_t first, std::span<const uint32_t> assumed = {}) const;
   uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
 
   Status status() const;  // LIMIT once a limit was met; parts built from then on are thrown away

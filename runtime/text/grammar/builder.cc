@@ -70,6 +70,14 @@ void GrammarBuilder::define(uint32_t rule, Part part) {
   rules_[rule].in = part.in;
 }
 
+void GrammarBuilder::add_way(uint32_t rule, Part part) {
+  const uint32_t before = rules_[rule].in, way = fork();
+  define(rule, part);
+  link(way, before);
+  link(way, part.in);
+  rules_[rule].in = way;
+}
+
 void GrammarBuilder::link(uint32_t node, uint32_t to) {
   if (!limit_.empty()) return;
   (nodes_[node].op == kFork && nodes_[node].next != kOpen ? nodes_[node].other : nodes_[node].next) = to;
@@ -237,7 +245,7 @@ Result<std::unique_ptr<const Automaton>> GrammarBuilder::build() {
 
 // From the ends of rules back to where they begin. A call needs what follows it and its rule, an object's end its members, another node one
 // way on.
-bool GrammarBuilder::matches(uint32_t rule, uint32_t first) const {
+std::vector<bool> GrammarBuilder::matching(std::span<const uint32_t> rules, uint32_t first, std::span<const uint32_t> assumed) const {
   const uint32_t size = nodes() - first;  // nodes by their places from `first` on
   const auto place = [&](uint32_t node) { return node == kOpen || node < first ? kOpen : node - first; };
   const auto callee = [&](const Node& n) { return n.op == kCallRule ? place(rules_[n.other].in) : kOpen; };
@@ -267,6 +275,8 @@ bool GrammarBuilder::matches(uint32_t rule, uint32_t first) const {
   const auto revive = [&](uint32_t n) {
     if (!alive[n]) alive[n] = true, stack.push_back(n);
   };
+  std::vector<bool> lives(assumed.empty() ? 0 : rules_.size(), false);
+  for (uint32_t rule : assumed) lives[rule] = true;
   const auto rule_lives = [&](uint32_t one) { return place(rules_[one].in) == kOpen || alive[place(rules_[one].in)]; };
   for (uint32_t n = 0; n < size; ++n)
     if (nodes_[first + n].op == kEnd) revive(n);
@@ -279,10 +289,13 @@ bool GrammarBuilder::matches(uint32_t rule, uint32_t first) const {
       const Members* object = ends_object(n);
       const bool two_ways = n.op == kCallRule || object;
       if (two_ways && (next == kOpen || !alive[next])) continue;
-      if (object ? object->may_end(rule_lives) : n.op != kCallRule || rule_lives(n.other)) revive(from[i]);
+      const auto callee_lives = [&](uint32_t one) { return (!lives.empty() && lives[one]) || rule_lives(one); };
+      if (object ? object->may_end(callee_lives) : n.op != kCallRule || callee_lives(n.other)) revive(from[i]);
     }
   }
-  return alive[place(rules_[rule].in)];
+  std::vector<bool> out;
+  for (uint32_t rule : rules) out.push_back(rule_lives(rule));
+  return out;
 }
 
 }  // namespace kvrt

@@ -82,22 +82,67 @@ Result<uint32_t> SchemaCompiler::compile(All whole) {
   const uint32_t root = rule_for(std::move(whole));
   character_rule();
   space_rule();
+  KVRT_TRY(compile_pending());
+  KVRT_TRY(widen());
+  if (builder_.matching({&root, 1}, first_node_)[0]) return root;
+  if (!left_out_.is_ok()) return std::move(left_out_);  // what was left out might have fit
+  return invalid(document_.root(), "nothing fits it");
+}
+
+Status SchemaCompiler::compile_pending() {
   while (!pending_.empty()) {
     const auto [rule, key] = pending_.front();
     pending_.pop_front();
-    place_ = key->first;
-    rule_ = rule;
-    KVRT_TRY(look(document_.root(), key->second.size()));
-    KVRT_ASSIGN(Flat flat, flatten(key->second));
-    Part part = builder_.empty();
-    KVRT_ASSIGN(const Part inside, value(std::move(flat)));
-    part = builder_.sequence(part, inside);
-    KVRT_TRY(builder_.status());
+    KVRT_TRY(compile_rule(rule, *key));
+  }
+  return {};
+}
+
+Status SchemaCompiler::compile_rule(uint32_t rule, const RuleKey& key) {
+  place_ = key.first;
+  rule_ = rule;
+  KVRT_TRY(look(document_.root(), key.second.size()));
+  KVRT_ASSIGN(Flat flat, flatten(key.second));
+  Part part = builder_.empty();
+  KVRT_ASSIGN(const Part inside, value(std::move(flat), key));
+  part = builder_.sequence(part, inside);
+  KVRT_TRY(builder_.status());
+  if (widening_) {
+    builder_.add_way(rule, part);
+  } else {
     builder_.define(rule, part);
   }
-  if (builder_.matches(root, first_node_)) return root;
-  if (!left_out_.is_ok()) return std::move(left_out_);  // what was left out might have fit
-  return invalid(document_.root(), "nothing fits it");
+  return {};
+}
+
+// Where no value of the types that keywords imply fits, those of other types do, of which they say nothing. First where that is so whatever
+// becomes of the others: an array is not meant to be anything else because its items are.
+Status SchemaCompiler::widen() {
+  constexpr int kRounds = 8;                                               // then all at once: each looks at all nodes
+  for (int round = 0; left_out_.is_ok() && !narrowed_.empty(); ++round) {  // what was left out might have fit
+    const auto rules_of = [](const std::vector<Narrowed>& all) {
+      std::vector<uint32_t> rules;
+      for (const Narrowed& one : all) rules.push_back(one.first);
+      return rules;
+    };
+    const auto take = [](std::vector<Narrowed>* from, const std::vector<bool>& stay) {
+      std::vector<Narrowed> taken, left;
+      for (size_t i = 0; i < from->size(); ++i) (stay[i] ? left : taken).push_back((*from)[i]);
+      from->swap(left);
+      return taken;
+    };
+    std::vector<Narrowed> empty = take(&narrowed_, builder_.matching(rules_of(narrowed_), first_node_));
+    const std::vector<uint32_t> rules = rules_of(empty);
+    std::vector<Narrowed> first = take(&empty, builder_.matching(rules, first_node_, rules));
+    if (first.empty() || round > kRounds) first.insert(first.end(), empty.begin(), empty.end()), empty.clear();
+    if (first.empty()) break;
+    narrowed_.insert(narrowed_.end(), empty.begin(), empty.end());
+    widening_ = true;
+    for (const auto& [rule, key] : first) KVRT_TRY(compile_rule(rule, *key));
+    widening_ = false;
+    KVRT_TRY(compile_pending());
+  }
+  return {};
 }
 
 // Items that were followed before stay as they are: the schemas that they lead to are among them.
@@ -197,7 +242,7 @@ Result<std::vector<const JsonDocument::Node*>> SchemaCompiler::schemas(const Nod
 }
 
 // The values that fit all items.
-Result<SchemaCompiler::Part> SchemaCompiler::value(Flat flat) {
+Result<SchemaCompiler::Part> SchemaCompiler::value(Flat flat, const RuleKey& key) {
   for (;;) {
     if (flat.nothing_fits || leaves_out(flat.items)) return builder_.never();
     KVRT_ASSIGN(const auto values, constants(flat));
@@ -219,6 +264,9 @@ Result<SchemaCompiler::Part> SchemaCompiler::value(Flat flat) {
     KVRT_ASSIGN(flat, flatten(all));
   }
   KVRT_ASSIGN(const uint8_t types, types_of(flat, true));
+  KVRT_ASSIGN(const uint8_t all, types_of(flat, false));
+  if (widening_) return typed_value(flat, all & static_cast<uint8_t>(~types));
+  if (types != all) narrowed_.emplace_back(rule_, &key);
   return typed_value(flat, types);
 }
 

@@ -10,7 +10,8 @@
 //   - Members come in the order of `properties`, then those that only `required` names, then others. Others may come where
 //     additionalProperties is given and not false, by patternProperties, or where the schema names no properties at all; open: also where
 //     additionalProperties is not given. In a call's arguments members come in any order, where an object names at most 64 (members.h).
-//   - A keyword for one type implies that type where the schema names none: {"minLength": 1} is a string.
+//   - A keyword for one type implies that type where the schema names none: {"minLength": 1} is a string. Where no value of it fits, any other
+//     type: {"contains": false} is no array.
 //   - White space: none or one space after a colon; none, one space, or a line break and at most 40 spaces after a comma or an opening
 //     bracket and before a closing one. A model keeps its habit and cannot go on in white space for ever.
 //   - Numbers: number_range.h. Strings of pattern, format, not, enum, const and the names of members: shortest escapes only.

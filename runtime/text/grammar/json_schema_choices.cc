@@ -66,7 +66,7 @@ Result<std::optional<SchemaCompiler::Ways>> SchemaCompiler::next_choice(Flat* fl
       if (bit == kOneOf) {
         KVRT_ASSIGN(ways, one_of(*keyword));
       } else if (bit == kIf) {
-        KVRT_ASSIGN(ways, conditional(schema));
+        KVRT_ASSIGN(ways, conditional(schema, *flat));
       } else {
         KVRT_ASSIGN(const auto branches, schemas(*keyword));
         ways.emplace();
@@ -106,13 +106,18 @@ Result<SchemaCompiler::Ways> SchemaCompiler::one_of(const Node& list) {
   return ways;
 }
 
-Result<SchemaCompiler::Ways> SchemaCompiler::conditional(const Node& schema) const {
+Result<SchemaCompiler::Ways> SchemaCompiler::conditional(const Node& schema, const Flat& flat) const {
   const Node* condition = document_.member(schema, "if");
   Ways ways{{{condition}}, {{condition, What::kNot}}};
   if (const Node* then = document_.member(schema, "then")) ways[0].push_back({then});
   if (const Node* otherwise = document_.member(schema, "else")) ways[1].push_back({otherwise});
-  if (ways[0].size() + ways[1].size() == 2) return Ways{{}};
-  return ways;
+  if (ways[0].size() + ways[1].size() > 2) return ways;
+  // By itself it asks for nothing. But what it evaluates is no longer unevaluated, where it holds.
+  const bool evaluates = std::any_of(flat.items.begin(), flat.items.end(), [&](const Item& item) {
+    return item.what == What::kSchema &&
+           (document_.member(*item.schema, "unevaluatedItems") || document_.member(*item.schema, "unevaluatedProperties"));
+  });
+  return evaluates ? Ways{{{condition}}, {}} : Ways{{}};
 }
 
 // One member of dependencies, dependentRequired or dependentSchemas.

@@ -77,10 +77,14 @@ class SchemaCompiler {
   const Node& about(const Flat& flat) const { return flat.items.empty() ? document_.root() : *flat.items.front().schema; }  // for messages
 
   // json_schema.cc: from schemas to types
+  using RuleKey = std::pair<Place, All>;
   Result<uint32_t> compile(All whole);
+  Status compile_pending();
+  Status compile_rule(uint32_t rule, const RuleKey& key);
+  Status widen();
   uint32_t rule_for(All all) { return rule_for(std::move(all), place_); }
   uint32_t rule_for(All all, const Place& place);
-  Result<Part> value(Flat flat);
+  Result<Part> value(Flat flat, const RuleKey& key);
   Result<Part> typed_value(const Flat& flat, uint8_t types);
   Result<Flat> flatten(const All& all) const;
   Status follow(const Item& item, size_t before, uint32_t depth, Flat* flat) const;
@@ -107,7 +111,7 @@ class SchemaCompiler {
   using Ways = std::vector<All>;
   Result<std::optional<Ways>> next_choice(Flat* flat);  // marks it as done
   Result<Ways> one_of(const Node& list);
-  Result<Ways> conditional(const Node& schema) const;
+  Result<Ways> conditional(const Node& schema, const Flat& flat) const;
   Result<Ways> dependent(const Node& dependency, const Node& schema) const;
   Result<Ways> denials(const Node& schema, const Flat& flat) const;
   Status deny_keyword(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
@@ -274,8 +278,10 @@ class SchemaCompiler {
   ValueReader* reader_ = nullptr;
   Place place_;  // of the rule in the making
   uint32_t rule_ = 0;
-  using RuleKey = std::pair<Place, All>;
   std::map<RuleKey, uint32_t> rules_;
+  using Narrowed = std::pair<uint32_t, const RuleKey*>;
+  std::vector<Narrowed> narrowed_;  // rules of the types alone that keywords imply
+  bool widening_ = false;           // their other types are in the making
   std::deque<std::pair<uint32_t, const RuleKey*>> pending_;
   std::map<char, uint32_t> characters_;  // by the quote that ends the string
   std::optional<uint32_t> escape_, space_;

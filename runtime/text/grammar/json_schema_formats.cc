@@ -14,10 +14,12 @@ namespace {
 #define TIME "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
 #define OCTET "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 #define IPV4 OCTET "(?:\\." OCTET "){3}"
-// RFC 1123, without two hyphens in a row, which are IDNA's where they are third and fourth. Two labels of at most 63, five of at most 19.
-#define LABEL "(?:[A-Za-z0-9](?:-?[A-Za-z0-9]){0,31}|[A-Za-z0-9]{1,63})"
-#define SHORT_LABEL "(?:[A-Za-z0-9](?:-?[A-Za-z0-9]){0,9}|[A-Za-z0-9]{1,19})"
-#define HOST LABEL "(?:\\." LABEL ")?(?:\\." SHORT_LABEL "){0,5}"
+// RFC 1123, with two hyphens in a row in IDNA's labels alone: xn--, what stands for itself and a hyphen, and digits of a number: three at
+// least, the last below 26, a letter. Two labels of at most 63, five of at most 19.
+#define IDNA_LABEL "xn--(?:[a-z0-9]{2,58}[a-z]|[a-z0-9]{1,20}-(?:[a-z0-9]{1,17}-)?[a-z0-9]{2,19}[a-z])"
+#define LABEL "(?:[A-Za-z0-9](?:-?[A-Za-z0-9]){0,31}|[A-Za-z0-9]{1,63}|" IDNA_LABEL ")"
+#define SHORT_LABEL "(?:[A-Za-z0-9](?:-?[A-Za-z0-9]){0,9}|[A-Za-z0-9]{1,19}|xn--(?:[a-z0-9]{1,7}-[a-z0-9]{2,6}|[a-z0-9]{2,14})[a-z])"
+#define HOST LABEL "(?:\\." LABEL "(?:\\." SHORT_LABEL "){0,5})?"
 
 #define H16 "[0-9A-Fa-f]{1,4}"
 #define LS32 "(?:" H16 ":" H16 "|" IPV4 ")"

@@ -65,6 +65,44 @@ TEST(Schema, Choices) {
   check(facts);
 }
 
+TEST(Schema, TypesThatKeywordsImply) {
+  const Fact facts[] = {
+      {R"({"contains":false})", {"1", "null", "{}", "\"a\""}, {"[]", "[1]"}},
+      {R"({"minItems":3,"maxItems":2})", {"true", R"({"a":[]})"}, {"[]", "[1,2,3]"}},
+      {R"({"prefixItems":[false],"minItems":1})", {"1"}, {"[]", "[1]"}},  // [] is too short, too
+      {R"({"required":["a"],"properties":{"a":false}})", {"[{}]", "1"}, {"{}", R"({"a":1})"}},
+      {R"({"pattern":"^a$","minLength":2})", {"1", "[]"}, {"\"a\"", "\"aa\""}},
+      {R"({"minimum":5,"maximum":4})", {"\"a\"", "null"}, {"5", "4.5"}},
+      {R"({"items":{"minimum":5,"maximum":4},"minItems":1})", {R"(["a"])", "[null]"}, {"[]", "[5]"}, {"1"}},
+      {R"({"$ref":"#/$defs/a","$defs":{"a":{"minItems":1,"items":{"$ref":"#/$defs/a"}}}})", {"1", "[1,[{}]]"}, {"[]", "[[]]"}},
+      {R"({"type":"object","properties":{"a":{"contains":false}},"required":["a"]})", {R"({"a":1})"}, {R"({"a":[1]})"}},
+      {R"({"minLength":1})", {"\"a\""}, {"\"\""}, {"1", "[]"}},
+  };
+  check(facts);
+  EXPECT_EQ(Grammar::from_json_schema(R"({"type":"array","contains":false})").status().code(), Code::kInvalid);
+  EXPECT_EQ(Grammar::from_json_schema(R"({"contains":false,"not":{"type":["string","number","null","boolean","object"]}})").status().code(),
+            Code::kInvalid);
+}
+
+// What an if evaluates is no longer unevaluated where it holds, though it asks for nothing by itself.
+TEST(Schema, WhatAnIfEvaluates) {
+  const Fact facts[] = {
+      {R"({"if":{"prefixItems":[{"const":"a"}]},"unevaluatedItems":false,"type":"array"})",
+       {"[]", R"(["a"])"},
+       {R"(["b"])", R"(["a","a"])"}},
+      {R"({"prefixItems":[true],"if":{"prefixItems":[{"const":1},true]},"unevaluatedItems":false,"type":"array"})",
+       {"[1,2]", "[2]", "[1]"},
+       {"[2,2]", "[1,2,3]"}},
+      {R"({"allOf":[{"if":{"prefixItems":[{"const":"a"}]}}],"unevaluatedItems":{"type":"null"},"type":"array"})",
+       {R"(["a",null])", "[null]"},
+       {R"(["b"])"}},
+      {R"({"if":{"properties":{"a":{"const":1}},"required":["a"]},"unevaluatedProperties":false,"type":"object"})",
+       {"{}", R"({"a":1})"},
+       {R"({"a":2})", R"({"b":1})"}},
+  };
+  check(facts);
+}
+
 // A denial does not hold because of a denial that holds because of it, nor because a way out of it is not written.
 TEST(Schema, DenialsHoldBySomethingElse) {
   const Fact facts[] = {
@@ -155,6 +193,10 @@ TEST(Schema, StringsAndFormats) {
       {R"({"type":"string","format":"json-pointer"})", {"\"\"", "\"/a~0/b~1\""}, {"\"a\"", "\"/~2\"", "\"/~\""}},
       {R"({"type":"string","format":"regex"})", {"\"^a(b|c)*\\\\d{2}$\"", "\"[^x]+\""}, {"\"(\"", "\"a**\"", "\"[\""}},
       {R"({"type":"string","format":"hostname"})", {"\"a-b.s3.eu-west-1.amazonaws.com\""}, {"\"-a\"", "\"a-\"", "\"a..b\"", "\"a_b\""}},
+      {R"({"type":"string","format":"hostname"})",
+       {"\"xn--4gbwdl.xn--wgbh1c\"", "\"www.xn--bcher-kva.example\"", "\"xn--mnchen-ost-9db.a.b.c.d.e.xn--p1ai\"", "\"a.xn--fiqs8s\""},
+       {"\"xn--\"", "\"xn--x\"", "\"xn--bcher-\"", "\"xn--99zz9\"", "\"ab--cdef\"", "\"xn---abc\""},
+       {"\"xn--a--bcd\""}},
   };
   check(facts);
 }
