@@ -40,7 +40,7 @@ inline std::string one_call(const reply::WrittenCalls& w, bool first, bool last,
   const std::string nothing = w.arguments == A::kJson || w.arguments == A::kQuoted ? "{}" : "";
   std::string text = std::string(first ? w.begin : w.between) + std::string(w.call) + std::string(name) + std::string(w.named) + nothing +
                      std::string(w.end) + std::string(last ? w.close : "");
-  for (const auto& [number, is] : {std::pair{"%d", "0"}, {"%D", "1"}, {"%i", "a1B2c3D4e"}})
+  for (const auto& [number, is] : {std::pair{"%d", "0"}, {"%D", "1"}, {"%i", "a1B2c3D4e"}, {"%s", ""}})
     for (size_t at; (at = text.find(number)) != text.npos;) text.replace(at, 2, is);
   return text;
 }
