@@ -73,7 +73,7 @@ static int is_content(const char* text) {
   char packed[64] = "";
   size_t n = 0;
   for (; *text && n < sizeof packed - 1; ++text)
-    if (!strchr(" \n", *text)) packed[n++] = *text;
+    if (!strchr(" \t\r\n", *text)) packed[n++] = *text;
   return strcmp(packed, "{\"n\":10}") == 0 || strcmp(packed, "{\"n\":20}") == 0 || strcmp(packed, "{\"n\":30}") == 0;
 }
 
