@@ -104,8 +104,7 @@ exits 0 store ls store
 grep -qE '^1 session, 2 tokens; .* (KiB|B) in the store' out || fail "store ls, one session: $(cat out)"
 exits 0 store stat store
 grep -q ' 1 session$' out || fail "store stat, one session: $(cat out)"
-grep -q 'in 1 segment:' out || fail "store stat, one session: $(cat out)"
-grep -q '^  evicted  0 resumes found KV given up for want of room$' out || fail "store stat, nothing evicted: $(cat out)"
+is "1 1" "$(grep -c 'in 1 segment:' out) $(grep -c '^  evicted  0 resumes found KV given up for want of room$' out)" "store stat, one session: $(cat out)"
 for command in "store stat store one" "store ls store" "inspect $model" "doctor store"; do
   # shellcheck disable=SC2086 # several words
   exits 0 $command
