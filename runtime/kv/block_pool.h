@@ -30,6 +30,7 @@ class BlockPool {
   void unref(BlockId block, Keep keep);
   // The block that was cached in this way first; kNoBlock: there is none. Its owner drops it from the index, then evicts it.
   BlockId oldest(Keep lru) const { return after(sentinel(lru)); }
+  BlockId newer(BlockId block) const { return after(block); }  // the next of its LRU; kNoBlock: it is the last
   // Of both LRUs.
   BlockId oldest_cached() const;
   void evict(BlockId block);  // its units become free ones

@@ -56,6 +56,14 @@ void KvCache::mark(KvSequence* sequence, uint64_t tokens) {
   const uint64_t end = tokens / block_tokens() * block_tokens();
   if (first_window_ == shape_.n_groups || !sequence->share || end == 0) return;
   insert(end, &sequence->marks);
+  std::erase(sequence->due, end);
+  keep_windows(sequence, end);
+}
+
+void KvCache::mark_due(KvSequence* sequence, uint64_t tokens) {
+  const uint64_t end = tokens / block_tokens() * block_tokens();
+  if (!std::ranges::binary_search(sequence->marks, end)) insert(end, &sequence->due);
+  insert(end, &sequence->marks);
   keep_windows(sequence, end);
 }
 
@@ -111,12 +119,18 @@ void KvCache::keep_windows(KvSequence* sequence, uint64_t end) {
   const auto& chain = sequence->chain;
   if (end == 0 || end / block_tokens() > chain.size()) return;
   const auto last = static_cast<uint32_t>(end / block_tokens() - 1);
-  if (chain[last]->boundary) return;
+  const bool due = std::ranges::binary_search(sequence->due, end);
+  if (chain[last]->boundary) {
+    if (!due && chain[last]->due) chain[last]->due = false, --due_;
+    return;
+  }
   bool whole = true;
   for (uint32_t g = 0; g < first_window_; ++g) whole &= PrefixIndex::lookup(chain[last], g) != kNoBlock;
   each_of_windows(chain[last], [&](const ChainRef& link, uint32_t g) { whole &= PrefixIndex::lookup(link, g) != kNoBlock; });
   if (!whole) return;
   chain[last]->boundary = true;
+  chain[last]->due = due;
+  due_ += due;
   each_of_windows(chain[last], [](const ChainRef& link, uint32_t g) { ++link->kept[g]; });
   const BlockId block = chain[last]->blocks[first_window_];
   if (block == kNoBlock || !pool_.cached(block)) return;
@@ -156,9 +170,15 @@ bool KvCache::shed(KvSequence* sequence, const KvRun& run) {
   });
 }
 
-// The boundary that was used least recently. One whose last block is held is in no LRU: any such is given up last.
+// The boundary that was used least recently, of those that are only due where there are such. One whose last block is held is in no LRU: any
+// such is given up last.
 bool KvCache::give_up_oldest_window() {
-  const BlockId oldest = pool_.oldest(Keep::kCachedWindow);
+  BlockId oldest = pool_.oldest(Keep::kCachedWindow);
+  for (BlockId block = oldest; due_ > 0 && block != kNoBlock; block = pool_.newer(block)) {
+    if (!index_.find(block)->link->due) continue;
+    oldest = block;
+    break;
+  }
   ChainRef boundary =
       oldest != kNoBlock ? index_.find(oldest)->link : index_.find_link([&](const ChainRef& link) { return has_cached_window(link); });
   if (!boundary) return false;
@@ -184,6 +204,8 @@ void KvCache::give_up(ChainRef boundary) {
 void KvCache::forget_windows(const ChainRef& boundary) {
   KVRT_CHECK(boundary->boundary);
   boundary->boundary = false;
+  due_ -= boundary->due;
+  boundary->due = false;
   each_of_windows(boundary, [&](const ChainRef& link, uint32_t g) {
     const BlockId block = link->blocks[g];
     --link->kept[g];

@@ -176,7 +176,7 @@ void KvCache::cut(KvSequence* sequence, uint64_t tokens) {
   const uint64_t known = shape_.has_windows() ? sequence->computed(uint64_t{sequence->blocks()} * T) : 0;
   sequence->cut_known = std::min(tokens, std::max(known, sequence->cut_known));
   sequence->chain.resize(std::min<size_t>(sequence->chain.size(), tokens / T));
-  for (auto* ends : {&sequence->marks, &sequence->asked}) std::erase_if(*ends, [&](uint64_t end) { return end > tokens; });
+  for (auto* ends : {&sequence->marks, &sequence->due, &sequence->asked}) std::erase_if(*ends, [&](uint64_t end) { return end > tokens; });
   release(sequence, blocks);
   for (uint32_t g = 0; within != 0 && g < shape_.n_groups; ++g) {
     BlockTable& table = sequence->tables[g];
@@ -225,7 +225,7 @@ bool KvCache::evict_oldest() {
     ++evictions_;
     forget(block);
   } else {
-    give_up(entry.link);
+    return give_up_oldest_window();
   }
   return true;
 }

@@ -52,6 +52,7 @@ class KvCache {
   void mark(KvSequence* sequence, uint64_t tokens);
   // Keeps the state that the sequence has, also within a block, for itself and its forks. Who writes to it next gets a copy, or takes it.
   void mark_end(KvSequence* sequence, std::span<const int32_t> tokens);
+  void mark_due(KvSequence* sequence, uint64_t tokens);    // where only so many tokens have passed: it goes before others
   void mark_asked(KvSequence* sequence, uint64_t tokens);  // for the application: a save stores the state there
   // Gives up the blocks behind the windows: of n tokens the last two of each group stay, and one before `at`, the next row to be computed;
   // of states the one before `at` alone.
@@ -106,6 +107,7 @@ class KvCache {
 
   const KvShape shape_;
   const uint32_t first_window_;      // the first group with a window; n_groups: there is none
+  uint32_t due_ = 0;                 // boundaries that are only due
   const uint64_t window_units_max_;  // of windows at boundaries that no sequence holds
   BlockPool pool_;
   PrefixIndex index_;

@@ -92,6 +92,7 @@ struct KvSequence {
   bool own_only = false;        // for this generation: KV that it reused made logits that are not finite
   std::vector<ChainRef> chain;  // links of the full blocks so far known; a prefix of the tokens' own chain
   std::vector<uint64_t> marks;  // ascending block ends whose windows are to be kept
+  std::vector<uint64_t> due;    // of these, in the same order, those that nothing but the count of tokens made
   std::vector<uint64_t> asked;  // of these, in the same order, those that the application named: a save stores their states
   uint64_t cut_known = 0;       // leading tokens that had their KV when the sequence was cut
   // Ascending ends within a block whose state is to be kept; each with a link of the tokens of that block so far.

@@ -31,6 +31,7 @@ struct ChainLink {
   size_t place = 0;
   // KvCache's: the end of the link is a boundary, whose windows are kept; by group, the count of boundaries whose windows have this link.
   bool boundary = false;
+  bool due = false;  // of a boundary: it is there only because so many tokens had passed, and goes before others
   std::array<uint32_t, kKvGroupsMax> kept{};
 };
 using ChainRef = std::shared_ptr<ChainLink>;

@@ -75,6 +75,7 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   copy->kv.share = session->kv.share;
   copy->kv.chain = session->kv.chain;
   copy->kv.marks = session->kv.marks;
+  copy->kv.due = session->kv.due;
   copy->kv.asked = session->kv.asked;
   copy->kv.ends = session->kv.ends;
   copy->kv.cut_known = session->kv.cut_known;

@@ -282,5 +282,34 @@ TEST(KvSequence, PlansWhatARowSees) {
   }
 }
 
+// Of boundaries that find no room those go first that nothing but the count of tokens made.
+TEST(KvCache, BoundariesThatAreOnlyDueGoFirst) {
+  KvShape shape(4);
+  shape.n_groups = 2;
+  shape.groups = {{{0, 1}, {4, 1}}};
+  KvCache cache(20, shape);  // of which boundaries have a quarter
+  KvSequence s(shape);
+  s.root = root_of(1);
+  std::vector<int32_t> tokens(40);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i);
+  for (uint64_t end = 8; end <= tokens.size(); end += 4) cache.mark_due(&s, end);
+  cache.mark(&s, 4);
+  cache.mark(&s, 12);
+  for (uint32_t i = 0; i < 10; ++i) {
+    for (uint32_t group = 0; group < 2; ++group) {
+      const BlockId block = cache.alloc(s, group);
+      ASSERT_NE(block, kNoBlock);
+      cache.replace(&s, group, i, block, 4);
+      cache.seal(&s, tokens, group, i);
+    }
+    cache.roll(&s, (i + 1) * 4, (i + 1) * 4);
+  }
+  size_t due = 0;
+  for (const ChainRef& link : s.chain) due += link->boundary;
+  EXPECT_TRUE(s.chain[0]->boundary);
+  EXPECT_TRUE(s.chain[2]->boundary);
+  EXPECT_LT(due, 10u) << "there was room for all";
+}
+
 }  // namespace
 }  // namespace kvrt
