@@ -69,7 +69,7 @@ rm "$work/out"
 said "$work/out" '^3: done: [1-6] tokens'
 
 "$programs/tools" "$model" "What is 17 + 25?" >"$work/out" 2>"$work/err"
-said "$work/out" '^call: {"name":"add","arguments":{"a":-\{0,1\}[0-9.]*,"b":-\{0,1\}[0-9.]*}}$'
+said "$work/out" '^call: {"name":"add","arguments":{"[ab]":[-+.e0-9]*,"[ab]":[-+.e0-9]*}}$'
 said "$work/out" "^tool: -\{0,1\}[0-9]"
 said "$work/err" "^\[tool: [1-9][0-9]* tokens"
 said "$work/err" "^\[assistant: [1-9][0-9]* prompt tokens, [1-9]"

@@ -216,16 +216,13 @@ void App::add_routes(HttpServer* server) {
 }
 
 Request App::read(const std::string& body, Api api) {
-  Request request;
   if (api == Api::kText) return read_text_request(body);
-  if (api == Api::kChat) {
-    request = read_chat_request(body);
-  } else {
-    request = read_response_request(body);
+  Request request = api == Api::kChat ? read_chat_request(body) : read_response_request(body);
+  if (!shows_tools_ && request.options.tool_choice == KVRT_TOOL_CHOICE_NONE) drop_tools(&request);  // the model sees none, and calls none
+  if (api == Api::kResponses) {
     conversations_.prepare(&request, t_domain);
     say_left_out(request.response.left_out);
   }
-  if (!shows_tools_ && request.options.tool_choice == KVRT_TOOL_CHOICE_NONE) drop_tools(&request);  // the model sees none, and calls none
   return request;
 }
 
@@ -253,7 +250,9 @@ void App::answer(const std::string& body, Api api, httplib::Response& response) 
       throw error;
     }
     const std::string_view format = items ? "text.format" : "response_format";
-    const std::string_view schema = !job->request.grammar.empty() ? format : !job->request.tools.empty() ? "tools" : "";
+    const std::string_view what = e.what();
+    const bool of_tool = what.starts_with("tool ") || what.starts_with("tools: ");
+    const std::string_view schema = !job->request.grammar.empty() && !of_tool ? format : !job->request.tools.empty() ? "tools" : "";
     throw ApiError::of(e, said, schema);
   }
   if (job->request.stream) return stream(std::move(job), response);
@@ -313,10 +312,10 @@ void App::add_responses(HttpServer* server) {
 // Once for each type: an agent sends the same tools with each request.
 void App::say_left_out(const std::vector<std::string>& types) {
   std::lock_guard lock(mu_);
-  for (const std::string& type : types) {
+  for (const std::string& whole : types) {
+    const std::string type = valid_utf8(whole.substr(0, 64));
     if (left_out_.size() < kLeftOutMax && left_out_.insert(type).second)
-      options_.log("tools of the type " + JsonWriter().string(valid_utf8(type.substr(0, 64))).take() +
-                   " are left out: the model calls functions alone");
+      options_.log("tools of the type " + JsonWriter().string(type).take() + " are left out: the model only calls functions");
   }
 }
 

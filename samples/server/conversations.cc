@@ -184,7 +184,7 @@ std::shared_ptr<Conversation> Conversations::replace(const std::shared_ptr<Conve
   c->tools = old->tools, c->variables = old->variables;
   c->session = std::move(session);
   std::lock_guard lock(mu_);
-  c->cancel = old->cancel;
+  c->cancel = old->cancel, c->saving = old->saving;
   if (const auto it = open_.find({c->domain, c->name}); it != open_.end() && it->second == old) it->second = c;
   return c;
 }
@@ -203,7 +203,7 @@ std::shared_ptr<Conversation> Conversations::take(const Request& request, const 
   if (!c) c = open_new(request, {domain, names.front()});
   try {
     c->tools = request.tools, c->variables = request.variables;
-    (void)move(&c);
+    if (move(&c)) begun(c);                                 // it is in the store that is there now, whatever becomes of the request
     const bool named = !request.response.previous.empty();  // by its id, as it is
     options_.as_generated || named ? say_as_generated(c.get(), request) : say_as_sent(&c, request);
   } catch (...) {
@@ -254,6 +254,10 @@ void Conversations::drop(const std::shared_ptr<Conversation>& c) noexcept {
   const auto info = c->session.info();
   const bool keep = info.ok() && info->state != KVRT_STATE_FAILED && info->messages > 0;
   if (!keep) forget({c->domain, c->name});
+  if (keep && c->place != seen_) {  // the store was replaced while it was busy
+    std::lock_guard lock(mu_);
+    moves_ = true;
+  }
   let_go(c);
 }
 

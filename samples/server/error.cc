@@ -30,7 +30,12 @@ constexpr Words kInvalid[] = {
     {"", "this server cannot answer such a request", ""},
 };
 constexpr Words kUnsupported[] = {
-    {"tool_choice: ", "tool_choice: how this model calls tools is not known by its chat template: send auto or none", "tool_choice"},
+    {"tool_choice is AUTO beside a grammar",
+     "a schema beside tools: this model's calls have no mark, and one would fit the schema: leave one of them out, or send tool_choice "
+     "none",
+     ""},
+    {"tool_choice: ", "tool_choice: how this model calls tools is not known by its chat template: send none, or auto without a schema",
+     "tool_choice"},
     {"variables: ", "chat_template_kwargs: an integer beyond 64 bits is not supported", "chat_template_kwargs"},
     {"chat template of ", "this model's chat template cannot be read: use /v1/completions", "messages"},
     {"", "this model has no chat template, or one that asks for what this server cannot do: use /v1/completions", "messages"},

@@ -23,10 +23,10 @@ uint64_t characters(std::string_view text) {
 }  // namespace
 
 std::string random_id(const char* prefix) {
-  thread_local std::mt19937_64 random{std::random_device{}()};
+  std::random_device random;  // an id names a conversation that is kept: no two may be the same
   constexpr char kDigits[] = "0123456789abcdefghijklmnopqrstuv";
   std::string out = prefix;
-  for (uint64_t bits = random(), i = 0; i < 12; ++i, bits >>= 5) out += kDigits[bits & 31];
+  for (uint64_t bits = uint64_t{random()} << 32 | random(), i = 0; i < 12; ++i, bits >>= 5) out += kDigits[bits & 31];
   return out;
 }
 

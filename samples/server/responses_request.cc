@@ -177,7 +177,7 @@ const Field kResponseFields[] = {
 };
 
 // Known to OpenAI's API and not to this server.
-constexpr std::string_view kRefused[] = {"conversation", "prompt", "context_management", "moderation"};
+constexpr std::string_view kRefusedInResponses[] = {"conversation", "prompt", "context_management", "moderation"};
 
 // What the response says of the request. Only members that were checked: a client reads them by their types.
 std::string said_of(const Json& object, std::string_view tools) {
@@ -217,7 +217,7 @@ Request read_response_request(std::string_view body) {
   Request r;
   r.options.temperature = 1;
   const Json object = read_object(body);
-  read_fields(object, {kResponseFields, kSamplingFields}, kRefused, &r);
+  read_fields(object, {kResponseFields, kSamplingFields}, kRefusedInResponses, &r);
   if (r.messages.empty()) refuse("input", "input is missing", "missing_required_parameter");
   r.response.said = said_of(object, read_tool_list(object.find("tools"), &r));
   if (r.must_call() && r.tools.empty()) refuse("tool_choice", "tool_choice: there are no functions");

@@ -158,7 +158,7 @@ bool Conversations::save_response(kvrt::Session& session, const Key& key, const 
   if (!store) return false;
   auto save = save_options();
   save.durability = KVRT_DURABILITY_PROCESS;
-  if (!session.checkpoint(name, save).ok()) return false;
+  if (!session.suspend(name, save).ok()) return false;  // nothing is left for an autosave at its close
   JsonWriter member;
   member.pair(kVariable, response);
   std::string variables = request.variables;
