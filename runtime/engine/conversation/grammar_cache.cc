@@ -68,7 +68,7 @@ Result<std::unique_ptr<AnswerGuide>> GrammarCache::guide(const AnswerRules& rule
   if (!now && !over) return std::unique_ptr<AnswerGuide>();
   ReplyStyle style = rules.style;
   const bool schema = rules.kind == GrammarKind::kJsonSchema || rules.kind == GrammarKind::kJsonSchemaOpen;
-  if (schema) style.bound = true, style.calls = false;
+  if (schema) style.bound = true, style.calls = rules.choice == ToolChoice::kAuto;
   if (over && !rules.tools.empty()) style.tools = read_reply_tools(rules.tools);
   return std::make_unique<AnswerGuide>(tokenizer_, std::move(now), ReasoningCount(style, rules.place), rules.reasoning_tokens_max,
                                        std::move(over));

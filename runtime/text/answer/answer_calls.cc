@@ -54,6 +54,33 @@ PatternOp next_op(std::string_view text) {
   return {text.size(), 0, 0};
 }
 
+// May a text of the grammar begin so? A space stands for white space of any kind, or none.
+bool may_begin(GrammarStates* states, std::string_view text) {
+  constexpr size_t kStatesMax = 256;
+  std::set<GrammarStates::State> at{states->begin()};
+  const auto step = [&](const std::set<GrammarStates::State>& from, std::string_view bytes) {
+    std::set<GrammarStates::State> next;
+    for (GrammarStates::State one : from) {
+      for (char c : bytes) {
+        const GrammarStates::State to = states->step(one, static_cast<uint8_t>(c));
+        if (!states->dead(to)) next.insert(to);
+      }
+    }
+    return next;
+  };
+  for (char c : text) {
+    if (c != ' ') {
+      at = step(at, {&c, 1});
+      continue;
+    }
+    for (size_t before = 0; before != at.size() && at.size() < kStatesMax;) {
+      before = at.size();
+      at.merge(step(at, reply::kWhiteSpace));
+    }
+  }
+  return !at.empty();
+}
+
 Status not_tools(const std::string& what) { return error(Code::kInvalid, Detail::kNone, "tools: %.200s", what.c_str()); }
 
 const reply::WrittenCalls* written_calls(const ReplyStyle& style) {
@@ -115,7 +142,9 @@ Status AnswerBuilder::add_tools() {
   KVRT_ASSIGN(const std::vector<BoundTool> tools, bound_tools(rules_.tools));
   for (const reply::CallSyntax& syntax : reply::syntaxes()) {
     const bool bare = syntax.format == rules_.style.format && syntax.begin.empty();
-    if (bare && rules_.choice != ToolChoice::kRequired && rules_.choice != ToolChoice::kNamed) bare_ = &syntax;
+    const bool free = rules_.kind == GrammarKind::kNone && rules_.place != AnswerPlace::kContent &&
+                      rules_.choice != ToolChoice::kRequired && rules_.choice != ToolChoice::kNamed;
+    if (bare && free) bare_ = &syntax;
   }
   for (const BoundTool& tool : tools) {
     if (rules_.choice != ToolChoice::kNamed || tool.name == rules_.tool_name) KVRT_TRY(add_tool(*written, tool));
@@ -148,7 +177,9 @@ Status AnswerBuilder::add_tool(const reply::WrittenCalls& written, const BoundTo
 }
 
 bool AnswerBuilder::may_be_word(std::string_view name) const {
-  return bare_ != nullptr && bare_->flags & reply::CallSyntax::kPython && reply::begins_word(name[0]);
+  if (bare_ == nullptr || !(bare_->flags & reply::CallSyntax::kPython) || !reply::begins_word(name[0])) return false;
+  return !(bare_->flags & reply::CallSyntax::kBuiltins &&
+           name.ends_with(".call"));  // the reader takes that for a call of what stands before it
 }
 
 Result<uint32_t> AnswerBuilder::arguments_rule(const reply::WrittenCalls& written, const BoundTool& tool) {
@@ -170,18 +201,11 @@ Status AnswerBuilder::check_content_is_no_call() const {
                                                                     : Grammar::from_json_schema(rules_.source, members));
   GrammarStates states(content->automaton());
   for (const Tool& tool : tools_) {
-    for (const char* key : {"parameters", "arguments"}) {
-      std::set<GrammarStates::State> at{states.begin()};
-      for (char c : "{ \"name\": \"" + tool.name + "\", \"" + key + "\":") {
-        std::set<GrammarStates::State> next;
-        for (GrammarStates::State from : at) {
-          const GrammarStates::State to = states.step(from, static_cast<uint8_t>(c));
-          if (!states.dead(to)) next.insert(to);
-          if (c == ' ') next.insert(from);  // it may be left out
-        }
-        at = std::move(next);
-      }
-      if (at.empty()) continue;
+    for (const std::string& begin : {std::string("{ \"name\": \"" + tool.name + "\", \"parameters\":"),
+                                     std::string("{ \"name\": \"" + tool.name + "\", \"arguments\":"), std::string(tool.name + "(")}) {
+      const bool object = begin[0] == '{';
+      if (!(object && may_begin(&states, begin)) && !((object || reply::begins_word(tool.name[0])) && may_begin(&states, "[ " + begin)))
+        continue;
       return error(Code::kUnsupported, Detail::kNone,
                    "tool_choice is AUTO beside a grammar that a call of %.200s fits: this model's calls have no mark that would tell it "
                    "from content",

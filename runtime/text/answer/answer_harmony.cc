@@ -21,10 +21,10 @@ Result<AnswerBuilder::Node> AnswerBuilder::harmony() {
   if (rules_.kind != GrammarKind::kNone) {
     KVRT_ASSIGN(content, bound_content());
   } else if (rules_.choice != ToolChoice::kRequired && rules_.choice != ToolChoice::kNamed) {
-    content = text_.until(marks, end_);
+    content = text_.text(marks, end_, true).begin();
   }
   for (FreeText::Exit& exit : marks) exit.to = exit.mark == "<|end|>" ? next : kNone;
-  const Node thought = text_.until(marks);  // any message that another follows
+  const Node thought = text_.text(marks, kNone, true).begin();  // any message that another follows
   if (rules_.kind == GrammarKind::kNone && content != kNone) preamble = then("<|channel|>commentary<|message|>", thought);
   const Node final = content == kNone
                          ? kNone
@@ -34,7 +34,8 @@ Result<AnswerBuilder::Node> AnswerBuilder::harmony() {
   Node other = kNone;
   if (written_ != nullptr && preamble != kNone && tools_.size() <= kRecipientsMax) {
     for (FreeText::Exit& exit : marks) exit.to = exit.mark == "<|call|>" ? end_ : exit.to;
-    other = harmony_message([this](Node to) { return then(" to=", other_recipient(to)); }, then("<|message|>", text_.until(marks)));
+    other = harmony_message([this](Node to) { return then(" to=", other_recipient(to)); },
+                            then("<|message|>", text_.text(marks, kNone, true).begin()));
   }
   builder_.link(start, either({analysis, preamble, final, call, other}));
   if (rules_.reasoning_over) return then("<|end|>", next);
@@ -57,7 +58,10 @@ AnswerBuilder::Node AnswerBuilder::harmony_call() {
   std::vector<Node> calls;
   for (const Tool& tool : tools_) {
     const Node arguments = then("<|message|>", then(builder_.call(tool.arguments), then("<|call|>", spaced(end_))));
-    const auto recipient = [&](Node to) { return either({then(" to=functions." + tool.name, to), then(" to=" + tool.name, to)}); };
+    const bool brief = tool.name != "user" && tool.name != "assistant" && !tool.name.starts_with("functions.");  // else read as another
+    const auto recipient = [&](Node to) {
+      return either({then(" to=functions." + tool.name, to), brief ? then(" to=" + tool.name, to) : kNone});
+    };
     calls.push_back(harmony_message(recipient, arguments));
   }
   const Node join = builder_.join();
@@ -82,8 +86,9 @@ AnswerBuilder::Node AnswerBuilder::other_recipient(Node to) {
   for (const auto& [name, whole] : names) {
     std::vector<Node> ways;
     const auto next = [&, name = name](uint8_t c) {
-      const auto known = nodes.find(name + static_cast<char>(c));
-      return known != nodes.end() ? known->second : name + static_cast<char>(c) == kNamespace ? kNone : free;
+      const std::string longer = name + static_cast<char>(c);
+      const auto known = nodes.find(longer);
+      return longer == kNamespace ? kNone : known != nodes.end() ? known->second : free;
     };
     for (const auto& [first, last] : {std::pair<uint8_t, uint8_t>('-', '9'), {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}) {
       for (uint8_t lo = first, hi; lo <= last; lo = hi + 1) {

@@ -109,7 +109,8 @@ class AnswerBuilder::BareCalls {
     const Ways calls = {{"[", objects_}, {"{", object_}};
     Ways ways = calls;
     ways.emplace_back("j", held("", {{"s", held("", {{"o", held("", {{"n", spaced("", calls)}})}})}}));
-    return held("`", {{"`", held("``", {{"`", spaced("```", ways)}})}});
+    ways.emplace_back(reply::kWhiteSpace, spaced("", calls));  // no json comes behind it
+    return held("`", {{"`", held("``", {{"`", held("```", ways)}})}});
   }
 
   Part any_space() {

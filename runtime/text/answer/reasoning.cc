@@ -94,6 +94,7 @@ std::vector<bool> AnswerBuilder::Mentions::bound_ways(const CallSyntax& syntax, 
   const size_t at = text.find(syntax.begin);
   if (at == std::string::npos) return bound;
   text.erase(0, at + syntax.begin.size());
+  for (size_t space; (space = text.find("%s")) != std::string::npos;) text.erase(space, 2);
   for (size_t number; (number = text.find('%')) != std::string::npos;) text.replace(number, 2, "0");
   CallBegin::Places places = begin.begin(names_);
   bool named = false;

@@ -160,7 +160,8 @@ TEST(AnswerReasoning, MaskAndReaderAgree) {
       const std::string parts = shown(none.style, text);
       const size_t calls = calls_in(parts);
       read += calls;
-      EXPECT_FALSE(calls > 0 && fits(*without, text)) << family->name << ": " << text << "\n" << parts;
+      const bool bare = family->format == ReplyFormat::kLlama3;  // with NONE its calls without a mark are text, and nobody reads them
+      EXPECT_FALSE(!bare && calls > 0 && fits(*without, text)) << family->name << ": " << text << "\n" << parts;
       if (fits(*required, text)) {
         ++taken;
         EXPECT_TRUE(calls > 0 && parts.find("C<") == parts.npos) << family->name << ": " << text << "\n" << parts;
