@@ -169,8 +169,9 @@
  * and generate end that: the first step of the generation loads the KV again ("warms" the session).
  *
  * A saved session may be longer than the pool of a later opening holds. It resumes as SUSPENDED, and takes no block from
- * others. Its KV stays in the store, also when it is saved again. Calls that make it longer, and prefill, begin and
- * generate, are LIMIT until truncate, erase or set_messages has made it short enough.
+ * others. Its KV stays in the store, also when it is saved again by a model with the same KV format and block size. Calls
+ * that make it longer, and prefill, begin and generate, are LIMIT until truncate, erase or set_messages has made it short
+ * enough.
  *
  * # Who computes
  *
@@ -1035,8 +1036,9 @@ KVRT_API kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char*
 /** Options of kvrt_store_open. */
 typedef struct kvrt_store_options {
   uint32_t struct_size; /**< sizeof this struct. */
-  /** 1: never write. A directory that cannot be written is opened so by itself, and so is a store whose file system has
-   * no room or no inode for the catalog's log: a WARN in the log says why, and calls that write are NO_SPACE. If nobody
+  /** 1: never write. A directory that cannot be written is opened so by itself, and so is a store that was
+   * closed and whose file system has no room or no inode for the catalog's log: a WARN in the log says why, and calls
+   * that write are NO_SPACE, until the store is released and opened again. If nobody
    * has the store open for writing then, it is read without that log: once another process has written it, calls that
    * read are IO, and it is to be opened again. */
   uint32_t read_only;
@@ -1069,15 +1071,17 @@ typedef struct kvrt_store_props {
   uint64_t old_bytes;      /**< Bytes of the backups of migrations and repairs, not in disk_bytes: see kvrt_store_remove_old. */
   /** Bytes of KV that saves may add within disk_bytes_max and free_bytes_min, before they evict other KV. */
   uint64_t bytes_free;
-  /** Resumes, ever, of sessions that lacked KV which was given up for want of room after they were saved: where they are
-   * many, disk_bytes_max is small. A resume beside another process's write may not count. */
+  /** Resumes of sessions that lacked KV which was given up for want of room after they were saved, since the store was
+   * made or repaired: where they are many, disk_bytes_max is small. A resume beside another process's write may not
+   * count. */
   uint64_t resumes_evicted;
 } kvrt_store_props;
 
 /** Opens a store, and makes it where there is none. A new directory has mode 0700. A store that an older kvrt made is
  * migrated. A directory that is open in this runtime already gives the same store: `options` are checked, and otherwise
  * ignored. If that directory or its catalog was moved, removed or replaced since, the call opens what is there now. The
- * old handle and its sessions then read what they can, and a call that writes is IO.
+ * old handle and its sessions then read what they can, and a call that writes is IO. If only the catalog was replaced,
+ * beside the log of the one that is open, the call is IO until that is closed.
  *
  * The directory must be on a local file system. Its files hold the conversations in clear: keep them as private as
  * these. Their checksums find damage; they do not protect against forgery: a forged store is believed, KV and all. Open
@@ -1538,9 +1542,9 @@ enum {
  * that the model's family writes them, by names that there are, with arguments that fit the tool's `parameters`, as
  * JSON_SCHEMA says, but for the order of members: in arguments and the objects in them they come in any, each that the
  * schema names at most once, others anywhere; of an object that names more than 64, in the order that JSON_SCHEMA says.
- * Reasoning stays free, and comes first; but with REQUIRED and NAMED the turn may end in it. It may mention the mark of
- * a call: where a tool's name follows it is a call, which ends reasoning, and bound as any. It works with every
- * `reply`; where that names a family, the calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session
+ * Reasoning stays free, and comes first. With DEFAULT, AUTO and NONE and no grammar_kind the turn may end in it. It may
+ * mention the mark of a call (but where the names of all tools have more than 16384 bytes): where a tool's name follows
+ * it is a call, which ends reasoning, and is bound as any. It works with every `reply`; where that names a family, the calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session
  * without tools, or with two of one name, and UNSUPPORTED where the template does not show calls, or a tool's name has
  * other characters than letters, digits and _-./ (in calls that are Python's it begins with a letter or _): then
  * DEFAULT binds no call. A schema that JSON_SCHEMA would not take, or of which the model's syntax cannot write a
@@ -1554,7 +1558,8 @@ enum {
  * `[f(k="v")]`. Text that goes on in another way is not bound. */
 enum {
   /** AUTO where that is possible, and where the model's chat template itself writes a call in the way of the family that it
-   * shows; else calls are not bound. With a grammar_kind: none. */
+   * shows; else calls are not bound. With a grammar_kind: none, but what
+   * a GBNF writes. */
   KVRT_TOOL_CHOICE_DEFAULT = 0,
   KVRT_TOOL_CHOICE_NONE = 1,     /**< No calls: the marks by which they begin cannot come; what has none is text. */
   /** Text; from a call's first mark on, calls. A call ends the text, another may follow. With a grammar_kind: calls, or an

@@ -71,7 +71,13 @@ Result<std::shared_ptr<Store>> Runtime::open_store(const std::shared_ptr<Runtime
       store_closed_.wait(stores_mu_);  // its last user has gone, and it is being closed
       continue;
     }
-    if (known->store->in_place()) return std::shared_ptr<Store>(known, known->store.get());
+    const Store::Place place = known->store->place();
+    if (place == Store::Place::kThere) return std::shared_ptr<Store>(known, known->store.get());
+    if (place == Store::Place::kLogLeft) {
+      return error(Code::kIo, Detail::kNone,
+                   "%s/catalog.db: replaced beside the log of the one that is open here: close what has that open, or put the old one back",
+                   key.c_str());
+    }
     known->key.clear();  // who has it keeps it
     stores_.erase(it);
   }

@@ -137,6 +137,10 @@ Result<int32_t> CatalogDb::true_schema() {
   return broken_row("meta: identity");
 }
 
+bool CatalogDb::cannot_open(const Status& status) {
+  return status.code() == Code::kIo && status.detail() == Detail::kNone && (status.os_code() & 0xff) == SQLITE_CANTOPEN;
+}
+
 Status CatalogDb::close(bool fold) {
   if (db_.handle() == nullptr) return {};
   if (read_only_) return db_.close();

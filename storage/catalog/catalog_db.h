@@ -36,11 +36,14 @@ class CatalogDb {
   const StoreId& id() const { return id_; }
   const Hash256& salt() const { return salt_; }  // the store's: a tombstone has a hash keyed by it, not the name
   Db* sql() { return &db_; }
+  // True of a Status of open: SQLite could not open or make a file, and does not say why.
+  static bool cannot_open(const Status& status);
   // With `fold` the last connection folds the log in and removes it. Else the log stays, and the next open that is alone checks the store.
   Status close(bool fold);
 
   Status check_in_place() { return db_.check_in_place(); }
   bool in_place() { return db_.in_place(); }  // the database alone, not its log
+  bool log_in_place() const { return db_.log_in_place(); }
 
   bool sync_failed() const { return db_.sync_failed(); }
   Status set_durability(Durability d);   // for the transactions that follow

@@ -45,7 +45,7 @@ Result<CatalogProbe> probe_catalog(Env* env, const std::string& path) {
   probe.schema = big_endian(head.data() + 60);
   probe.application_id = big_endian(head.data() + 68);
   probe.whole = whole;
-  probe.logged = head[18] == 2 && head[19] == 2;
+  probe.logged = !whole || (head[18] == 2 && head[19] == 2);
   probe.kind = !whole                                          ? Kind::kCorrupt
                : probe.application_id != kCatalogApplicationId ? Kind::kForeign
                : probe.schema > kCatalogSchema                 ? Kind::kTooNew

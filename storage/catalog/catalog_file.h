@@ -18,7 +18,7 @@ struct CatalogProbe {
   enum class Kind { kMissing, kOurs, kOld, kTorn, kTooNew, kTooOld, kForeign, kCorrupt, kFlipped };
   Kind kind = Kind::kMissing;
   bool whole = false;   // the file begins with an SQLite header
-  bool logged = false;  // which says that the database has a log (journal mode WAL), as every catalog of ours
+  bool logged = false;  // which, if it is there, says that the database has a log (journal mode WAL), as every catalog of ours
   int32_t application_id = 0, schema = 0;
   bool log = false;       // there is a log: a process has the catalog open, or did not close it
   bool log_rows = false;  // the log is not empty

@@ -97,8 +97,9 @@ class Db {
   // IO if an open file is not the one at its path any more: it was moved with its directory, deleted, or replaced. What the log has is
   // folded in where it is gone and no process has written another one.
   Status check_in_place();
-  Status check_log();  // of the log and its index alone
-  bool in_place();     // of the database alone
+  Status check_log();         // of the log and its index alone
+  bool in_place();            // of the database alone
+  bool log_in_place() const;  // a file of the log that is open here is still at its path
   // For a database that is opened as one that nobody writes: SQLite keeps what it has read. To be called before it is opened.
   void watch_content(const std::string& path);
   Status check_content() const;  // IO if somebody has written it since; of a file that is not at its path any more all can be read
@@ -120,6 +121,7 @@ class Db {
   };
   Status check(Watched* file) const;
   Status hold_directory();
+  int open_by_descriptor(const char* uri, int flags);
   int stat(const char* suffix, struct stat* st) const;  // of the file whose path is the database's with the suffix
   void save_log();
 
@@ -130,7 +132,7 @@ class Db {
   uint64_t wait_ms_ = kWriteWaitMs;
   std::string path_;
   struct Directory;
-  std::unique_ptr<Directory> directory_;  // held open, and SQLite's paths begin with its descriptor; null: they begin with path_
+  std::shared_ptr<Directory> directory_;  // held open, and SQLite's paths begin with its descriptor; null: they begin with path_
   Watched log_, index_;
   Content content_;
   bool log_saved_ = false;  // it is gone, and all that it had is in the database

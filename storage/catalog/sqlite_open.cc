@@ -5,8 +5,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
 
 #include "runtime/base/check.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/paths.h"
 #include "storage/catalog/sqlite_db.h"
 
@@ -44,9 +46,16 @@ int keep_path(sqlite3_vfs*, const char* path, int capacity, char* out) {
   return SQLITE_OK;
 }
 
+using FileId = std::pair<uint64_t, uint64_t>;  // device, inode
+FileId id_of(int fd) {
+  struct stat st;
+  return ::fstat(fd, &st) == 0 ? FileId{st.st_dev, st.st_ino} : FileId{};
+}
+
 }  // namespace
 
-// The VFS is the default one but for keep_path. It is registered while the database is opened only: a host may unload this library.
+// A directory that is held open for all connections into it: SQLite keeps the name of a log's index for all of them, until the last one closes.
+// The VFS is the default one but for keep_path. It is registered while a database is opened only: a host may unload this library.
 struct Db::Directory {
   Place place;
   std::string vfs_name;
@@ -69,9 +78,7 @@ Status Db::open(const std::string& path, int flags, const char* options) {
   directory_.reset();
   if (path.size() > kSqlitePathBytesMax) KVRT_TRY(hold_directory());
   const std::string uri = file_uri(directory_ == nullptr ? path : directory_->path()) + options;
-  if (directory_ != nullptr) sqlite3_vfs_register(&directory_->vfs, 0);
-  const int code = sqlite3_open_v2(uri.c_str(), &db_, flags, directory_ != nullptr ? directory_->vfs.zName : nullptr);
-  if (directory_ != nullptr) sqlite3_vfs_unregister(&directory_->vfs);
+  const int code = directory_ == nullptr ? sqlite3_open_v2(uri.c_str(), &db_, flags, nullptr) : open_by_descriptor(uri.c_str(), flags);
   if (code != SQLITE_OK) {
     Status status = fail(code);
     sqlite3_close_v2(db_);
@@ -84,25 +91,43 @@ Status Db::open(const std::string& path, int flags, const char* options) {
 
 // /proc/self/fd/N/catalog.db: SQLite's own limit is for the text of a path.
 Status Db::hold_directory() {
+  static Mutex mu;
+  static std::map<std::pair<FileId, std::string>, std::weak_ptr<Directory>> held;  // by the directory and the database's name
   KVRT_ASSIGN(Place place, find_place(path_));
-  auto held = std::make_unique<Directory>(std::move(place));
-  struct stat st, there;
-  const std::string link = "/proc/self/fd/" + std::to_string(held->place.dir.get());
-  if (::fstat(held->place.dir.get(), &st) != 0 || ::stat(link.c_str(), &there) != 0 || st.st_ino != there.st_ino ||
-      st.st_dev != there.st_dev) {
+  struct stat there;
+  const FileId id = id_of(place.dir.get());
+  const std::string link = "/proc/self/fd/" + std::to_string(place.dir.get());
+  if (::stat(link.c_str(), &there) != 0 || id != FileId{there.st_dev, there.st_ino}) {
     return error(Code::kLimit, Detail::kNone,
                  "%.200s..: a path of %zu bytes; without /proc SQLite takes %zu: a shorter path, or mount /proc", path_.c_str(),
                  path_.size(), kSqlitePathBytesMax);
   }
   const sqlite3_vfs* usual = sqlite3_vfs_find(nullptr);
   if (usual == nullptr) return error(Code::kUnsupported, Detail::kNone, "SQLite is built without a VFS");
-  held->vfs = *usual;
-  held->vfs.pNext = nullptr;
-  held->vfs_name = "kvrt-" + std::to_string(reinterpret_cast<uintptr_t>(held.get()));  // another copy of this library may register its own
-  held->vfs.zName = held->vfs_name.c_str();
-  held->vfs.xFullPathname = keep_path;
-  directory_ = std::move(held);
+  Lock lock(mu);
+  std::erase_if(held, [](const auto& entry) { return entry.second.expired(); });
+  auto& known = held[{id, place.name}];
+  directory_ = known.lock();
+  if (directory_ != nullptr) return {};
+  directory_ = std::make_shared<Directory>(std::move(place));
+  directory_->vfs = *usual;
+  directory_->vfs.pNext = nullptr;
+  directory_->vfs_name =
+      "kvrt-" + std::to_string(reinterpret_cast<uintptr_t>(directory_.get()));  // another copy of this library has its own
+  directory_->vfs.zName = directory_->vfs_name.c_str();
+  directory_->vfs.xFullPathname = keep_path;
+  known = directory_;
   return {};
+}
+
+// Two may open databases of one directory at a time.
+int Db::open_by_descriptor(const char* uri, int flags) {
+  static Mutex mu;
+  Lock lock(mu);
+  sqlite3_vfs_register(&directory_->vfs, 0);
+  const int code = sqlite3_open_v2(uri, &db_, flags, directory_->vfs.zName);
+  sqlite3_vfs_unregister(&directory_->vfs);
+  return code;
 }
 
 Status Db::close() {
@@ -122,9 +147,19 @@ bool Db::in_place() {
   if (sqlite3_file_control(db_, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved != 0) return false;
   if (directory_ == nullptr) return true;
   auto now = find_place(path_);  // SQLite looked into the directory that is held open, wherever that is
-  struct stat held, there;
-  return now.is_ok() && ::fstat(directory_->place.dir.get(), &held) == 0 && ::fstat(now->dir.get(), &there) == 0 &&
-         held.st_ino == there.st_ino && held.st_dev == there.st_dev;
+  if (!now.is_ok()) return now.status().os_code() != ENOENT && now.status().os_code() != ENOTDIR;  // not known: it may be there
+  return id_of(now->dir.get()) == id_of(directory_->place.dir.get());
+}
+
+bool Db::log_in_place() const {
+  auto place = find_place(path_);
+  struct stat st;
+  const auto is_ours = [&](const Watched& file) {
+    return file.suffix != nullptr && place.is_ok() &&
+           ::fstatat(place->dir.get(), (place->name + file.suffix).c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == file.device &&
+           st.st_ino == file.inode;
+  };
+  return is_ours(log_) || is_ours(index_);
 }
 
 int Db::stat(const char* suffix, struct stat* st) const {

@@ -19,6 +19,7 @@ struct StoreDirectory {
   FormatFile format;
   bool read_only = false;
   bool writable = false;                 // the directory, whatever read_only says
+  bool without_log = false;              // it is read without the catalog's log, for which there is no room
   Status no_log;                         // why it is read_only though a writer asked for it: there is no room for the catalog's log
   bool alone = false;                    // until share(): no other handle or process has it open, so this one may repair
   bool unclean = false;                  // alone, and there is a log: the last process was killed

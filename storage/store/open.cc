@@ -47,13 +47,13 @@ CatalogDb::OpenMode StoreImpl::read_mode() const {
   CatalogDb::OpenMode mode;
   mode.read_only = true;
   const bool log_can_be_had = dir_.log_rows || dir_.log_open || (dir_.writable && dir_.lock != nullptr);
-  mode.immutable = dir_.read_only && (!log_can_be_had || !dir_.no_log.is_ok());
+  mode.immutable = dir_.read_only && (!log_can_be_had || dir_.without_log);
   return mode;
 }
 
 // SQLite says of a log that it cannot make that it is not there. A file of our own finds out what is wanting: room, an inode, a descriptor.
 Status StoreImpl::explain(Status opened) const {
-  if (opened.code() != Code::kIo || !dir_.writable) return opened;
+  if (!CatalogDb::cannot_open(opened) || !dir_.writable) return opened;
   SegmentId unique;
   env_->random(unique.bytes);
   const std::string path = dir_.root + "/tmp/" + unique.hex() + ".try";
@@ -82,12 +82,15 @@ Status StoreImpl::open_catalog() {
     opened = open();
   }
   if (opened.code() != Code::kNoSpace || dir_.log_rows || dir_.log_open) return opened;
-  logf(log_, LogLevel::kWarn, "store: %s: open for reading only: %s", dir_.root.c_str(), opened.message().c_str());
-  dir_.no_log = opened.clone();
-  dir_.read_only = true;
+  if (!dir_.read_only) {
+    logf(log_, LogLevel::kWarn, "store: %s: open for reading only: %s", dir_.root.c_str(), opened.message().c_str());
+    dir_.no_log = opened.clone();
+  }
+  dir_.read_only = dir_.without_log = true;
   KVRT_TRY(share(&dir_));
   mode = read_mode();
-  return open();
+  (void)catalog_.db.close(false).is_ok();
+  return catalog_.db.open(dir_.root + "/catalog.db", mode);
 }
 
 Status StoreImpl::open_readers() {

@@ -23,8 +23,8 @@ bool make(Env* env, const std::string& path, uint64_t bytes) {
 }  // namespace
 
 bool make_reserve(Env* env, const std::string& root) {
-  const bool inode = make(env, root + "/reserve2", 0);
-  return make(env, root + "/reserve", kReserveBytes) && inode;
+  const bool bytes = make(env, root + "/reserve", kReserveBytes);
+  return make(env, root + "/reserve2", 0) && bytes;
 }
 
 void give_up_reserve(Env* env, const std::string& root) {

@@ -4,14 +4,14 @@
 
 namespace kvrt {
 
-Result<SessionOut> StoreImpl::load(std::string_view domain, std::string_view name) {
+Result<SessionOut> StoreImpl::load(std::string_view domain, std::string_view name, bool used) {
   KVRT_TRY(check_names(domain, name));
   const auto read = [&] {
     Lock lock(read_mutex_);
     return reader_.sessions.load(domain, name, env_->unix_ms());
   };
   auto session = read();
-  if (session.is_ok()) touch(domain, name);
+  if (session.is_ok() && used) touch(domain, name);
   return session;
 }
 

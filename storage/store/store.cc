@@ -94,9 +94,10 @@ Result<StoreInfo> StoreImpl::info() {
   return info;
 }
 
-bool StoreImpl::in_place() {
+Store::Place StoreImpl::place() {
   Lock lock(read_mutex_);
-  return reader_.db.in_place();
+  if (reader_.db.in_place()) return Place::kThere;
+  return reader_.db.log_in_place() ? Place::kLogLeft : Place::kGone;
 }
 
 Result<uint64_t> StoreImpl::remove_old() {

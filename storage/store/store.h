@@ -49,7 +49,8 @@ class Store {
   virtual Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks = true, const SavedBy& by = {}) = 0;
 
   // An expired session is NOT_FOUND to all of these, and its name is free.
-  virtual Result<SessionOut> load(std::string_view domain, std::string_view name) = 0;
+  // `used`: it is to go on, so its KV is evicted last, and it counts where an eviction has taken KV of it.
+  virtual Result<SessionOut> load(std::string_view domain, std::string_view name, bool used = true) = 0;
   virtual Result<std::vector<SessionStat>> list(std::string_view domain, bool all_domains) = 0;
   virtual Result<SessionStat> stat(std::string_view domain, std::string_view name) = 0;
   virtual Status remove(std::string_view domain, std::string_view name) = 0;                       // frees chunks that no session needs
@@ -64,8 +65,10 @@ class Store {
   virtual Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,
                                                   const SessionCheck& check = nullptr) = 0;
   virtual Result<StoreInfo> info() = 0;
-  // False: the path leads to another catalog now, or to none. What is open reads what it can, and writes nothing.
-  virtual bool in_place() = 0;
+  // kGone: the path leads to another catalog now, or to none. What is open reads what it can, and writes nothing. kLogLeft: so it is, but the
+  // log or its index is still the open one's, so that nobody may open that other catalog beside it.
+  enum class Place { kThere, kGone, kLogLeft };
+  virtual Place place() = 0;
   // Removes catalog.db.old and damaged-<n>. Gives the bytes that were in them.
   virtual Result<uint64_t> remove_old() = 0;
 

@@ -42,7 +42,7 @@ class StoreImpl final : public Store {
   uint64_t discard(std::span<const NodeIn> chain, const std::string& why) override;
   std::vector<std::vector<ChunkSize>> chunk_sizes(std::span<const BlockKey> keys) override;
   Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks, const SavedBy& by) override;
-  Result<SessionOut> load(std::string_view domain, std::string_view name) override;
+  Result<SessionOut> load(std::string_view domain, std::string_view name, bool used) override;
   Result<std::vector<SessionStat>> list(std::string_view domain, bool all_domains) override;
   Result<SessionStat> stat(std::string_view domain, std::string_view name) override;
   Status remove(std::string_view domain, std::string_view name) override;
@@ -53,7 +53,7 @@ class StoreImpl final : public Store {
   Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,
                                           const SessionCheck& check) override;
   Result<StoreInfo> info() override;
-  bool in_place() override;
+  Place place() override;
   Result<uint64_t> remove_old() override;
   bool cached_model_id(const ModelFile& file, Hash256* out) override;
   void cache_model_id(const ModelFile& file, const Hash256& id) override;

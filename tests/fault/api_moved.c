@@ -66,6 +66,27 @@ static void reopened(kvrt_runtime* rt, kvrt_model* model, const char* what, cons
   remove_tree(dir);
 }
 
+// The catalog alone is replaced, beside the log of the one that is open: nobody may open both.
+static void replaced_beside_its_log(kvrt_runtime* rt, kvrt_model* model) {
+  shell("cp -a '%s' '%s'", twin, dir);
+  kvrt_store *store = open_store(rt, dir), *again = NULL;
+  kvrt_session* s = hundred_tokens(model, store);
+  MUST(kvrt_session_checkpoint(s, "kept", 4, NULL, NULL, NULL));
+  shell("cp -a '%s/catalog.db' '%s/new'", twin, dir);
+  char from[kPathMax + 64], to[kPathMax + 64];
+  snprintf(from, sizeof from, "%s/new", dir);
+  snprintf(to, sizeof to, "%s/catalog.db", dir);
+  REQUIRE(rename(from, to) == 0, "%s", from);
+  const uint64_t before = hash_tree(dir);
+  EXPECT_STATUS(kvrt_store_open(rt, dir, strlen(dir), NULL, &again, NULL), KVRT_IO);
+  EXPECT(strstr(last_message(), "replaced") != NULL, "%s", last_message());
+  EXPECT_STATUS(kvrt_session_checkpoint(s, "b", 1, NULL, NULL, NULL), KVRT_IO);
+  kvrt_session_close(s);
+  kvrt_store_release(store);
+  EXPECT(hash_tree(dir) == before, "a catalog beside another's log: something changed");
+  remove_tree(dir);
+}
+
 static void moved(kvrt_runtime* rt, kvrt_model* model, const char* what, const char* command, int returns) {
   shell("cp -a '%s' '%s'", twin, dir);
   kvrt_store* store = open_store(rt, dir);
@@ -179,6 +200,7 @@ int main(void) {
   moved(rt, model, "replaced for a while", command, 1);
   snprintf(command, sizeof command, "cp -a '%%s' '%%s' && rm '%s'/catalog.db* && cp -a '%s'/catalog.db '%s'", dir, twin, dir);
   moved(rt, model, "a catalog that was put back from a copy", command, 0);
+  replaced_beside_its_log(rt, model);
   reopened(rt, model, "deleted", "rm -rf '%s' '%s'", 0);
   snprintf(command, sizeof command, "mv '%%s' '%%s' && cp -a '%s' '%s'", twin, dir);
   reopened(rt, model, "replaced by another store", command, 1);

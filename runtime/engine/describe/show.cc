@@ -96,7 +96,7 @@ Status add_options(const Manifest& m, std::string* out) {
 }  // namespace
 
 Result<std::string> show_session(Store* store, std::string_view domain, std::string_view name) {
-  KVRT_ASSIGN(SessionOut saved, store->load(domain, name));
+  KVRT_ASSIGN(SessionOut saved, store->load(domain, name, false));
   KVRT_ASSIGN(Manifest manifest, read_manifest(saved, kVocabMax));
   std::string out = "{\"name\": " + json_string(saved.name) + ", \"domain\": " + json_string(saved.domain) + ", \"id\": \"" +
                     hex_of(saved.id) + "\", \"revision\": " + std::to_string(saved.revision) + ", \"model_id\": \"" + saved.model_id.hex() +
