@@ -93,7 +93,7 @@ void ReplyParser::Impl::go_on() {
 AnswerPlace ReplyParser::Impl::place() const {
   const Mode mode = mode_ == Mode::kCall ? before_ : mode_;
   const bool bare = mode_ == Mode::kContent && blank_ && bare_ != nullptr && more_ == bare_;  // a call without its mark may still begin
-  if (bare) return last_ == Mode::kReasoning ? AnswerPlace::kClosed : AnswerPlace::kBegin;
+  if (bare) return AnswerPlace::kBegin;
   return mode == Mode::kReasoning ? AnswerPlace::kReasoning : mode == Mode::kHeader ? AnswerPlace::kBegin : AnswerPlace::kContent;
 }
 

@@ -262,7 +262,8 @@ TEST(Answer, ContentThatACallWithoutMarkFitsIsRefused) {
     return !made.is_ok();
   };
   EXPECT_FALSE(refused(GrammarKind::kJsonSchema, R"({"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"}}})"));
-  EXPECT_FALSE(refused(GrammarKind::kJsonSchema, R"({"type":"array"})"));
+  EXPECT_TRUE(refused(GrammarKind::kJsonSchema, R"({"type":"array"})")) << "a list of calls";
+  EXPECT_FALSE(refused(GrammarKind::kJsonSchema, R"({"type":"array","items":{"type":"integer"}})"));
   EXPECT_FALSE(refused(GrammarKind::kJsonSchema, R"({"type":"object","properties":{"name":{"enum":["g"]},"parameters":{}}})"));
   EXPECT_TRUE(
       refused(GrammarKind::kJsonSchema, R"({"type":"object","properties":{"name":{"type":"string"},"parameters":{"type":"object"}}})"));
