@@ -138,7 +138,7 @@ static int plant(const struct place* place, enum kind kind) {
 // KV that cannot be had is computed again, and a save does without its reserve; nothing else is dispensable.
 static int dispensable(const struct place* place, uint32_t read_only) {
   const char* n = place->name;
-  if (strncmp(n, "segs/", 5) == 0 || strcmp(n, "reserve") == 0) return 1;
+  if (strncmp(n, "segs/", 5) == 0 || strncmp(n, "reserve", 7) == 0) return 1;
   return read_only && strstr(n, "lock") != NULL;
 }
 

@@ -40,7 +40,7 @@ class Flips {
     if (!killed_) store.reset();
     for (auto& entry : fs::recursive_directory_iterator(base())) {
       const std::string file = fs::relative(entry.path(), base()).string();
-      if (!entry.is_regular_file() || file == "reserve" || file == "lock") continue;
+      if (!entry.is_regular_file() || file == "reserve" || file == "reserve2" || file == "lock") continue;
       if (file == "catalog.db-shm" || file == "write.lock") continue;
       files_[file] = read_file(entry.path().string());
       bytes_ += files_[file].size();

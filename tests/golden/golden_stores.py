@@ -20,7 +20,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 STORES = os.path.join(HERE, "..", "data", "stores")
 MODEL = "llama_gqa_q4_1.gguf"  # of a record that names none
 BYTES_MAX = 800_000  # gemma2's heads have 256 elements
-LEFT_OUT = {"lock", "write.lock", "reserve"}  # made when they are missing
+LEFT_OUT = {"lock", "write.lock", "reserve", "reserve2"}  # made when they are missing
 
 
 def pack(root, path):

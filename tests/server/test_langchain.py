@@ -52,7 +52,7 @@ class LangChain(Case):
         self.assertIsInstance(result, ToolMessage)
         final = self.model(max_tokens=8).bind_tools([add], tool_choice="none").invoke(said + [answer, result])
         self.assertIsInstance(final, AIMessage)
-        self.assertGreater(final.usage_metadata["input_token_details"]["cache_read"], answer.usage_metadata["input_tokens"])
+        self.assertGreaterEqual(final.usage_metadata["input_token_details"]["cache_read"], answer.usage_metadata["input_tokens"])
 
     def test_tools_streamed(self):
         model = self.model().bind_tools([add], tool_choice="required", parallel_tool_calls=False)
