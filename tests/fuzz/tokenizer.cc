@@ -86,6 +86,9 @@ struct Spec {
            text.find("\xE2\x96\x81") == std::string_view::npos;
   }
 
+  // These give a text back in NFC. Without kParseSpecial it is composed over the ends of special tokens, too.
+  bool composes() const { return source.model == "gpt2" && source.pre.starts_with("qwen"); }
+
   kvrt::VocabSource source;
   std::vector<std::string> tokens, merges;
   uint8_t flags = 0;
@@ -104,7 +107,8 @@ void check_tokens(const Spec& spec, const kvrt::Tokenizer& t, std::string_view t
   }
   streamed += stream.finish();
   std::string decoded = t.decode(ids, true);
-  if (!unknown && spec.promises(text)) require(decoded == text, "tokens decode to the text");
+  const bool parts = spec.composes() && !(spec.flags & kParseSpecial);
+  if (!unknown && !parts && spec.promises(text)) require(decoded == t.normalized(std::string(text)), "tokens decode to the text");
   if (kvrt::find_invalid_utf8(decoded) == std::string_view::npos) require(streamed == decoded, "a stream of valid text is the text");
   require(kvrt::find_invalid_utf8(streamed) == std::string_view::npos, "a stream is valid UTF-8");
 }
