@@ -1561,7 +1561,7 @@ enum {
    * shows; else calls are not bound. With a grammar_kind: none, but what
    * a GBNF writes. */
   KVRT_TOOL_CHOICE_DEFAULT = 0,
-  KVRT_TOOL_CHOICE_NONE = 1,     /**< No calls: the marks by which they begin cannot come; what has none is text. */
+  KVRT_TOOL_CHOICE_NONE = 1, /**< No calls: the marks by which they begin cannot come; what has none is text. */
   /** Text; from a call's first mark on, calls. A call ends the text, another may follow. With a grammar_kind: calls, or an
    * answer that fits. Where the model's family writes calls without a mark, as bare JSON, a grammar that the beginning of a
    * call fits is UNSUPPORTED by name. */

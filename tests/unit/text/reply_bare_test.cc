@@ -252,8 +252,9 @@ TEST(ReplyBare, ManyToolsKeepTheirOwnForm) {
   AnswerRules rules = rules_of("Llama 3");
   rules.tools = "[";
   for (int i = 0; i < 500; ++i)
-    rules.tools += (i ? ",{\"name\":\"tool_" : "{\"name\":\"tool_") + std::to_string(i) +
-                   R"(","parameters":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"integer"},"c":{"enum":["x","y"]}}}})";
+    rules.tools +=
+        (i ? ",{\"name\":\"tool_" : "{\"name\":\"tool_") + std::to_string(i) +
+        R"(","parameters":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"integer"},"c":{"enum":["x","y"]}}}})";
   rules.tools += "]";
   const auto grammar = grammar_of(rules);
   EXPECT_TRUE(fits(*grammar, R"({"name": "tool_499", "parameters": {"c": "x"}})"));
