@@ -69,6 +69,11 @@ void add_variables(std::string_view members, Request* r) {
   r->variables.insert(r->variables.size() - 1, (r->variables == "{}" ? "" : ",") + std::string(members));
 }
 
+void read_template_kwargs(const Json& v, Request* r) {
+  if (!v.is(Json::kObject)) expected("chat_template_kwargs", "an object", &v);
+  add_variables(v.raw.substr(1, v.raw.size() - 2), r);
+}
+
 Json read_object(std::string_view body) {
   Json object;
   try {

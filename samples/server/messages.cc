@@ -1,4 +1,5 @@
 // The messages of a chat.
+#include <algorithm>
 #include <map>
 
 #include "error.h"
@@ -7,21 +8,7 @@
 namespace {
 
 constexpr size_t kMessagesMax = 2048;  // as OpenAI's
-
-// A text, or parts that are all text.
-std::string read_content(const Json& value, const std::string& where) {
-  if (value.is(Json::kString)) return value.text;
-  if (!value.is(Json::kArray)) expected(where, "a text or a list of parts", &value);
-  std::string out;
-  for (size_t i = 0; i < value.items.size(); ++i) {
-    const std::string part = item(where, i);
-    const std::string& type = field(value.items[i], part, "type", Json::kString).text;
-    if (type != "text" && type != "refusal")
-      refuse(part + ".type", part + ".type: expected text, as the model reads text alone, found \"" + type + "\"", "unsupported_value");
-    out += field(value.items[i], part, type.c_str(), Json::kString).text;
-  }
-  return out;
-}
+constexpr std::string_view kChatParts[] = {"text", "refusal"};
 
 std::string text_of(const Json& object, const char* name, const std::string& where) {
   const Json* value = find_field(object, where, name, Json::kString);
@@ -51,7 +38,7 @@ Message read_message(const Json& value, const std::string& where) {
   if (m.role != "system" && m.role != "user" && m.role != "tool" && !assistant)
     expected(where + ".role", "system, developer, user, assistant or tool", &role);
   const Json* content = value.find("content");
-  if (content) m.content = read_content(*content, where + ".content");
+  if (content) m.content = read_parts(*content, where + ".content", kChatParts, "text");
   // What a tool gives may be nothing.
   if (!content && !assistant && m.role != "tool") expected(where + ".content", "a text or a list of parts", nullptr);
   if (const Json* calls = find_field(value, where, "tool_calls", Json::kArray)) {
@@ -81,6 +68,21 @@ void write_calls(const std::vector<ToolCall>& calls, bool ids, JsonWriter* w) {
 }
 
 }  // namespace
+
+std::string read_parts(const Json& value, const std::string& where, std::span<const std::string_view> types, const char* expects) {
+  if (value.is(Json::kString)) return value.text;
+  if (!value.is(Json::kArray)) expected(where, "a text or a list of parts", &value);
+  std::string out;
+  for (size_t i = 0; i < value.items.size(); ++i) {
+    const std::string part = item(where, i);
+    const std::string& type = field(value.items[i], part, "type", Json::kString).text;
+    if (std::find(types.begin(), types.end(), type) == types.end())
+      refuse(part + ".type", part + ".type: expected " + expects + ", as the model reads text alone, found \"" + type + "\"",
+             "unsupported_value");
+    out += field(value.items[i], part, type == "refusal" ? "refusal" : "text", Json::kString).text;
+  }
+  return out;
+}
 
 std::vector<Message> read_messages(const Json& list) {
   if (!list.is(Json::kArray)) expected("messages", "a list of messages", &list);

@@ -132,11 +132,7 @@ const Field kChatFields[] = {
     {"parallel_tool_calls", [](const Json& v, Request* r) { r->options.parallel_calls_max = flag(v, "parallel_tool_calls") ? 0 : 1; }},
     {"response_format", read_format},
     {"reasoning_effort", [](const Json& v, Request* r) { add_variables("\"reasoning_effort\":" + std::string(v.raw), r); }},
-    {"chat_template_kwargs",
-     [](const Json& v, Request* r) {
-       if (!v.is(Json::kObject)) expected("chat_template_kwargs", "an object", &v);
-       add_variables(v.raw.substr(1, v.raw.size() - 2), r);
-     }},
+    {"chat_template_kwargs", read_template_kwargs},
     {"thinking_budget", [](const Json& v, Request* r) { r->options.reasoning_tokens_max = integer(v, "thinking_budget", 1, kTokensMax); }},
     {"verbosity", nullptr},
     {"store",

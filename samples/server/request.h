@@ -95,6 +95,7 @@ const std::string& text(const Json& v, const std::string& name);
 constexpr uint32_t kTokensMax = 1u << 30;
 // Adds members to the variables of the chat template.
 void add_variables(std::string_view members, Request* r);
+void read_template_kwargs(const Json& value, Request* r);  // the field chat_template_kwargs
 
 // A field has another value than expected: 400. Null: it is missing.
 [[noreturn]] void expected(std::string_view field, std::string_view what, const Json* found);
@@ -102,6 +103,8 @@ void add_variables(std::string_view members, Request* r);
 const Json* find_field(const Json& object, const std::string& where, const char* name, Json::Kind kind);
 const Json& field(const Json& object, const std::string& where, const char* name, Json::Kind kind);
 std::string item(std::string_view list, size_t index);  // "list[index]"
+// A text, or parts that are all text, of these types; `expects`: what a client is told of another.
+std::string read_parts(const Json& value, const std::string& where, std::span<const std::string_view> types, const char* expects);
 
 // The list `messages` of a request.
 std::vector<Message> read_messages(const Json& list);

@@ -7,20 +7,9 @@ namespace {
 
 constexpr size_t kItemsMax = 8192;
 
-// A text, or parts that are all text.
-std::string read_parts(const Json& value, const std::string& where) {
-  if (value.is(Json::kString)) return value.text;
-  if (!value.is(Json::kArray)) expected(where, "a text or a list of parts", &value);
-  std::string out;
-  for (size_t i = 0; i < value.items.size(); ++i) {
-    const std::string part = item(where, i);
-    const std::string& type = field(value.items[i], part, "type", Json::kString).text;
-    if (type != "input_text" && type != "output_text" && type != "text" && type != "refusal")
-      refuse(part + ".type", part + ".type: expected input_text or output_text, as the model reads text alone, found \"" + type + "\"",
-             "unsupported_value");
-    out += field(value.items[i], part, type == "refusal" ? "refusal" : "text", Json::kString).text;
-  }
-  return out;
+constexpr std::string_view kItemParts[] = {"input_text", "output_text", "text", "refusal"};
+std::string parts_of(const Json& value, const std::string& where) {
+  return read_parts(value, where, kItemParts, "input_text or output_text");
 }
 
 class InputReader {
@@ -53,7 +42,7 @@ class InputReader {
     const Json& role = field(v, where, "role", Json::kString);
     const Json* content = v.find("content");
     if (!content) expected(where + ".content", "a text or a list of parts", nullptr);
-    std::string said = read_parts(*content, where + ".content");
+    std::string said = parts_of(*content, where + ".content");
     if (role.text == "assistant") {
       turn(has_content() && !has_calls())->content += said;
       return;
@@ -99,7 +88,7 @@ class InputReader {
     Message m;
     m.role = "tool";
     m.call_id = field(v, where, "call_id", Json::kString).text;
-    if (const Json* output = v.find("output")) m.content = read_parts(*output, where + ".output");  // what a function gives may be nothing
+    if (const Json* output = v.find("output")) m.content = parts_of(*output, where + ".output");  // what a function gives may be nothing
     out_.push_back(std::move(m));
   }
 

@@ -166,11 +166,7 @@ const Field kResponseFields[] = {
      [](const Json& v, Request*) {
        if (flag(v, "background")) refuse("background", "background is not supported by this server", "unsupported_parameter");
      }},
-    {"chat_template_kwargs",
-     [](const Json& v, Request* r) {
-       if (!v.is(Json::kObject)) expected("chat_template_kwargs", "an object", &v);
-       add_variables(v.raw.substr(1, v.raw.size() - 2), r);
-     }},
+    {"chat_template_kwargs", read_template_kwargs},
     {"thinking_budget", [](const Json& v, Request* r) { r->options.reasoning_tokens_max = integer(v, "thinking_budget", 1, kTokensMax); }},
     {"client_metadata", nullptr},
     {"prompt_cache_options", nullptr},

@@ -8,13 +8,13 @@
 #include "runtime/text/answer/answer_grammar.h"
 #include "runtime/text/grammar/states.h"
 #include "runtime/text/grammar/vocab.h"
+#include "runtime/text/reply/literals.h"
 #include "runtime/text/reply/pattern.h"
 
 namespace kvrt {
 
 namespace {
 
-constexpr std::string_view kBlank = " \t\r\n";
 constexpr const char* kTools =
     R"([{"type":"function","function":{"name":"get_weather","description":"The weather of a city","parameters":{"type":"object",)"
     R"("properties":{"city":{"type":"string","description":"Its name"}},"required":["city"]}}}])";
@@ -24,12 +24,6 @@ constexpr const char* kSaid = R"({"role":"assistant","content":"Sunny."})";
 std::string called(const char* arguments) {
   return std::string(R"({"role":"assistant","content":"","tool_calls":[{"id":"call00001","type":"function","function":)") +
          R"({"name":"get_weather","arguments":)" + arguments + "}}]}";
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && reply::is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && reply::is_space(text.back())) text.remove_suffix(1);
-  return text;
 }
 
 bool drop_end(std::string_view mark, std::string_view* text) {
@@ -71,7 +65,7 @@ std::optional<std::string_view> behind_answer(const Grammar& grammar, std::strin
 // A mark by itself, such as <|eom_id|>; no end of what stands open.
 bool is_mark(std::string_view text) {
   if (text.size() < 3 || (text[0] != '<' && text[0] != '[') || text[1] == '/') return false;
-  const bool spaced = text.find_first_of(kBlank) != std::string_view::npos;
+  const bool spaced = text.find_first_of(reply::kWhiteSpace) != std::string_view::npos;
   return !spaced && text.back() == (text[0] == '<' ? '>' : ']');
 }
 
@@ -96,10 +90,10 @@ bool writes_calls_as_family(const RenderMessages& render, const ReplyStyle& styl
     const auto grammar = answer_grammar(rules, bytes);
     if (!grammar.is_ok()) return false;
     auto behind = behind_answer(*grammar.value(), turn->text);
-    if (!behind) behind = behind_answer(*grammar.value(), trimmed(turn->text));  // white space before a call is content
+    if (!behind) behind = behind_answer(*grammar.value(), reply::trimmed(turn->text));  // white space before a call is content
     if (!behind) continue;
-    const std::string_view rest = trimmed(*behind);
-    if (rest.empty() || is_mark(rest) || (said.is_ok() && trimmed(said.value()).ends_with(rest))) return true;
+    const std::string_view rest = reply::trimmed(*behind);
+    if (rest.empty() || is_mark(rest) || (said.is_ok() && reply::trimmed(said.value()).ends_with(rest))) return true;
   }
   return false;
 }

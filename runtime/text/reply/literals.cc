@@ -101,13 +101,13 @@ class Python {
   std::string* out_;
 };
 
+}  // namespace
+
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
   return text;
 }
-
-}  // namespace
 
 bool python_calls_to_json(std::string_view text, bool builtins, std::string* out) { return Python(text, builtins, out).calls(); }
 bool python_value_to_json(std::string_view text, std::string* out) { return Python(text, false, out).value(); }

@@ -10,6 +10,7 @@
 namespace kvrt::reply {
 
 inline char closing(char open) { return open == '{' ? '}' : open == '[' ? ']' : ')'; }
+std::string_view trimmed(std::string_view text);  // of white space at both ends
 inline bool begins_word(char c) { return is_word(c) && !is_digit(c); }
 
 // f(k='v', b=True) or a list of such -> {"name":"f","arguments":{"k":"v","b":true}}. `builtins`: f.call() is a call of f.
