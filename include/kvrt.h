@@ -1543,18 +1543,18 @@ enum {
  * JSON_SCHEMA says, but for the order of members: in arguments and the objects in them they come in any, each that the
  * schema names at most once, others anywhere; of an object that names more than 64, in the order that JSON_SCHEMA says.
  * Reasoning stays free, and comes first. With DEFAULT, AUTO and NONE and no grammar_kind the turn may end in it. It may
- * mention the mark of a call (but where the names of all tools have more than 16384 bytes): where a tool's name follows
- * it is a call, which ends reasoning, and is bound as any. It works with every `reply`; where that names a family, the calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session
- * without tools, or with two of one name, and UNSUPPORTED where the template does not show calls, or a tool's name has
- * other characters than letters, digits and _-./ (in calls that are Python's it begins with a letter or _): then
- * DEFAULT binds no call. A schema that JSON_SCHEMA would not take, or of which the model's syntax cannot write a
- * constant or the name of a member, has the same status with these; with DEFAULT it binds its tool's arguments to an
- * object with members of those types.
- * Where arguments are no JSON, what a reader of them would take for something else cannot come: a string with the
- * mark that ends it, or, where a string is one of several types, one that reads as a number, true, false or null.
- * With DEFAULT and AUTO an answer may begin with a call that has no mark, where the family's calls are JSON objects
- * with a name: `{"name": "f", "arguments":` of a tool f is a call from there on, alone, in a list, or within a fence of
- * Markdown (with `json`, or without); others may follow it. Llama 3 and Gemma may also write `"parameters":`, or a list
+ * mention the mark of a call (but where the names of all tools have more than 16,384 bytes): where a tool's name
+ * follows it is a call, which ends reasoning, and is bound as any. It works with every `reply`; where that names a
+ * family, the calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session without tools, or with two of
+ * one name, and UNSUPPORTED where the template does not show calls, or a tool's name has other characters than letters,
+ * digits and _-./ (in calls that are Python's it begins with a letter or _): then DEFAULT binds no call. A schema that
+ * JSON_SCHEMA would not take, or of which the model's syntax cannot write a constant or the name of a member, has the
+ * same status with these; with DEFAULT it binds its tool's arguments to an object with members of those types. Where
+ * arguments are no JSON, what a reader of them would take for something else cannot come: a string with the mark that
+ * ends it, or, where a string is one of several types, one that reads as a number, true, false or null. With DEFAULT
+ * and AUTO an answer may begin with a call that has no mark, where the family's calls are JSON objects with a name:
+ * `{"name": "f", "arguments":` of a tool f is a call from there on, alone, in a list, or within a fence of Markdown
+ * (with `json`, or without); others may follow it. Llama 3 and Gemma may also write `"parameters":`, or a list
  * `[f(k="v")]`. Text that goes on in another way is not bound. */
 enum {
   /** AUTO where that is possible, and where the model's chat template itself writes a call in the way of the family that it

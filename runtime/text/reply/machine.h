@@ -67,7 +67,7 @@ class ReplyParser::Impl {
   void header_byte(char c);
   void end_header();
 
-  ReplyStyle style_;
+  std::shared_ptr<const ReplyStyle> style_;  // of all copies: markers_ has views of it
   std::vector<Marker> markers_;
   bool begins_marker_[256] = {};
   const reply::CallSyntax* bare_ = nullptr;  // of a call without a mark

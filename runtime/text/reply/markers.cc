@@ -16,7 +16,7 @@ constexpr char kPlain = 'p', kControl = 'c', kControlMore = '+';
 
 bool ReplyParser::Impl::is_active(const Marker& marker) const {
   const bool content = mode_ == Mode::kContent, reasoning = mode_ == Mode::kReasoning;
-  if (style_.bound && content && !blank_ && last_ != Mode::kCall && tail_kinds_[0] == kPlain) return false;
+  if (style_->bound && content && !blank_ && last_ != Mode::kCall && tail_kinds_[0] == kPlain) return false;
   switch (marker.role) {
     case Role::kReasoningBegin:
       return content || (reasoning && reasoning_blank_);
@@ -25,7 +25,7 @@ bool ReplyParser::Impl::is_active(const Marker& marker) const {
     case Role::kCallBegin:
       if (marker.syntax->flags & CallSyntax::kFence)
         return content && more_ != nullptr && more_ == bare_ && (ended_ == nullptr || ended_ == bare_);
-      return content || (reasoning && (style_.tools != nullptr || marker.syntax->flags & CallSyntax::kInReasoning));
+      return content || (reasoning && (style_->tools != nullptr || marker.syntax->flags & CallSyntax::kInReasoning));
     case Role::kFrame:
       return content || (reasoning && marker.syntax->flags & CallSyntax::kInReasoning);
     case Role::kCallEnd:
@@ -86,7 +86,7 @@ void ReplyParser::Impl::act(const Marker& marker, std::string shown) {
 
 // Something that is not shown, behind which the grammar of answers has free text: a call needs its mark.
 void ReplyParser::Impl::begun() {
-  if (style_.tools != nullptr && mode_ == Mode::kContent && more_ == bare_) more_ = nullptr;
+  if (style_->tools != nullptr && mode_ == Mode::kContent && more_ == bare_) more_ = nullptr;
 }
 
 void ReplyParser::Impl::byte(char c) {

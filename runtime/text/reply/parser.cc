@@ -29,21 +29,21 @@ bool calls_have_mark(ReplyFormat format) {
 
 }  // namespace
 
-ReplyParser::Impl::Impl(ReplyStyle style) : style_(std::move(style)) {
-  if (!style_.reasoning_begin.empty()) markers_.push_back({style_.reasoning_begin, Role::kReasoningBegin});
-  if (!style_.reasoning_end.empty()) markers_.push_back({style_.reasoning_end, Role::kReasoningEnd});
+ReplyParser::Impl::Impl(ReplyStyle style) : style_(std::make_shared<const ReplyStyle>(std::move(style))) {
+  if (!style_->reasoning_begin.empty()) markers_.push_back({style_->reasoning_begin, Role::kReasoningBegin});
+  if (!style_->reasoning_end.empty()) markers_.push_back({style_->reasoning_end, Role::kReasoningEnd});
   for (const CallSyntax& syntax : reply::syntaxes()) {
-    if (syntax.format != style_.format) continue;
+    if (syntax.format != style_->format) continue;
     if (syntax.flags & CallSyntax::kPrompted) prompted_ = syntax.begin;
     const bool frame = syntax.flags & CallSyntax::kFrame;
-    if (!frame && !style_.calls) continue;
-    if (syntax.flags & CallSyntax::kUnmarked && (!style_.unmarked || style_.tools == nullptr)) continue;
-    if (syntax.begin.empty() && !(style_.bound && calls_have_mark(style_.format))) bare_ = &syntax;
+    if (!frame && !style_->calls) continue;
+    if (syntax.flags & CallSyntax::kUnmarked && (!style_->unmarked || style_->tools == nullptr)) continue;
+    if (syntax.begin.empty() && !(style_->bound && calls_have_mark(style_->format))) bare_ = &syntax;
     if (!syntax.begin.empty()) markers_.push_back({syntax.begin, frame ? Role::kFrame : Role::kCallBegin, &syntax});
     for (std::string_view end : syntax.ends)
       if (!end.empty()) markers_.push_back({end, Role::kCallEnd, &syntax});
   }
-  if (style_.format == ReplyFormat::kHarmony) {
+  if (style_->format == ReplyFormat::kHarmony) {
     for (std::string_view marker : reply::kHarmonyMarkers) markers_.push_back({marker, Role::kHarmony});
     markers_.push_back({reply::kHarmonyMessage, Role::kHarmonyMessage});
   }
@@ -52,8 +52,8 @@ ReplyParser::Impl::Impl(ReplyStyle style) : style_(std::move(style)) {
 }
 
 void ReplyParser::Impl::start() {
-  bool reasoning = style_.begin == AnswerPlace::kReasoning && !style_.reasoning_end.empty();
-  mode_ = style_.format == ReplyFormat::kHarmony ? Mode::kHeader : reasoning ? Mode::kReasoning : Mode::kContent;
+  bool reasoning = style_->begin == AnswerPlace::kReasoning && !style_->reasoning_end.empty();
+  mode_ = style_->format == ReplyFormat::kHarmony ? Mode::kHeader : reasoning ? Mode::kReasoning : Mode::kContent;
   trim_ = mode_ == Mode::kReasoning;
   last_ = Mode::kCall;
   blank_ = reasoning_blank_ = true;
@@ -175,17 +175,17 @@ void ReplyParser::Impl::begin_call(const CallSyntax& syntax, std::string shown, 
   head_.name = std::move(name);
   in_payload_ = false;
   payload_.clear();
-  in_bare_head_ = style_.tools != nullptr && (syntax.begin.empty() || syntax.flags & CallSyntax::kFence) && head_.name.empty();
-  if (in_bare_head_) bare_head_.reset(syntax, *style_.tools);
+  in_bare_head_ = style_->tools != nullptr && (syntax.begin.empty() || syntax.flags & CallSyntax::kFence) && head_.name.empty();
+  if (in_bare_head_) bare_head_.reset(syntax, *style_->tools);
   mark_bytes_ = shown_.size();
-  naming_ = before_ == Mode::kReasoning && style_.tools != nullptr;
-  if (naming_) places_ = reply::call_begin(syntax).begin(style_.tools->names());
+  naming_ = before_ == Mode::kReasoning && style_->tools != nullptr;
+  if (naming_) places_ = reply::call_begin(syntax).begin(style_->tools->names());
 }
 
 // Within open reasoning a call has the name of a tool. False: it is only mentioned.
 bool ReplyParser::Impl::name_byte(char c) {
   bool named = false;
-  places_ = reply::call_begin(*syntax_).step(places_, style_.tools->names(), c, &named);
+  places_ = reply::call_begin(*syntax_).step(places_, style_->tools->names(), c, &named);
   naming_ = !named;
   return named || !places_.empty();
 }
@@ -239,7 +239,7 @@ bool ReplyParser::Impl::call_control(std::string_view spelling) {
 }
 
 void ReplyParser::Impl::end_call() {
-  if (!reply::append_calls(payload_, head_, *syntax_, style_.tools.get(), out_)) return give_up();
+  if (!reply::append_calls(payload_, head_, *syntax_, style_->tools.get(), out_)) return give_up();
   mode_ = Mode::kContent;
   shown_.clear();
   drop_space();
@@ -311,7 +311,7 @@ void ReplyParser::Impl::header_byte(char c) {
 void ReplyParser::Impl::end_header() {
   auto [recipient, function, reasoning] = reply::read_harmony_header(header_);
   shown_.clear();
-  const bool other = !function && style_.tools != nullptr && !style_.tools->has(recipient);  // python, browser.open: not of this session
+  const bool other = !function && style_->tools != nullptr && !style_->tools->has(recipient);  // python, browser.open: not of this session
   if (!recipient.empty() && !other) return begin_call(kHarmonyCall, "", std::move(recipient));
   mode_ = reasoning ? Mode::kReasoning : Mode::kContent;
   reasoning_blank_ = true;

@@ -119,6 +119,26 @@ TEST(AnswerReasoning, AMentionIsReasoning) {
   }
 }
 
+// kvrt.h: "but where the names of all tools have more than 16,384 bytes".
+TEST(AnswerReasoning, BesideManyNamesAMarkBeginsACall) {
+  const std::string sixty(60, 'n');
+  for (const size_t names : {250, 300}) {
+    std::string tools = R"([{"name":"f","parameters":{"type":"object","properties":{}}})";
+    for (size_t i = 0; i < names; ++i) {
+      tools += R"(,{"name":")" + sixty + std::to_string(1000 + i) + R"(","parameters":{"type":"object","properties":{}}})";
+    }
+    AnswerRules rules = rules_of("Hermes", ToolChoice::kDefault, AnswerPlace::kBegin);
+    rules.style.reasoning_begin = "<think>", rules.style.reasoning_end = "</think>";
+    rules.tools = tools += ']';
+    rules.style.tools = read_reply_tools(tools);
+    const auto grammar = grammar_of(rules);
+    const bool mentioned = names * (sixty.size() + 4) + 1 <= 16'384;
+    EXPECT_EQ(fits(*grammar, "<think>A <tool_call> is how.</think>x"), mentioned) << names;
+    EXPECT_TRUE(fits(*grammar, "<think>Hm.</think>x")) << names;
+    EXPECT_TRUE(fits(*grammar, "<think>Hm.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>")) << names;
+  }
+}
+
 // What a grammar without calls takes has none, and what a grammar that requires one takes has no content.
 TEST(AnswerReasoning, MaskAndReaderAgree) {
   std::mt19937 random(11);

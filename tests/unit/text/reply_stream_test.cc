@@ -58,6 +58,15 @@ TEST(ReplyStream, AParserIsAsNewAfterFinish) {
   }
 }
 
+TEST(ReplyStream, ACopyOutlivesItsSource) {
+  auto source = std::make_unique<ReplyParser>(thinking(ReplyFormat::kHermes, true));
+  std::vector<ReplyPart> parts;
+  source->push("a </th", false, &parts);
+  ReplyParser copy(*source);
+  source = std::make_unique<ReplyParser>(ReplyStyle{.reasoning_begin = "[THINK]", .reasoning_end = "[/THINK]"});
+  EXPECT_EQ(parse(&copy, {{"ink>b", false}}, [](size_t) { return false; }), "C<b>");
+}
+
 // A text that is longer than a call may be is content, and the parser goes on.
 TEST(ReplyStream, TheBufferIsBounded) {
   ReplyParser parser(style_of(ReplyFormat::kHermes));
