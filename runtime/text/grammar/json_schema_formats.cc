@@ -19,7 +19,8 @@ namespace {
 #define IDNA_LABEL "xn--(?:[a-z0-9]{2,58}[a-z]|[a-z0-9]{1,20}-(?:[a-z0-9]{1,17}-)?[a-z0-9]{2,19}[a-z])"
 #define LABEL "(?:[A-Za-z0-9](?:-?[A-Za-z0-9]){0,31}|[A-Za-z0-9]{1,63}|" IDNA_LABEL ")"
 #define SHORT_LABEL "(?:[A-Za-z0-9](?:-?[A-Za-z0-9]){0,9}|[A-Za-z0-9]{1,19}|xn--(?:[a-z0-9]{1,7}-[a-z0-9]{2,6}|[a-z0-9]{2,14})[a-z])"
-#define HOST LABEL "(?:\\." LABEL "(?:\\." SHORT_LABEL "){0,5})?"
+#define HOST_OF(shorts) LABEL "(?:\\." LABEL "(?:\\." SHORT_LABEL "){0," shorts "})?"
+#define HOST HOST_OF("5")
 
 #define H16 "[0-9A-Fa-f]{1,4}"
 #define LS32 "(?:" H16 ":" H16 "|" IPV4 ")"
@@ -57,9 +58,9 @@ namespace {
 #define IRELATIVE "(?://" IAUTHORITY IPATH_ABEMPTY "|" IPATH_ABSOLUTE "|" ISEGMENT_NC "(?:/" IPCHAR "*)*)?" ITAIL
 
 #define ATEXT "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
-// At most 64 characters before the @.
+// At most 64 characters before the @, and 254 in all (RFC 5321's 256, without its brackets).
 #define LOCAL_PART(n, dots) ATEXT "{1," n "}(?:\\." ATEXT "{1," n "})" dots
-#define EMAIL "(?:" ATEXT "{1,64}|" LOCAL_PART("31", "") "|" LOCAL_PART("20", "{2}") "|" LOCAL_PART("15", "{3}") ")@" HOST
+#define EMAIL "(?:" ATEXT "{1,64}|" LOCAL_PART("31", "") "|" LOCAL_PART("20", "{2}") "|" LOCAL_PART("15", "{3}") ")@" HOST_OF("3")
 
 // Regular expressions that every engine takes; groups within groups once.
 #define RE_ESCAPE "\\\\[dDwWsSnrtfv.^$*+?()\\[\\]{}|/\\\\]"

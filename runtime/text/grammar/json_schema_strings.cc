@@ -116,14 +116,16 @@ Result<CharDfa> SchemaCompiler::dfa_of(const std::vector<Demand>& demands, Count
   if (shortest >= lengths.min) lengths.min = 0;
   if (lengths.min == 0 && lengths.max == GrammarBuilder::kNoMax) return *std::move(dfa);
   // Each count has states of its own: a large maximum is lowered, or is shared among what repeats.
+  const uint32_t room = std::min(kSchemaCountedStates, pattern_states_ / 8) / dfa->states();
+  const uint32_t lowered = std::min(lengths.max, std::max({room, kSchemaCountedMin, lengths.min, shortest}));
   if (lengths.max != GrammarBuilder::kNoMax && longest == CharNfa::kNoMax) {
-    const uint32_t room = std::min(kSchemaCountedStates, pattern_states_ / 8) / dfa->states();
     if (room < lengths.max && lengths.min == 0) {
       if (auto shared = dfa->with_loops(lengths.max, kSchemaCountedMin)) return *std::move(shared);
     }
-    lengths.max = std::min(lengths.max, std::max({room, kSchemaCountedMin, lengths.min, shortest}));
+    lengths.max = lowered;
   }
   auto counted = dfa->with_lengths(lengths.min, lengths.max, pattern_states_);
+  if (!counted && lowered < lengths.max) counted = dfa->with_lengths(lengths.min, lowered, pattern_states_);
   if (!counted) return too_large();
   return *std::move(counted);
 }

@@ -162,6 +162,24 @@ TEST(Schema, Members) {
   check(open, SchemaMembers::kOpen);
 }
 
+// RFC 5321: an address has at most 254 characters, of which 64 stand before the @.
+TEST(Schema, FormatsWithLengths) {
+  const auto quoted = [](const std::string& text) { return '"' + text + '"'; };
+  const std::string b60(60, 'b'), c60(60, 'c');
+  const std::string long_address = quoted(std::string(64, 'a') + "@" + b60 + "." + c60 + ".example.com");
+  const std::string too_long_part = quoted(std::string(65, 'a') + "@example.com");
+  const std::string address_126 = quoted("ann@" + b60 + "." + c60 + "."), host_121 = quoted(b60 + "." + c60);
+  const Fact facts[] = {
+      {R"({"type":"string","format":"email"})", {"\"ann@example.com\"", long_address.c_str()}, {"\"ann\"", too_long_part.c_str()}},
+      {R"({"type":"string","format":"email","maxLength":254})", {"\"ann@example.com\"", long_address.c_str()}, {"\"ann\""}},
+      {R"({"type":"string","format":"email","maxLength":100})", {"\"ann@example.com\""}, {address_126.c_str(), long_address.c_str()}},
+      {R"({"type":"string","format":"email","minLength":6,"maxLength":254})", {"\"ann@example.com\""}, {"\"a@b.c\""}},
+      {R"({"type":"string","format":"hostname","maxLength":100})", {"\"example.com\""}, {host_121.c_str()}},
+      {R"({"type":"string","format":"hostname","minLength":4,"maxLength":253})", {"\"example.com\"", host_121.c_str()}, {"\"a.b\""}},
+  };
+  check(facts);
+}
+
 TEST(Schema, StringsAndFormats) {
   const Fact facts[] = {
       {R"({"type":"string","pattern":"^[a-z]+$","minLength":2,"maxLength":3})", {"\"ab\"", "\"abc\""}, {"\"a\"", "\"abcd\"", "\"A1\""}},
