@@ -104,22 +104,22 @@ std::string_view take_host(std::string_view target, Fields* fields) {
   return target.substr(end);
 }
 
-// Clients are told this server's address in several ways: two slashes may stand for one, one at the end, and /v1 may be missing. Other targets
-// stay as they are.
-std::string route_of(std::string_view target) {
+// Clients are told this server's address in several ways: two slashes may stand for one, one at the end, and /v1 may be missing before a path
+// of the API. Other targets stay as they are: they are files.
+std::string route_of(std::string_view target, std::string_view model) {
   const std::string_view query = target.substr(std::min(target.find('?'), target.size()));
   std::string path;
   for (const char c : target.substr(0, target.size() - query.size())) {
     if (c != '/' || !path.ends_with('/')) path += c;
   }
   if (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  const auto is_within = [](std::string_view inner, std::string_view outer) {
-    return inner.starts_with(outer) && (inner.size() == outer.size() || inner[outer.size()] == '/');
-  };
-  constexpr std::string_view kVersion = "/v1", kRoutes[] = {"/chat/completions", "/completions", "/embeddings", "/models", "/responses"};
-  const auto is_route = [&](std::string_view route) { return is_within(path, route); };
-  if (std::any_of(std::begin(kRoutes), std::end(kRoutes), is_route)) return std::string(kVersion) + path + std::string(query);
-  if (is_within(path, kVersion) || path == "/health" || path == "/metrics") return path + std::string(query);
+  if (path == "/v1" || path.starts_with("/v1/") || path == "/health" || path == "/metrics") return path + std::string(query);
+  constexpr std::string_view kRoutes[] = {"/chat/completions", "/completions", "/embeddings", "/models", "/responses"};
+  constexpr std::string_view kModels = "/models/", kResponse = "/responses/resp_";
+  const std::string_view route = path;
+  const bool one = (route.starts_with(kModels) && route.substr(kModels.size()) == model) ||
+                   (route.starts_with(kResponse) && route.find('/', kResponse.size()) == route.npos);
+  if (one || std::find(std::begin(kRoutes), std::end(kRoutes), route) != std::end(kRoutes)) return "/v1" + path + std::string(query);
   return std::string(target);
 }
 
@@ -144,7 +144,7 @@ void read_framing(const Fields& fields, Head* head) {
 
 }  // namespace
 
-Head read_head(std::string_view text) {
+Head read_head(std::string_view text, std::string_view model) {
   Head head;
   const std::string_view line = take_line(&text);
   const size_t first = line.find(' '), last = line.rfind(' ');
@@ -176,7 +176,7 @@ Head read_head(std::string_view text) {
   }
   // Of the header Range cpp-httplib would make parts of any answer.
   for (const char* name : {"connection", "expect", "range", "content-length", "transfer-encoding"}) fields.by_name.erase(name);
-  head.text = std::string(method) + (target.starts_with('/') || target == "*" ? " " : " /") + route_of(target) + " " +
+  head.text = std::string(method) + (target.starts_with('/') || target == "*" ? " " : " /") + route_of(target, model) + " " +
               (head.old ? "HTTP/1.0" : "HTTP/1.1") + "\r\n";
   for (const auto& [name, value] : fields.by_name) head.text += name + ": " + value + "\r\n";
   head.text += "\r\n";

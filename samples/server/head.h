@@ -18,7 +18,7 @@ struct Head {
   std::string type, encoding;  // of the body
 };
 
-// Reads a head, from its request line to the end of its last field. Throws ApiError.
-Head read_head(std::string_view text);
+// Reads a head, from its request line to the end of its last field. `model`: its name, which paths may end with. Throws ApiError.
+Head read_head(std::string_view text, std::string_view model);
 // A number of hex digits, as a chunk's line has it, perhaps with an extension. Throws ApiError.
 uint64_t read_chunk_size(std::string_view line);

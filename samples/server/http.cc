@@ -35,7 +35,8 @@ bool ready(int sock, short what, int ms) {
 // alone, once it is whole and right; in place of another one it gets a short one, and the routes ask head() for the error.
 class Connection final : public httplib::Stream {
  public:
-  Connection(int sock, const HttpLimits& limits, bool is_crowded) : crowded(is_crowded), sock_(sock), limits_(limits) {}
+  Connection(int sock, const HttpLimits& limits, std::string_view model, bool is_crowded)
+      : crowded(is_crowded), sock_(sock), limits_(limits), model_(model) {}
 
   const bool crowded;
 
@@ -45,7 +46,7 @@ class Connection final : public httplib::Stream {
     deadline_ = Clock::now() + std::chrono::milliseconds(wait_ms_);
     error_.reset();
     try {
-      head_ = read_head(read_head_text());
+      head_ = read_head(read_head_text(), model_);
     } catch (const ApiError& e) {
       error_ = e;
       head_ = {};
@@ -166,6 +167,7 @@ class Connection final : public httplib::Stream {
 
   const int sock_;
   const HttpLimits& limits_;
+  const std::string_view model_;
   Head head_;
   std::optional<ApiError> error_;
   size_t given_ = 0;     // of the head to cpp-httplib
@@ -248,7 +250,7 @@ class Threads final : public httplib::TaskQueue {
 
 }  // namespace
 
-HttpServer::HttpServer(const HttpLimits& limits) : limits_(limits) {
+HttpServer::HttpServer(const HttpLimits& limits, std::string model) : limits_(limits), model_(std::move(model)) {
   new_task_queue = [this] { return new Threads(limits_.connections, [this] { return end_an_idle_one(); }); };
   set_payload_max_length(limits_.body_bytes);
   set_keep_alive_timeout(limits_.idle_ms / 1000);  // what the header Keep-Alive says
@@ -317,7 +319,7 @@ bool HttpServer::process_and_close_socket(socket_t sock) {
   if (!t_refused) {
     const int on = 1;
     setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    Connection connection(sock, limits_, t_crowded);
+    Connection connection(sock, limits_, model_, t_crowded);
     t_connection = &connection;
     {
       std::lock_guard lock(mu_);

@@ -23,7 +23,7 @@ struct HttpLimits {
 
 class HttpServer : public httplib::Server {
  public:
-  explicit HttpServer(const HttpLimits& limits);
+  HttpServer(const HttpLimits& limits, std::string model);
 
   // Of the request that the calling thread serves:
   static const Head& head();       // throws ApiError where it is not right
@@ -50,6 +50,7 @@ class HttpServer : public httplib::Server {
   bool end_an_idle_one();
 
   const HttpLimits limits_;
+  const std::string model_;  // its name
   int listener_ = -1;
   std::atomic<bool> closing_{false};
   std::mutex mu_;

@@ -109,6 +109,10 @@ uint64_t time_of(const std::string& path) {
 // What one option says of another, and what was left out.
 void complete(Options* o) {
   if (!o->app.pages.empty() && !std::filesystem::is_directory(o->app.pages)) fail("--pages: " + o->app.pages + " is no folder");
+  for (const std::string name : {"v1", "health", "metrics"}) {
+    if (!o->app.pages.empty() && std::filesystem::exists(std::filesystem::path(o->app.pages) / name))
+      fail("--pages: " + o->app.pages + " has a file " + name + ", and /" + name + " is a path of the API");
+  }
   if (o->model.empty()) fail("which model? kvrt-server MODEL.gguf; see --help");
   if (const char* key = std::getenv("KVRT_API_KEY")) {
     if (!*key) fail("KVRT_API_KEY is set and empty: give a key, or unset it");
@@ -256,7 +260,7 @@ int run(const Options& o) {
   AppOptions app_options = o.app;
   app_options.log = log_line;
   App app(model, place, o.access, app_options, conversations);
-  HttpServer server(o.http);
+  HttpServer server(o.http, o.app.model_id);
   app.add_routes(&server);
   serve(&server, &app, o);
   return 0;

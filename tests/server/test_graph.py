@@ -215,6 +215,23 @@ class Files(Case):
         self.addCleanup(server.kill)
         self.assertEqual(server.raw("GET", "/")[2], b"mine")
 
+    def test_pages_below_names_of_the_api(self):
+        # A path is the API's if it is one of its paths; what else a folder has is the folder's.
+        own = self.dir / "below"
+        files = [f"{folder}/{name}" for folder in ("models", "responses", "completions", "embeddings", "chat/completions")
+                 for name in ("a.txt", "index.html", "deep/a.txt", PLAIN.stem + ".txt")]
+        for file in files:
+            (own / file).parent.mkdir(parents=True, exist_ok=True)
+            (own / file).write_text(file)
+        server = Server(PLAIN, "--pages", own)
+        self.addCleanup(server.kill)
+        for file in files:
+            self.assertEqual(server.raw("GET", "/" + file)[::2], (200, file.encode()))
+        for path in ("/models", "/models/", "//models", "/v1/models", "/models/" + PLAIN.stem):
+            self.assertIn(PLAIN.stem, json.loads(server.raw("GET", path)[2]).get("id", PLAIN.stem), path)
+        status, answer = server.post({"model": PLAIN.stem, "prompt": "a", "max_tokens": 1}, "/completions")
+        self.assertEqual((status, answer["object"]), (200, "text_completion"))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -126,8 +126,12 @@ class Http(Case):
             status, answer = self.server.post({"model": self.name, "input": "a"}, path)
             self.assertEqual((status, answer["error"]["code"]), (404, "unknown_url"))
             self.assertIn("gives no embeddings", answer["error"]["message"])
-        for path in ("/v2/models", "/api/chat/completions", "/modelsx", "/v1/v1/models"):
-            self.assertEqual(self.server.raw("GET", path)[0], 404, path)
+        for path in ("/v2/models", "/api/chat/completions", "/modelsx", "/v1/v1/models", "/models/other", "/responses/x", "/responses/resp_1/x"):
+            status, _, data = self.server.raw("GET", path)
+            self.assertEqual((status, json.loads(data)["error"]["code"]), (404, "unknown_url"), path)
+        for path, code in (("/v1/models/other", "model_not_found"), ("/responses/resp_1", "response_not_found")):
+            status, _, data = self.server.raw("GET", path)
+            self.assertEqual((status, json.loads(data)["error"]["code"]), (404, code), path)
 
     def test_long(self):
         self.error(self.head(line=f"GET /{'a' * 8000} HTTP/1.1"), 414, "target_too_long", "8001", "8000")
