@@ -35,16 +35,21 @@ void StorePlace::open(uint32_t must_exist) {
   identity_ = after;
 }
 
+// The identity is read under the lock: one that was read before would not be that of a store which another request has opened since.
+StorePlace::Found StorePlace::current() {
+  std::lock_guard lock(mu_);
+  if (found_.store && identity() == identity_) return found_;
+  if (std::exchange(found_, {}).store) log_("the store " + path_ + " was removed or replaced: conversations are in memory alone");
+  return {};
+}
+
 StorePlace::Found StorePlace::look() {
   if (!named()) return {};
-  const Identity now = identity();
-  {
-    std::lock_guard lock(mu_);
-    if (found_.store && now == identity_) return found_;
-    if (std::exchange(found_, {}).store) log_("the store " + path_ + " was removed or replaced: conversations are in memory alone");
-  }
+  if (const Found found = current(); found.store) return found;
   const std::unique_lock opening(opening_, std::try_to_lock);
-  if (!opening || now == Identity{} || Clock::now() < again_) return {};
+  if (!opening) return {};
+  if (const Found found = current(); found.store) return found;  // another request was faster
+  if (identity() == Identity{} || Clock::now() < again_) return {};
   again_ = Clock::now() + kPause;
   try {
     open(1);

@@ -32,6 +32,7 @@ class StorePlace {
     bool operator==(const Identity&) const = default;
   };
   Identity identity() const;
+  Found current();
   void open(uint32_t must_exist);
 
   const kvrt::Runtime runtime_;
