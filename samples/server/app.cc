@@ -243,11 +243,14 @@ void App::answer(const std::string& body, Api api, httplib::Response& response) 
   } catch (const kvrt::Error& e) {
     const bool items = api == Api::kResponses;
     const std::string_view said = items ? "input" : api == Api::kChat ? "messages" : "prompt";
-    if (e.status() == KVRT_LIMIT && e.detail() == KVRT_DETAIL_NONE) {  // its prompt, unless that has other limits
-      const uint64_t most = tokens_max(model_), found = count_tokens(model_, job->request);
-      ApiError error = too_long(most, std::max(found, most + 1), api != Api::kText);
+    if (e.status() == KVRT_LIMIT && (e.detail() == KVRT_DETAIL_NONE || e.detail() == KVRT_DETAIL_TEMPLATE_LIMIT)) {
+      const uint64_t most = tokens_max(model_);
+      TokenCount found = count_tokens(model_, job->request);
+      // What a session remembers may be longer than its words are.
+      if (e.detail() == KVRT_DETAIL_NONE && found.all && found.tokens < most) found = {most, false};
+      ApiError error = too_long(most, found, api != Api::kText);
       error.param = said;
-      throw error;
+      if (found.tokens >= most) throw error;  // else the template alone gives up
     }
     const std::string_view format = items ? "text.format" : "response_format";
     const std::string_view what = e.what();

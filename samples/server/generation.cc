@@ -94,7 +94,7 @@ void Generation::begin(uint32_t index, kvrt::Session* session, bool first) {
   choice.first = first;
   choices_.push_back(std::move(choice));
   const uint64_t most = tokens_max(model_), has = session->info().or_throw().tokens;
-  if (has >= most && !request_.no_answer) throw too_long(most, has, conversation_ != nullptr);
+  if (has >= most && !request_.no_answer) throw too_long(most, {has}, conversation_ != nullptr);
   if (!request_.echo) return;
   const Prompt& prompt = request_.prompts[index / request_.n];
   std::string text = prompt.text;

@@ -54,7 +54,7 @@ void Conversations::say_as_generated(Conversation* c, const Request& request) {
   // A session renders each new message with all before it. So many that do not fit are refused by one rendering.
   if (request.messages.size() > c->session.info().or_throw().messages + kNewMessagesMax) {
     const uint64_t most = tokens_max(model_), found = prompt_tokens(model_, request, list).size();
-    if (found > most) throw too_long(most, found, true);
+    if (found > most) throw too_long(most, {found}, true);
   }
   (void)c->session.set_messages(list).or_throw();
 }
@@ -64,7 +64,7 @@ void Conversations::say_as_sent(std::shared_ptr<Conversation>* conversation, con
   const std::string list = messages_json(request);
   c->prompt = prompt_tokens(model_, request, list);
   const uint64_t most = tokens_max(model_);
-  if (c->prompt.size() >= most) throw too_long(most, c->prompt.size(), true);
+  if (c->prompt.size() >= most) throw too_long(most, {c->prompt.size()}, true);
   const std::vector<int32_t> before = tokens_of(c->session);
   const auto same =
       static_cast<size_t>(std::mismatch(before.begin(), before.end(), c->prompt.begin(), c->prompt.end()).first - before.begin());

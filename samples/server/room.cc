@@ -49,17 +49,33 @@ std::vector<int32_t> prompt_tokens(const kvrt::Model& model, const Request& requ
   return tokenize(model, text);
 }
 
-uint64_t count_tokens(const kvrt::Model& model, const Request& request) {
-  if (!request.messages.empty()) return prompt_tokens(model, request, messages_json(request)).size();
-  uint64_t most = 0;
+TokenCount count_tokens(const kvrt::Model& model, const Request& request) {
+  TokenCount count;
   for (const Prompt& p : request.prompts)
-    most = std::max<uint64_t>(most, p.tokens.empty() ? tokenize(model, p.text).size() : p.tokens.size());
-  return most;
+    count.tokens = std::max<uint64_t>(count.tokens, p.tokens.empty() ? tokenize(model, p.text).size() : p.tokens.size());
+  if (request.messages.empty()) return count;
+  try {
+    count.tokens = prompt_tokens(model, request, messages_json(request)).size();
+  } catch (const kvrt::Error& e) {
+    if (e.status() != KVRT_LIMIT) throw;
+    count.all = false;
+    std::vector<int32_t> tokens;
+    const auto add = [&](const std::string& text) {
+      model.tokenize(text, KVRT_TEXT_SPECIAL, tokens).or_throw();
+      count.tokens += tokens.size();
+    };
+    for (const Message& m : request.messages) {
+      add(m.content);
+      for (const ToolCall& call : m.calls) add(call.arguments);
+    }
+  }
+  return count;
 }
 
-ApiError too_long(uint64_t most, uint64_t found, bool chat) {
-  const std::string n = std::to_string(most), m = std::to_string(found);
+ApiError too_long(uint64_t most, TokenCount found, bool chat) {
+  const std::string n = std::to_string(most), m = (found.all ? "" : "more than ") + std::to_string(found.tokens);
+  const bool full = found.all && found.tokens == most;
   const std::string words = "This model's maximum context length is " + n + " tokens. However, your " + (chat ? "messages" : "prompt") +
-                            " resulted in " + m + " tokens." + (found == most ? " That leaves none for an answer." : "");
+                            " resulted in " + m + " tokens." + (full ? " That leaves none for an answer." : "");
   return ApiError(400, words, "context_length_exceeded", chat ? "messages" : "prompt");
 }

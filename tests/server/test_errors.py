@@ -3,6 +3,7 @@ import contextlib
 import http.client
 import json
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -182,6 +183,20 @@ class Large(Case):
             status, answer = self.server.post({"model": self.name, "messages": [{"role": "user", "content": text}] * count})
             self.assertEqual((status, answer["error"]["code"], answer["error"]["param"]), (400, code, "messages"), answer)
             self.assertLess(time.time() - begun, 30)
+
+    def test_more_than_a_template_writes(self):
+        # Which is 4 MiB of text, of 16 MiB of values. The tokens of the texts are counted all the same: as those of a prompt.
+        for count in (1_100_000, 2_600_000):
+            text = "long " * count
+            words = self.server.post({"model": self.name, "prompt": text}, "/v1/completions")[1]["error"]["message"]
+            found = int(re.search(r"your prompt resulted in (\d+) tokens", words).group(1))
+            chat = {"messages": [{"role": "system", "content": text[:len(text) // 2]}, {"role": "user", "content": text[len(text) // 2:]}]}
+            for body, path, param in ((chat, "chat/completions", "messages"), (chat | {"stream": True}, "chat/completions", "messages"),
+                                      ({"input": text}, "responses", "input")):
+                status, answer = self.server.post({"model": self.name, **body}, "/v1/" + path)
+                self.assertEqual((status, answer["error"]["code"], answer["error"]["param"]), (400, "context_length_exceeded", param), answer)
+                self.assertEqual(answer["error"]["message"],
+                                 f"This model's maximum context length is 1024 tokens. However, your messages resulted in more than {found} tokens.")
 
     def test_a_megabyte_of_json(self):
         for body in ("[" * (1 << 20), '{"a":' * (1 << 18), '{"a":[' + "1," * (1 << 19) + "1]}", '{"a":[' + "0," * (1 << 20) + "0]}", '{"seed":' + "9" * (1 << 20) + "}"):
