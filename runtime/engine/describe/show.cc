@@ -8,6 +8,8 @@ namespace kvrt {
 
 namespace {
 
+constexpr size_t kShownDepthMax = kJsonDepthMax + 4;  // a call's arguments, within the message that an answer became
+
 std::string json_string(std::string_view text) {
   std::string json;
   append_json_string(text, &json);
@@ -26,8 +28,8 @@ Result<std::string> compact(std::string_view json, const char* what) {
   JsonReader reader(json);
   for (auto part = reader.next(); part != JsonReader::Part::kEnd; part = reader.next()) {
     if (part == JsonReader::Part::kWrong) return error(Code::kCorrupt, Detail::kFormat, "manifest: %s: not JSON", what);
-    if (reader.depth() > kJsonDepthMax)
-      return error(Code::kCorrupt, Detail::kFormat, "manifest: %s: nested deeper than %u", what, kJsonDepthMax);
+    if (reader.depth() > kShownDepthMax)
+      return error(Code::kCorrupt, Detail::kFormat, "manifest: %s: nested deeper than %zu", what, kShownDepthMax);
   }
   std::string out;
   bool in_string = false;

@@ -3,7 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/base/limits.h"
 #include "runtime/engine/snapshot/manifest.h"
 #include "tests/support/store_rig.h"
 
@@ -81,15 +80,24 @@ TEST_F(Show, ChunksThatAreGoneHaveNoBytes) {
   EXPECT_EQ(json["tokens"].size(), 40u);
 }
 
+TEST_F(Show, HasTheDeepestCall) {
+  // As an answer may have it: arguments of 64 objects within one another.
+  std::string arguments = "1";
+  for (int i = 0; i < 64; ++i) arguments = "{\"a\":" + arguments + "}";
+  const std::string message = R"({"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":)" + arguments + "}}]}";
+  manifest_.messages = {{message, 0, 1, true}};
+  auto shown = show();
+  ASSERT_OK(shown.status());
+  EXPECT_EQ(nlohmann::json::parse(*shown)["messages"][0], nlohmann::json::parse(message));
+}
+
 TEST_F(Show, RefusesWhatIsNoManifest) {
   manifest_.messages = {{"{\"a\": ", 0, 1, false}};
   expect_corrupt("a message: not JSON");
   manifest_.messages = {{"\"\xff\"", 0, 1, false}};
   expect_corrupt("a message: not JSON");
-  std::string deep(kJsonDepthMax + 1, '[');
-  deep.append(kJsonDepthMax + 1, ']');
-  manifest_.messages = {{deep, 0, 1, false}};
-  expect_corrupt("deeper than");
+  manifest_.messages = {{std::string(69, '[') + std::string(69, ']'), 0, 1, false}};
+  expect_corrupt("deeper than 68");
   manifest_.messages = {{"[]", 0, 41, false}};
   expect_corrupt("outside the tokens");
   manifest_.messages.clear();
