@@ -266,7 +266,7 @@ void Conversations::forget(const Key& key) noexcept {
   open_.erase(key);
 }
 
-// Others may have it now. Closes what was used longest ago where too many are open; each is saved.
+// Others may have it now. Closes what its key used longest ago if too many of that key are open; each is saved.
 void Conversations::let_go(const std::shared_ptr<Conversation>& c) noexcept {
   std::vector<std::shared_ptr<Conversation>> closed;  // without the lock: a close may have to save
   std::lock_guard lock(mu_);
@@ -275,12 +275,13 @@ void Conversations::let_go(const std::shared_ptr<Conversation>& c) noexcept {
   c->prompt = {};
   c->used = ++clock_;
   changed_.notify_all();
-  while (open_.size() > options_.open_max) {
+  for (;;) {
+    size_t count = 0;
     auto oldest = open_.end();
-    for (auto it = open_.begin(); it != open_.end(); ++it) {
+    for (auto it = open_.lower_bound({c->domain, ""}); it != open_.end() && it->first.first == c->domain; ++it, ++count) {
       if (!it->second->busy && (oldest == open_.end() || it->second->used < oldest->second->used)) oldest = it;
     }
-    if (oldest == open_.end()) return;
+    if (count <= options_.open_max || oldest == open_.end()) return;
     closed.push_back(std::move(oldest->second));
     open_.erase(oldest);
   }

@@ -43,7 +43,7 @@ class Conversations {
  public:
   struct Options {
     uint64_t keep_seconds = 0;  // a saved session expires; 0: never
-    size_t open_max = 256;      // conversations that are open and idle
+    size_t open_max = 256;      // conversations of a domain that are open and idle: no key closes another's
     // Answers that come back keep the tokens, and the reasoning that does not come back, as they were generated. Else a request has the tokens
     // that its words have, whatever is remembered.
     bool as_generated = false;

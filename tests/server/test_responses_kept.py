@@ -144,6 +144,21 @@ class Keys(Responses):
         mine.responses.delete(r.id)
 
 
+class KeysInMemory(Responses):
+    stored = False
+    keys = Keys.keys
+
+    def test_none_pushes_out_anothers(self):
+        mine, other = self.server.client("0123456789abcdef"), self.server.client("0123456789abcdeF")
+        r = mine.responses.create(model=self.name, input="Streamed")
+        first = other.responses.create(model=self.name, input="Streamed")
+        for i in range(150):  # two sessions each: 256 of a key stay
+            other.responses.create(model=self.name, input=f"Number {i}")
+        self.assertEqual(mine.responses.create(model=self.name, input="Think", previous_response_id=r.id).output_text, "Thought.")
+        with self.assertRaises(openai.NotFoundError):
+            other.responses.retrieve(first.id)
+
+
 class Expired(Responses):
     def test_expired(self):
         r = self.create("Streamed")
