@@ -93,7 +93,7 @@ void Graph::read_one(const kvrt::Store& store, const std::string& name, const st
   std::string text;
   if (!store.show(name, text, domain).ok()) return;
   try {
-    const Json shown = read_json(text);
+    const Json shown = read_json(text, kKvrtDepthMax);
     const Json *tokens = shown.find("tokens"), *chunks = shown.find("chunks"), *model = shown.find("model_id");
     if (!tokens || !chunks || !model) return;
     std::vector<int32_t> ids;

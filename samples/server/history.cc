@@ -46,8 +46,8 @@ void Conversations::say_as_generated(Conversation* c, const Request& request) {
   for (size_t i = 0; i < request.messages.size(); ++i) {
     const Message& m = request.messages[i];
     auto place = kvrt::init<kvrt_message_props>();
-    const bool generated =
-        m.role == "assistant" && c->session.message(i, &place, answer).ok() && place.generated && same_answer(m, read_json(answer));
+    const bool generated = m.role == "assistant" && c->session.message(i, &place, answer).ok() && place.generated &&
+                           same_answer(m, read_json(answer, kKvrtDepthMax));
     list += (i ? "," : "") + (generated ? answer : m.json());
   }
   list += "]";

@@ -6,12 +6,11 @@
 
 namespace {
 
-constexpr int kDepthMax = 60;           // kvrt reads JSON to 64, and a message has what it quotes deeper
 constexpr size_t kValuesMax = 1 << 20;  // each takes some fifty times its shortest text
 
 class Reader {
  public:
-  explicit Reader(std::string_view text) : text_(text) {}
+  Reader(std::string_view text, int depth_max) : text_(text), depth_max_(depth_max) {}
 
   Json read() {
     Json value = read_value(0);
@@ -21,7 +20,7 @@ class Reader {
   }
 
  private:
-  [[noreturn]] void fail(const char* what) const { throw JsonError("invalid JSON at byte " + std::to_string(at_) + ": " + what); }
+  [[noreturn]] void fail(const std::string& what) const { throw JsonError("invalid JSON at byte " + std::to_string(at_) + ": " + what); }
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   void skip_space() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r')) ++at_;
@@ -34,11 +33,11 @@ class Reader {
   }
 
   Json read_value(int depth) {
-    if (depth > kDepthMax) fail("nested deeper than 60");
     if (++values_ > kValuesMax) fail("more than 1048576 values");
     skip_space();
     Json value;
     const size_t begin = at_;
+    if (depth == depth_max_ && (peek() == '{' || peek() == '[')) fail("nested deeper than " + std::to_string(depth_max_));
     if (peek() == '"') {
       value.kind = Json::kString;
       value.text = read_string();
@@ -161,6 +160,7 @@ class Reader {
   }
 
   std::string_view text_;
+  const int depth_max_;
   size_t at_ = 0, values_ = 0;
 };
 
@@ -173,9 +173,9 @@ const Json* Json::find(std::string_view name) const {
   return nullptr;
 }
 
-Json read_json(std::string_view text) {
+Json read_json(std::string_view text, int depth_max) {
   if (const size_t bad = find_bad_utf8(text); bad != text.npos) throw JsonError("invalid UTF-8 at byte " + std::to_string(bad));
-  return Reader(text).read();
+  return Reader(text, depth_max).read();
 }
 
 bool same(const Json& a, const Json& b) {

@@ -28,8 +28,13 @@ struct JsonError : std::runtime_error {
   using runtime_error::runtime_error;
 };
 
+// Arrays and objects within one another.
+constexpr int kRequestDepthMax = 60;    // of what a client sends
+constexpr int kArgumentsDepthMax = 59;  // of a call's arguments: kvrt takes 64, and a list of messages has them within five
+constexpr int kKvrtDepthMax = 80;       // of what kvrt writes: a call may have 64, and a session has it within six
+
 // Reads one value of the whole text. Throws JsonError, which says where.
-Json read_json(std::string_view text);
+Json read_json(std::string_view text, int depth_max = kRequestDepthMax);
 
 // True where the two say the same: numbers by value, members in any order.
 bool same(const Json& a, const Json& b);

@@ -20,13 +20,7 @@ ToolCall read_call(const Json& value, const std::string& where) {
   const std::string at = where + ".function";
   ToolCall call{text_of(value, "id", where), field(function, at, "name", Json::kString).text, text_of(function, "arguments", at)};
   if (call.name.empty()) refuse(at + ".name", at + ".name is empty");
-  if (call.arguments.empty()) call.arguments = "{}";
-  bool object = false;
-  try {
-    object = read_json(call.arguments).is(Json::kObject);
-  } catch (const JsonError&) {  // of a call that was cut, say
-  }
-  if (!object) call.arguments = JsonWriter().string(call.arguments).take();
+  call.arguments = call.arguments.empty() ? "{}" : arguments_of(call.arguments);
   return call;
 }
 
@@ -68,6 +62,14 @@ void write_calls(const std::vector<ToolCall>& calls, bool ids, JsonWriter* w) {
 }
 
 }  // namespace
+
+std::string arguments_of(std::string_view text) {
+  try {
+    if (read_json(text, kArgumentsDepthMax).is(Json::kObject)) return std::string(text);
+  } catch (const JsonError&) {
+  }
+  return JsonWriter().string(text).take();
+}
 
 std::string read_parts(const Json& value, const std::string& where, std::span<const std::string_view> types, const char* expects) {
   if (value.is(Json::kString)) return value.text;

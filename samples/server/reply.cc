@@ -48,7 +48,7 @@ void CompletionReply::head(JsonWriter* w, bool chunk) const {
 }
 
 std::string CompletionReply::call_json(const Piece& piece, Choice* choice, bool chunk) const {
-  const Json call = read_json(piece.text);
+  const Json call = read_json(piece.text, kKvrtDepthMax);
   const Json *id = call.find("id"), *name = call.find("name"), *arguments = call.find("arguments");
   JsonWriter w;
   w.begin('{');

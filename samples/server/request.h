@@ -108,6 +108,8 @@ std::string read_parts(const Json& value, const std::string& where, std::span<co
 
 // The list `messages` of a request.
 std::vector<Message> read_messages(const Json& list);
+// The arguments of a call as kvrt takes them: the object, or else the text that they are: what a model wrote wrongly, was cut, or is too deep.
+std::string arguments_of(std::string_view text);
 // Gives messages with results of calls the functions' names, which OpenAI's form says at the calls alone.
 void name_results(std::vector<Message>* messages);
 

@@ -137,7 +137,7 @@ std::string ResponseReply::end(const char* status) {
 
 // A call comes whole: its arguments are one delta.
 std::string ResponseReply::call(const Piece& piece) {
-  const Json json = read_json(piece.text);
+  const Json json = read_json(piece.text, kKvrtDepthMax);
   const Json *id = json.find("id"), *name = json.find("name"), *arguments = json.find("arguments");
   std::string out = begin(Piece::kCall);
   Item& item = items_.back();

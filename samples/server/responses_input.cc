@@ -73,14 +73,7 @@ class InputReader {
     if (name.text.empty()) expected(where + ".name", "a name", &name);
     call.name = name.text;
     call.arguments = field(v, where, "arguments", Json::kString).text;
-    if (call.arguments.empty()) call.arguments = "{}";
-    bool object = false;
-    try {
-      object = read_json(call.arguments).is(Json::kObject);
-    } catch (const JsonError&) {
-    }
-    // What a model wrote wrongly, or what was cut, stays the text that it is.
-    if (!object) call.arguments = JsonWriter().string(call.arguments).take();
+    call.arguments = call.arguments.empty() ? "{}" : arguments_of(call.arguments);
     turn(false)->calls.push_back(std::move(call));
   }
 

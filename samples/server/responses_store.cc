@@ -37,7 +37,8 @@ Message message_of(const Json& json) {
     const Json* function = calls->items[i].find("function");
     const Json* arguments = function ? function->find("arguments") : nullptr;
     if (!function) continue;
-    m.calls.push_back({text_of(calls->items[i], "id"), text_of(*function, "name"), arguments ? std::string(arguments->raw) : "{}"});
+    std::string said = !arguments ? "{}" : arguments->is(Json::kObject) ? arguments_of(arguments->raw) : std::string(arguments->raw);
+    m.calls.push_back({text_of(calls->items[i], "id"), text_of(*function, "name"), std::move(said)});
   }
   return m;
 }
@@ -105,13 +106,16 @@ Conversations::Kept Conversations::find_kept(const std::string& id, const std::s
   Kept out;
   if (name.empty()) return out;
   std::string saved;
-  if (const kvrt::Store store = this->store(); store && store.show(name, saved, domain).ok()) {
+  const kvrt::Store store = this->store();
+  const kvrt::Status shown = store ? store.show(name, saved, domain) : kvrt::Status(KVRT_NOT_FOUND);
+  if (shown.code() != KVRT_OK && shown.code() != KVRT_NOT_FOUND) options_.log("response " + id + ": " + kvrt::last_error().message);
+  if (shown.ok()) {
     // Its tokens, which may be a million, are not read.
     constexpr std::string_view kTokens = "\"tokens\": [";
     if (const size_t at = saved.find(kTokens); at != saved.npos)
       saved.erase(at + kTokens.size(), saved.find(']', at) - at - kTokens.size());
     try {
-      const Json json = read_json(saved);
+      const Json json = read_json(saved, kKvrtDepthMax);
       const Json *options = json.find("options"), *messages = json.find("messages");
       const Json* variables = options ? options->find("variables") : nullptr;
       const Json* response = variables ? variables->find(kVariable) : nullptr;
@@ -128,7 +132,7 @@ Conversations::Kept Conversations::find_kept(const std::string& id, const std::s
   if (it == open_.end() || it->second->response.empty()) return out;
   std::string message;
   for (uint64_t i = 0; it->second->session.message(i, nullptr, message).ok(); ++i) {
-    out.messages.push_back(message_of(read_json(message)));
+    out.messages.push_back(message_of(read_json(message, kKvrtDepthMax)));
     out.answer = message;
   }
   out.response = it->second->response;
@@ -192,7 +196,8 @@ void Conversations::keep(const std::shared_ptr<Conversation>& c, const Request& 
 bool Conversations::follows(const Conversation& c, const Request& request) {
   const ResponseFields& r = request.response;
   std::string message;
-  return r.answer.empty() || (c.session.message(r.answer_at, nullptr, message).ok() && same(read_json(message), read_json(r.answer)));
+  return r.answer.empty() || (c.session.message(r.answer_at, nullptr, message).ok() &&
+                              same(read_json(message, kKvrtDepthMax), read_json(r.answer, kKvrtDepthMax)));
 }
 
 // A copy of the conversation that the response before ended, where the request has the same tools and template variables. It is saved as `name`

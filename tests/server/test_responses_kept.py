@@ -88,6 +88,53 @@ class Kept(Responses):
         self.assertEqual(nextone.usage.input_tokens, self.create(whole, store=False).usage.input_tokens)
 
 
+def nested(depth):
+    return '{"a":' * depth + "1" + "}" * depth
+
+
+class Deep(Responses):
+    """Arguments as deep as an answer may have them, which are deeper than a request may have JSON."""
+
+    depths = (54, 55, 56, 57, 59, 60, 63)
+    answers = [(f"Deep {d}", '<tool_call>\n{"name": "f", "arguments": ' + nested(d) + "}\n</tool_call>") for d in depths] + [("Result", "Well.")]
+    a = {"$ref": "#/$defs/a"}
+    tool = {"type": "function", "name": "f", "parameters": {
+        "type": "object", "properties": {"a": a}, "$defs": {"a": {"anyOf": [{"type": "integer"}, {"type": "object", "properties": {"a": a}}]}}}}
+
+    def test_chain(self):
+        for depth in self.depths:
+            for create in (self.create, lambda *a, **o: self.events(*a, **o)[1]):
+                first = create(f"Deep {depth}", tools=[self.tool])
+                self.assertEqual((first.status, [i.arguments for i in first.output]), ("completed", [nested(depth)]))
+                self.assertEqual(self.client.responses.retrieve(first.id).output, first.output)
+                result = [{"type": "function_call_output", "call_id": first.output[0].call_id, "output": "Result"}]
+                self.assertEqual(create(result, tools=[self.tool], previous_response_id=first.id).output_text, "Well.")
+                whole = [{"role": "user", "content": f"Deep {depth}"}, first.output[0].model_dump(exclude_none=True), *result]
+                self.assertEqual(create(whole, tools=[self.tool]).output_text, "Well.")
+                self.client.responses.delete(first.id)
+
+    def test_chat(self):
+        tools = [{"type": "function", "function": {name: value for name, value in self.tool.items() if name != "type"}}]
+        for depth in self.depths:
+            answer = self.ask(f"Deep {depth}", tools=tools)
+            call = answer.choices[0].message.tool_calls[0]
+            self.assertEqual((call.function.arguments, answer.choices[0].finish_reason), (nested(depth), "tool_calls"))
+            chunks = [c.choices[0] for c in self.ask(f"Deep {depth}", tools=tools, stream=True)]
+            self.assertEqual([t.function.arguments for c in chunks for t in c.delta.tool_calls or []], [nested(depth)])
+        for depth in (*self.depths, 64, 65, 100, 100_000):
+            call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": nested(depth)}}
+            said = [{"role": "user", "content": f"Deep {depth}"}, {"role": "assistant", "content": None, "tool_calls": [call]},
+                    {"role": "tool", "tool_call_id": "1", "content": "Result"}]
+            if depth < 1000:
+                self.assertEqual(self.ask(said, tools=tools).choices[0].message.content, "Well.")
+            else:
+                self.refused(openai.BadRequestError, "context_length_exceeded", text=said, tools=tools)
+
+
+class DeepInMemory(Deep):
+    stored = False
+
+
 class SameWords(Case):
     """Other answers to the same words, of a model that draws them: with tokens that are not those of its text."""
 
