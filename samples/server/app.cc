@@ -120,8 +120,8 @@ struct App::Job {
   }
   // What a client has to its end survives whatever comes.
   void save() {
-    if (!request.response.id.empty() && request.response.store) generation->keep(reply->whole(generation->usage()));
-    generation->save();
+    const bool keeps = !request.response.id.empty() && request.response.store;
+    generation->save(keeps ? reply->whole(generation->usage()) : std::string());
   }
   size_t answers() const { return request.n * std::max<size_t>(request.prompts.size(), 1); }
 };

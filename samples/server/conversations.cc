@@ -234,11 +234,10 @@ void Conversations::begun(const std::shared_ptr<Conversation>& c) noexcept {
     options_.log("conversation " + c->name + ": its first answer is not saved before it ends: " + kvrt::last_error().message);
 }
 
-void Conversations::give_back(std::shared_ptr<Conversation> c, const Request& request, uint64_t cut) noexcept {
+void Conversations::give_back(std::shared_ptr<Conversation> c, const Request& request) noexcept {
   const Key before(c->domain, c->name), now(c->domain, names_of(request).front());
   const auto info = c->session.info();
   if (!info.ok() || info->state == KVRT_STATE_FAILED) return drop(c);
-  if (cut > 0) (void)c->session.truncate(info->tokens - std::min(cut, info->tokens));
   {
     std::lock_guard lock(mu_);
     c->saving = true;

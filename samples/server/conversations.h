@@ -66,8 +66,8 @@ class Conversations {
   std::shared_ptr<Conversation> renew(const std::shared_ptr<Conversation>& conversation, const Request& request);
   // It generates. A new one gets its first save: autosaves keep that one's name, and its time to expire, which they cannot set.
   void begun(const std::shared_ptr<Conversation>& conversation) noexcept;
-  // Saves it under its new name, and lets others have it. `cut`: its last tokens that the client did not get.
-  void give_back(std::shared_ptr<Conversation> conversation, const Request& request, uint64_t cut) noexcept;
+  // Saves it under its new name, and lets others have it.
+  void give_back(std::shared_ptr<Conversation> conversation, const Request& request) noexcept;
   // After a request that came to nothing.
   void drop(const std::shared_ptr<Conversation>& conversation) noexcept;
 

@@ -43,10 +43,8 @@ class Generation {
   // The next piece of any choice; nothing: all have ended. Computes, together with the generations of all other requests. Throws kvrt::Error,
   // and ApiError where it was ended from outside.
   std::optional<Piece> next();
-  // Keeps the response, once it has ended: before save.
-  void keep(const std::string& response) noexcept { conversations_.keep(conversation_, request_, response); }
-  // Saves it, once all choices have ended.
-  void save() noexcept;
+  // Saves it, once all choices have ended, without what the client did not get. `response`: this is kept with it; "": none is.
+  void save(const std::string& response = {}) noexcept;
   // The client has gone.
   void cancel() { watch_.cancel().fire(); }
   const Usage& usage() const { return usage_; }  // of the choices that have ended

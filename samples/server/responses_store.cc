@@ -55,6 +55,20 @@ void add_ids(const Json& response, std::vector<Message>* messages) {
   }
 }
 
+// An answer that was cut has the text that the client got: the session may have a half of a character more, or of a call.
+void cut_answer(const Json& response, std::vector<Message>* messages) {
+  const Json *status = response.find("status"), *output = response.find("output");
+  if (!status || status->text != "incomplete" || !output || messages->empty()) return;
+  Message& answer = messages->back();
+  answer.content.clear(), answer.reasoning.clear();
+  for (const Json& item : output->items) {
+    const Json *type = item.find("type"), *content = item.find("content");
+    for (size_t i = 0; type && content && i < content->items.size(); ++i) {
+      if (const Json* text = content->items[i].find("text")) (type->text == "reasoning" ? answer.reasoning : answer.content) += text->text;
+    }
+  }
+}
+
 // Templates want one system message, the first: the instructions and what comes with them are one.
 void add_instructions(const std::string& instructions, std::vector<Message>* messages) {
   Message system;
@@ -91,6 +105,7 @@ void Conversations::prepare(Request* r, const std::string& domain) const {
       refuse("previous_response_id", "Previous response with id '" + id + "' not found.", "previous_response_not_found");
     const Json response = read_json(kept.response);
     add_ids(response, &kept.messages);
+    cut_answer(response, &kept.messages);
     drop_instructions(response, &kept.messages);
     before = std::move(kept.messages);
     r->response.answer = std::move(kept.answer);

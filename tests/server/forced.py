@@ -1,6 +1,6 @@
 """A model whose answers are forced: one layer that adds nothing, and an output that is a table, the next token by the one before.
 
-An answer is one token, whatever its length, and then the turn ends; a list of texts is as many tokens. Which answer it is, the last token of the
+An answer is one token, whatever its length, and then the turn ends; a list of texts, or bytes, is as many tokens. Which answer it is, the last token of the
 prompt says: the chat template writes a mark there, by the first text of the list that occurs in the message before. A mask still judges the
 answer: what it forbids is not written, and something that it allows comes instead.
 
@@ -81,7 +81,7 @@ def write(path, answers, context=8192):
     for mark, (_, answer) in zip(marks, answers):
         at = texts.index(mark)
         for piece in [answer] if isinstance(answer, str) else answer:
-            text = "".join(of[b] for b in piece.encode())
+            text = "".join(of[b] for b in (piece if isinstance(piece, bytes) else piece.encode()))
             if text not in texts:
                 texts.append(text)
                 kinds.append(gguf.TokenType.NORMAL)

@@ -7,11 +7,23 @@ import unittest
 import openai
 from openai.types import responses as types
 
-from responses import WEATHER, Responses
+from responses import ANSWERS, WEATHER, Responses
 from support import Case
 
 
 class Kept(Responses):
+    answers = ANSWERS + [
+        ("Whole tokens", ["x", b"\xe4", b"\xb8", b"\xad", "y"]),
+        ("Within a token", [b"zz\xe5", b"\xb8\xad"]),
+        ("Half a call", ['<tool_call>\n{"name": "weather", "arguments": {"city": ', '"Rom"}}\n</tool_call>']),
+    ]
+
+    def names(self):
+        return sorted(s["name"] for s in json.loads(self.server.raw("GET", "/v1/kvrt/sessions")[2])["data"])
+
+    def conversations(self):
+        return {name for name in self.names() if name.startswith("chat-")}
+
     def test_get(self):
         for r in (self.create("Reason and call", tools=[WEATHER], metadata={"a": "b"}, instructions="i"), self.events("Think")[1]):
             status, headers, data = self.server.raw("GET", "/v1/responses/" + r.id)
@@ -78,6 +90,21 @@ class Kept(Responses):
     def test_incomplete(self):
         first = self.create("Streamed", max_output_tokens=2)
         self.assertEqual(self.create("Think", previous_response_id=first.id).output_text, "Thought.")
+
+    def test_cut(self):
+        # What goes on from an answer that was cut goes on from what the client got: no half of a character, nor of a call.
+        need = {"tools": [WEATHER], "tool_choice": "required"}
+        for said, tokens, text, options in (("Whole tokens", 2, "x", {}), ("Whole tokens", 3, "x", {}), ("Within a token", 1, "zz", {}), ("Half a call", 1, "", need)):
+            for create in (self.create, lambda *a, **o: self.events(*a, **o)[1]):
+                with self.subTest(said=said, tokens=tokens, create=create):
+                    first = create(said, max_output_tokens=tokens, **options)
+                    self.assertEqual((first.status, first.output_text), ("incomplete", text))
+                    second = self.create("Think", previous_response_id=first.id, **options | {"tool_choice": "auto"})
+                    whole = [{"role": "user", "content": said}, {"role": "assistant", "content": text}, {"role": "user", "content": "Think"}]
+                    again = self.create(whole, store=False, **options | {"tool_choice": "auto"})
+                    self.assertEqual(second.usage.input_tokens, again.usage.input_tokens)
+                    if said == "Whole tokens":
+                        self.assertGreater(second.usage.input_tokens_details.cached_tokens, first.usage.input_tokens)
 
     def test_system_messages_are_one(self):
         said = [{"role": "developer", "content": "One."}, {"role": "system", "content": "Two."}, {"role": "user", "content": "Streamed"}]
