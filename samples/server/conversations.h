@@ -31,6 +31,7 @@ struct Conversation {
   uint64_t place = 0;            // StorePlace's count, of the store that its session has
   std::string tools, variables;  // of the session
   std::string response;          // of one that keeps a response in memory: its JSON
+  std::string ended;             // of such a one: the name of the conversation that the response ended
 };
 
 struct SessionEntry {  // of the list
@@ -77,7 +78,8 @@ class Conversations {
   // Keeps the conversation as it is, with the response as the client gets it.
   void keep(const std::shared_ptr<Conversation>& conversation, const Request& request, const std::string& response) noexcept;
   std::string find_response(const std::string& id, const std::string& domain) const;  // "": there is none
-  bool remove_response(const std::string& id, const std::string& domain);             // false: there is none
+  // With the conversation that it ended, if that still ends with it. False: there is none. Throws kvrt::Error.
+  bool remove_response(const std::string& id, const std::string& domain);
 
   // A session of its own for a prompt of /v1/completions, and its save.
   kvrt::Session open_text(const Prompt& prompt, const std::string& domain);
@@ -98,6 +100,7 @@ class Conversations {
   enum class Found { kNothing, kTaken, kBusy };
   struct Kept {
     std::string response;  // JSON; "": none
+    std::string ended;     // the name of the conversation that it ended
     std::vector<Message> messages;
     std::string answer;  // the last one as the session has it
   };
@@ -113,7 +116,9 @@ class Conversations {
   std::shared_ptr<Conversation> take_by_key(const Request& request, const std::string& domain);
   std::string setting_hex(const Request& request) const;
   Kept find_kept(const std::string& id, const std::string& domain) const;
-  bool save_response(kvrt::Session& session, const Key& key, const Request& request, const std::string& response) const;
+  bool save_response(Conversation* kept, const Request& request) const;
+  void remove_ended(const Kept& kept, const std::string& domain);
+  bool remove_saved(const std::string& name, const std::string& domain);  // false: there is none. Throws kvrt::Error
   static bool follows(const Conversation& conversation, const Request& request);
   std::shared_ptr<Conversation> take_response(const Request& request, const Key& key);
   std::shared_ptr<Conversation> open_new(const Request& request, const Key& key);

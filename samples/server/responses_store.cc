@@ -1,6 +1,6 @@
 // The responses that are kept. One is a session that is saved under `resp-...`, as its id `resp_...` says: a fork of its conversation, with
-// the response as the client got it in a variable of the chat template that no template reads. So a store needs no table of them: they
-// expire, are counted and are removed as all its sessions. Without a store they are in memory.
+// the response as the client got it, and the name of that conversation, in variables of the chat template that no template reads. So a store
+// needs no table of them: they expire, are counted and are removed as all its sessions. Without a store they are in memory.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr const char* kVariable = "kvrt_response";
+constexpr const char *kVariable = "kvrt_response", *kEnded = "kvrt_ended";
 constexpr std::string_view kId = "resp_", kName = "resp-";
 constexpr size_t kSettingDigits = 16;  // of a name, behind its beginning
 
@@ -137,6 +137,7 @@ Conversations::Kept Conversations::find_kept(const std::string& id, const std::s
       if (!response || !messages) return out;
       for (const Json& m : messages->items) out.messages.push_back(message_of(m)), out.answer = m.raw;
       out.response = response->text;
+      if (const Json* ended = variables->find(kEnded)) out.ended = ended->text;
     } catch (const JsonError& e) {
       options_.log("response " + id + ": " + e.what());
     }
@@ -151,16 +152,44 @@ Conversations::Kept Conversations::find_kept(const std::string& id, const std::s
     out.answer = message;
   }
   out.response = it->second->response;
+  out.ended = it->second->ended;
   return out;
 }
 
 std::string Conversations::find_response(const std::string& id, const std::string& domain) const { return find_kept(id, domain).response; }
 
+// Where a request goes on from it, or another answer came to the same words, it is no longer that of the response alone.
+void Conversations::remove_ended(const Kept& kept, const std::string& domain) {
+  const Key key(domain, kept.ended);
+  std::shared_ptr<Conversation> c;
+  if (kept.ended.empty() || take_open(key, &c) == Found::kBusy) return;
+  if (!c) c = take_saved(key);
+  if (!c) return;
+  std::string last;
+  const uint64_t count = kept.messages.size();
+  const auto info = c->session.info();
+  const bool ends = info.ok() && info->messages == count && c->session.message(count - 1, nullptr, last).ok() &&
+                    same(read_json(last, kKvrtDepthMax), read_json(kept.answer, kKvrtDepthMax));
+  if (!ends) return drop(c);
+  forget(key);
+  let_go(c);
+  c.reset();  // its close saves what is not saved
+  (void)remove_saved(key.second, domain);
+}
+
+bool Conversations::remove_saved(const std::string& name, const std::string& domain) {
+  const kvrt::Store store = this->store();
+  if (!store) return false;
+  const kvrt::Status removed = store.remove(name, domain);
+  if (removed.code() != KVRT_NOT_FOUND) removed.or_throw();
+  return removed.ok();
+}
+
 bool Conversations::remove_response(const std::string& id, const std::string& domain) {
   const std::string name = name_of(id);
   if (name.empty()) return false;
-  const kvrt::Store store = this->store();
-  const bool saved = store && store.remove(name, domain).ok();
+  if (const Kept kept = find_kept(id, domain); !kept.messages.empty()) remove_ended(kept, domain);
+  const bool saved = remove_saved(name, domain);
   std::shared_ptr<Conversation> closed;  // without the lock
   std::lock_guard lock(mu_);
   const auto it = open_.find({domain, name});
@@ -171,15 +200,15 @@ bool Conversations::remove_response(const std::string& id, const std::string& do
 }
 
 // Saves the session, and with it the response: variables are given where a session is opened or resumed, so it is resumed.
-bool Conversations::save_response(kvrt::Session& session, const Key& key, const Request& request, const std::string& response) const {
-  const auto& [domain, name] = key;
+bool Conversations::save_response(Conversation* kept, const Request& request) const {
+  const std::string &domain = kept->domain, &name = kept->name;
   const kvrt::Store store = this->store();
   if (!store) return false;
   auto save = save_options();
   save.durability = KVRT_DURABILITY_PROCESS;
-  if (!session.suspend(name, save).ok()) return false;  // nothing is left for an autosave at its close
+  if (!kept->session.suspend(name, save).ok()) return false;  // nothing is left for an autosave at its close
   JsonWriter member;
-  member.pair(kVariable, response);
+  member.pair(kVariable, kept->response).pair(kEnded, kept->ended);
   std::string variables = request.variables;
   variables.insert(variables.size() - 1, (variables == "{}" ? "" : ",") + member.str());
   auto options = session_options(domain, store);
@@ -194,15 +223,15 @@ bool Conversations::save_response(kvrt::Session& session, const Key& key, const 
 void Conversations::keep(const std::shared_ptr<Conversation>& c, const Request& request, const std::string& response) noexcept {
   auto fork = c->session.fork();
   if (!fork.ok()) return options_.log("response " + request.response.id + " is not kept: " + kvrt::last_error().message);
-  const Key key(c->domain, name_of(request.response.id));
-  if (save_response(*fork, key, request, response)) return;
-  if (place_.named()) options_.log("response " + request.response.id + " is not saved, and kept in memory: " + kvrt::last_error().message);
   auto kept = std::make_shared<Conversation>();
-  kept->domain = key.first, kept->name = key.second, kept->response = response, kept->place = c->place;
+  kept->domain = c->domain, kept->name = name_of(request.response.id), kept->place = c->place;
+  kept->response = response, kept->ended = names_of(request).front();
   kept->session = std::move(*fork);
+  if (save_response(kept.get(), request)) return;
+  if (place_.named()) options_.log("response " + request.response.id + " is not saved, and kept in memory: " + kvrt::last_error().message);
   {
     std::lock_guard lock(mu_);
-    open_[key] = kept;
+    open_[{kept->domain, kept->name}] = kept;
   }
   let_go(kept);
 }

@@ -40,6 +40,27 @@ class Kept(Responses):
             self.client.responses.retrieve(r.id)
         self.refused_by("previous_response_id", "previous_response_not_found", previous_response_id=r.id)
 
+    def test_what_goes_with_it(self):
+        # Its conversation, if nobody went on from there.
+        before = self.names()
+        self.client.responses.delete(self.create("Goes with it").id)
+        self.assertEqual(self.names(), before)
+        first = self.events("Goes with it")[1]
+        second = self.create("Think", previous_response_id=first.id)
+        conversation = self.conversations() - set(before)
+        self.client.responses.delete(first.id)
+        self.assertTrue(len(conversation) == 1 and conversation <= set(self.names()))
+        third = self.create("Think", previous_response_id=second.id)
+        for one in (second, third):
+            self.client.responses.delete(one.id)
+        self.assertEqual(self.names(), before)
+        # Whoever sends all words goes on, too.
+        first = self.create("Goes with it")
+        self.ask([{"role": "user", "content": "Goes with it"}, {"role": "assistant", "content": first.output_text}, {"role": "user", "content": "More"}])
+        conversation = self.conversations() - set(before)
+        self.client.responses.delete(first.id)
+        self.assertEqual(set(self.names()) - set(before), conversation)
+
     def test_not_stored(self):
         r = self.create(store=False)
         self.assertEqual(self.server.raw("GET", "/v1/responses/" + r.id)[0], 404)
@@ -176,7 +197,26 @@ class SameWords(Case):
             self.assertGreaterEqual(second.usage.input_tokens_details.cached_tokens, first.usage.total_tokens - 8)  # a save may leave out so many
 
 
+    def test_the_conversation_is_that_of_the_last(self):
+        one, two = (self.client.responses.create(model=self.name, input="Twice", max_output_tokens=60, extra_body={"seed": seed}) for seed in range(2))
+        names = lambda: {s["name"] for s in json.loads(self.server.raw("GET", "/v1/kvrt/sessions")[2])["data"]}
+        before = names()
+        self.client.responses.delete(one.id)
+        self.assertEqual(before - names(), {one.id.replace("resp_", "resp-")})
+        self.client.responses.delete(two.id)
+        self.assertEqual(sorted(name[:5] for name in before - names()), ["chat-", "resp-", "resp-"])
+
+
 class Restarted(Responses):
+    def test_delete_after_a_kill(self):
+        names = lambda: [s["name"] for s in json.loads(self.server.raw("GET", "/v1/kvrt/sessions")[2])["data"]]
+        before = names()
+        first = self.create("Goes with it")
+        self.server.kill()
+        self.server.start()
+        self.server.client().responses.delete(first.id)
+        self.assertEqual(names(), before)
+
     def test_after_a_kill(self):
         first = self.create("Streamed", metadata={"a": "b"})
         second = self.create("Think", previous_response_id=first.id)
@@ -191,7 +231,7 @@ class Restarted(Responses):
         self.assertIn(first.id.replace("resp_", "resp-"), names)
 
 
-class InMemory(Responses):
+class InMemory(Kept):
     stored = False
 
     def test_all(self):
