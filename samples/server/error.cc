@@ -41,6 +41,14 @@ constexpr Words kUnsupported[] = {
     {"", "this model has no chat template, or one that asks for what this server cannot do: use /v1/completions", "messages"},
 };
 
+// It may quote any bytes of a client's, and as many.
+std::string quotable(const std::string& text) {
+  constexpr size_t kMost = 2000;
+  if (text.size() <= kMost) return valid_utf8(text);
+  const std::string_view begin = std::string_view(text).substr(0, kMost);
+  return valid_utf8(begin.substr(0, begin.size() - half_character(begin))) + "...";
+}
+
 ApiError in_our_words(const kvrt::Error& error, std::span<const Words> all, const char* code) {
   const std::string_view what = error.what();
   const auto found = std::find_if(all.begin(), all.end(), [&](const Words& w) { return what.starts_with(w.theirs); });
@@ -54,10 +62,9 @@ const char* ApiError::type_of(int status) { return status == 429 ? "requests" : 
 std::string ApiError::json() const {
   JsonWriter w;
   const auto text_or_null = [&](const char* name, const std::string& text) {
-    text.empty() ? w.key(name).null() : w.pair(name, valid_utf8(text));
+    text.empty() ? w.key(name).null() : w.pair(name, quotable(text));
   };
-  // It may quote any bytes of a client's.
-  w.begin('{').key("error").begin('{').pair("message", valid_utf8(message)).pair("type", type);
+  w.begin('{').key("error").begin('{').pair("message", quotable(message)).pair("type", type);
   text_or_null("param", param);
   text_or_null("code", code);
   return w.end('}').end('}').take();

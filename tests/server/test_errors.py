@@ -47,6 +47,15 @@ class Errors(Case):
         error = self.refused(openai.BadRequestError, "unknown_parameter", extra_body={"max_tokns": 3})
         self.assertEqual(error.param, "max_tokns")
 
+    def test_long_quotes(self):
+        # A client that reads an error gets no megabyte of its own words.
+        long = "\u00e9" * 8_000
+        for body in ({"model": long, "messages": [{"role": "user", "content": "a"}]}, {long: 1}, {"messages": [{"role": "user", "content": [{"type": long}]}]}):
+            status, answer = self.server.post({"model": self.name, **body})
+            self.assertIn(status, (400, 404))
+            self.assertLess(len(json.dumps(answer, ensure_ascii=False).encode()), 5000)
+            self.assertTrue(answer["error"]["message"].endswith("\u00e9..."))
+
     def test_refused_fields(self):
         for name, value in (("functions", []), ("audio", {}), ("prediction", {}), ("web_search_options", {})):
             error = self.refused(openai.BadRequestError, "unsupported_parameter", extra_body={name: value})
