@@ -214,7 +214,9 @@ Request read_response_request(std::string_view body) {
   r.options.temperature = 1;
   const Json object = read_object(body);
   read_fields(object, {kResponseFields, kSamplingFields}, kRefusedInResponses, &r);
-  if (r.messages.empty()) refuse("input", "input is missing", "missing_required_parameter");
+  if (r.messages.empty())
+    refuse("input", object.find("input") ? "input: expected a message, a call or its result" : "input is missing",
+           "missing_required_parameter");
   r.response.said = said_of(object, read_tool_list(object.find("tools"), &r));
   if (r.must_call() && r.tools.empty()) refuse("tool_choice", "tool_choice: there are no functions");
   if (!r.tool_name.empty() && std::find(r.tool_names.begin(), r.tool_names.end(), r.tool_name) == r.tool_names.end())

@@ -115,7 +115,8 @@ class Text(Responses):
             with self.subTest(options=options):
                 self.refused_by(param, code, **options)
         status, answer = self.server.post({"model": self.name}, "/v1/responses")
-        self.assertEqual((status, answer["error"]["param"]), (400, "input"))
+        self.assertEqual((status, answer["error"]["param"], answer["error"]["message"]), (400, "input", "input is missing"))
+        self.assertIn("expected a message", self.refused_by("input", "missing_required_parameter", said=[{"type": "reasoning", "summary": []}]).message)
 
     def test_too_long(self):
         self.assertEqual(self.refused_by("input", "context_length_exceeded", said="long " * 2000).status_code, 400)
