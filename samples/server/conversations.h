@@ -77,8 +77,8 @@ class Conversations {
   void prepare(Request* request, const std::string& domain) const;
   // Keeps the conversation as it is, with the response as the client gets it.
   void keep(const std::shared_ptr<Conversation>& conversation, const Request& request, const std::string& response) noexcept;
-  std::string find_response(const std::string& id, const std::string& domain) const;  // "": there is none
-  // With the conversation that it ended, if that still ends with it. False: there is none. Throws kvrt::Error.
+  std::string find_response(const std::string& id, const std::string& domain) const;  // "": there is none. Throws ApiError
+  // With the conversation that it ended, if that still ends with it. False: there is none. Throws kvrt::Error and ApiError.
   bool remove_response(const std::string& id, const std::string& domain);
 
   // A session of its own for a prompt of /v1/completions, and its save.
@@ -118,7 +118,7 @@ class Conversations {
   Kept find_kept(const std::string& id, const std::string& domain) const;
   bool save_response(Conversation* kept, const Request& request) const;
   void remove_ended(const Kept& kept, const std::string& domain);
-  bool remove_saved(const std::string& name, const std::string& domain);  // false: there is none. Throws kvrt::Error
+  bool remove_saved(const std::string& name, const std::string& domain);  // false: there is none
   static bool follows(const Conversation& conversation, const Request& request);
   std::shared_ptr<Conversation> take_response(const Request& request, const Key& key);
   std::shared_ptr<Conversation> open_new(const Request& request, const Key& key);

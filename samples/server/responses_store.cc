@@ -145,7 +145,12 @@ Conversations::Kept Conversations::find_kept(const std::string& id, const std::s
   }
   std::lock_guard lock(mu_);
   const auto it = open_.find({domain, name});
-  if (it == open_.end() || it->second->response.empty()) return out;
+  if (it == open_.end() || it->second->response.empty()) {
+    if (has_place() && !store)
+      throw ApiError(503, "the server's store was removed or replaced, and none that opens is in its place: what it keeps is not there now",
+                     "store_lost");
+    return out;
+  }
   std::string message;
   for (uint64_t i = 0; it->second->session.message(i, nullptr, message).ok(); ++i) {
     out.messages.push_back(message_of(read_json(message, kKvrtDepthMax)));
@@ -181,6 +186,8 @@ bool Conversations::remove_saved(const std::string& name, const std::string& dom
   const kvrt::Store store = this->store();
   if (!store) return false;
   const kvrt::Status removed = store.remove(name, domain);
+  if (removed.code() == KVRT_BUSY)
+    throw ApiError(503, "another program writes the server's store: send the request again in a moment", "overloaded");
   if (removed.code() != KVRT_NOT_FOUND) removed.or_throw();
   return removed.ok();
 }

@@ -8,6 +8,8 @@ import tempfile
 import time
 import unittest
 
+import openai
+
 from support import PLAIN, Server, message
 
 LONG = "Tell me of the harbour, its boats and their owners, the colours and the day on which each of them came. " * 2
@@ -125,6 +127,32 @@ class Place(unittest.TestCase):
         self.server.kill()
         self.server.start()
         self.assertGreater(self.say(said, "Do you remember?").usage.prompt_tokens_details.cached_tokens, 200)
+
+    def test_responses(self):
+        # What the store keeps is not gone for good while the store is away.
+        client = self.server.client()
+
+        def create(said, **options):
+            return client.responses.create(model=PLAIN.stem, input=said, max_output_tokens=8, temperature=0, **options)
+
+        first = create(LONG)
+        shutil.move(self.store, self.dir / "old")
+        for ask in (lambda: client.responses.retrieve(first.id), lambda: client.responses.delete(first.id), lambda: create("More", previous_response_id=first.id)):
+            with self.assertRaises(openai.InternalServerError) as caught:
+                ask()
+            self.assertEqual((caught.exception.status_code, caught.exception.code), (503, "store_lost"))
+        second = create("While it is away")
+        third = create("And now?", previous_response_id=second.id)
+        self.assertEqual([client.responses.retrieve(r.id).output_text for r in (second, third)], [r.output_text for r in (second, third)])
+        shutil.move(self.dir / "old", self.store)
+        self.eventually(lambda: self.health()["store"] == "open", "it is not opened again")
+        self.assertEqual(client.responses.retrieve(first.id).output_text, first.output_text)
+        self.assertGreater(create("More", previous_response_id=first.id).usage.input_tokens_details.cached_tokens, 100)
+        create("More", previous_response_id=third.id)
+        for r in (first, second, third):
+            client.responses.delete(r.id)
+            with self.assertRaises(openai.NotFoundError):
+                client.responses.retrieve(r.id)
 
     def test_what_is_no_store(self):
         shutil.rmtree(self.store)
