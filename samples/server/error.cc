@@ -21,24 +21,25 @@ bool is_about_request(const kvrt::Error& error) {
 struct Words {
   std::string_view theirs, ours, param;
 };
+constexpr std::string_view kOfPrompt = "prompt", kOfSchema = "schema";  // a parameter: the field that has it
 constexpr Words kInvalid[] = {
     {"variables: ", "chat_template_kwargs: expected an object, without messages, tools, documents and add_generation_prompt",
      "chat_template_kwargs"},
     {"logit_bias", "logit_bias: no token that may come is left", "logit_bias"},
-    {"the grammar leaves", "no token of this model goes on with what response_format or tools allow", ""},
-    {"chat template of ", "this model's chat template cannot be read: use /v1/completions", "messages"},
+    {"the grammar leaves", "no token of this model goes on with what response_format or tools allow", kOfSchema},
+    {"chat template of ", "this model's chat template cannot be read: use /v1/completions", kOfPrompt},
     {"", "this server cannot answer such a request", ""},
 };
 constexpr Words kUnsupported[] = {
     {"tool_choice is AUTO beside a grammar",
      "a schema beside tools: this model's calls have no mark, and one would fit the schema: leave one of them out, or send tool_choice "
      "none",
-     ""},
+     kOfSchema},
     {"tool_choice: ", "tool_choice: how this model calls tools is not known by its chat template: send none, or auto without a schema",
      "tool_choice"},
     {"variables: ", "chat_template_kwargs: an integer beyond 64 bits is not supported", "chat_template_kwargs"},
-    {"chat template of ", "this model's chat template cannot be read: use /v1/completions", "messages"},
-    {"", "this model has no chat template, or one that asks for what this server cannot do: use /v1/completions", "messages"},
+    {"chat template of ", "this model's chat template cannot be read: use /v1/completions", kOfPrompt},
+    {"", "this model has no chat template, or one that asks for what this server cannot do: use /v1/completions", kOfPrompt},
 };
 
 // It may quote any bytes of a client's, and as many.
@@ -49,10 +50,11 @@ std::string quotable(const std::string& text) {
   return valid_utf8(begin.substr(0, begin.size() - half_character(begin))) + "...";
 }
 
-ApiError in_our_words(const kvrt::Error& error, std::span<const Words> all, const char* code) {
+ApiError in_our_words(const kvrt::Error& error, std::span<const Words> all, const char* code, std::string_view prompt,
+                      std::string_view schema) {
   const std::string_view what = error.what();
   const auto found = std::find_if(all.begin(), all.end(), [&](const Words& w) { return what.starts_with(w.theirs); });
-  return ApiError(400, found->ours, code, found->param);
+  return ApiError(400, found->ours, code, found->param == kOfPrompt ? prompt : found->param == kOfSchema ? schema : found->param);
 }
 
 }  // namespace
@@ -74,11 +76,11 @@ ApiError ApiError::of(const kvrt::Error& error, std::string_view prompt, std::st
   const bool theirs = is_about_request(error);
   switch (error.status()) {
     case KVRT_INVALID:
-      if (!theirs) return in_our_words(error, kInvalid, "invalid_value");
+      if (!theirs) return in_our_words(error, kInvalid, "invalid_value", prompt, schema);
       if (error.detail() == KVRT_DETAIL_GRAMMAR_ERROR) return ApiError(400, error.what(), "invalid_json_schema", schema);
       return ApiError(400, error.what(), "invalid_value", error.detail() == KVRT_DETAIL_TEMPLATE_ERROR ? prompt : std::string_view());
     case KVRT_UNSUPPORTED:
-      if (!theirs) return in_our_words(error, kUnsupported, "unsupported_value");
+      if (!theirs) return in_our_words(error, kUnsupported, "unsupported_value", prompt, schema);
       return ApiError(400, error.what(), "unsupported_value", schema);
     case KVRT_LIMIT:
       if (theirs) return ApiError(400, error.what(), "limit_exceeded", error.detail() == KVRT_DETAIL_GRAMMAR_LIMIT ? schema : prompt);

@@ -275,9 +275,24 @@ class Words(Case):
         subprocess.run(command, check=True, capture_output=True)
         server = Server(bare)
         self.addCleanup(server.kill)
-        status, answer = server.post({"model": "bare", "messages": [{"role": "user", "content": "?"}]})
-        self.assertEqual((status, answer["error"]["code"]), (400, "unsupported_value"))
-        self.assertIn("no chat template", answer["error"]["message"])
+        for body, path, param in (({"messages": [{"role": "user", "content": "?"}]}, "chat/completions", "messages"), ({"input": "?"}, "responses", "input")):
+            status, answer = server.post({"model": "bare", **body}, "/v1/" + path)
+            self.assertEqual((status, answer["error"]["code"], answer["error"]["param"]), (400, "unsupported_value", param))
+            self.assertIn("no chat template", answer["error"]["message"])
+
+
+class NoMark(Case):
+    """Calls that no mark tells from an answer that fits a schema."""
+
+    template = "llama3_1"
+
+    def test_the_field_with_the_schema(self):
+        function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+        chat = {"messages": [{"role": "user", "content": "?"}], "tools": [{"type": "function", "function": function}], "response_format": {"type": "json_object"}}
+        response = {"input": "?", "tools": [{"type": "function", **function}], "text": {"format": {"type": "json_object"}}}
+        for body, path, param in ((chat, "chat/completions", "response_format"), (response, "responses", "text.format")):
+            status, answer = self.server.post({"model": self.name, **body}, "/v1/" + path)
+            self.assertEqual((status, answer["error"]["param"], answer["error"]["code"]), (400, param, "unsupported_value"), answer)
 
 
 class Ended(Case):
