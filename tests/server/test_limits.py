@@ -69,6 +69,29 @@ class Limits(Case):
                 self.assertIn(self.server.post(self.body("Schema", tools=[tool]))[0], (200, 400))
                 self.assertLess(time.time() - begun, 30)
 
+    def test_long_quotes(self):
+        # A client that reads an error gets no megabyte of its own words.
+        long = "\u00e9" * 8_000
+        for body in ({"model": long, "messages": [{"role": "user", "content": "a"}]}, {long: 1}, {"messages": [{"role": "user", "content": [{"type": long}]}]}):
+            status, answer = self.server.post({"model": self.name, **body})
+            self.assertIn(status, (400, 404))
+            self.assertLess(len(json.dumps(answer, ensure_ascii=False).encode()), 5000)
+            self.assertTrue(answer["error"]["message"].endswith("\u00e9..."))
+
+    def test_more_than_a_template_writes(self):
+        # Which is 4 MiB of text, of 16 MiB of values. The tokens of the texts are counted all the same: as those of a prompt.
+        for count in (1_100_000, 2_600_000):
+            text = "long " * count
+            words = self.server.post({"model": self.name, "prompt": text}, "/v1/completions")[1]["error"]["message"]
+            found = int(re.search(r"your prompt resulted in (\d+) tokens", words).group(1))
+            chat = {"messages": [{"role": "system", "content": text[:len(text) // 2]}, {"role": "user", "content": text[len(text) // 2:]}]}
+            for body, path, param in ((chat, "chat/completions", "messages"), (chat | {"stream": True}, "chat/completions", "messages"),
+                                      ({"input": text}, "responses", "input")):
+                status, answer = self.server.post({"model": self.name, **body}, "/v1/" + path)
+                self.assertEqual((status, answer["error"]["code"], answer["error"]["param"]), (400, "context_length_exceeded", param), answer)
+                self.assertEqual(answer["error"]["message"],
+                                 f"This model's maximum context length is 1024 tokens. However, your messages resulted in more than {found} tokens.")
+
     def resident(self):
         status = pathlib.Path(f"/proc/{self.server.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) / 1024

@@ -214,5 +214,19 @@ class WithoutTools(Case):
             self.assertEqual((answer.choices[0].message, answer.usage.prompt_tokens), (plain.choices[0].message, plain.usage.prompt_tokens))
 
 
+class NoMark(Case):
+    """Calls that no mark tells from an answer that fits a schema."""
+
+    template = "llama3_1"
+
+    def test_the_field_with_the_schema(self):
+        function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+        chat = {"messages": [{"role": "user", "content": "?"}], "tools": [{"type": "function", "function": function}], "response_format": {"type": "json_object"}}
+        response = {"input": "?", "tools": [{"type": "function", **function}], "text": {"format": {"type": "json_object"}}}
+        for body, path, param in ((chat, "chat/completions", "response_format"), (response, "responses", "text.format")):
+            status, answer = self.server.post({"model": self.name, **body}, "/v1/" + path)
+            self.assertEqual((status, answer["error"]["param"], answer["error"]["code"]), (400, param, "unsupported_value"), answer)
+
+
 if __name__ == "__main__":
     unittest.main()
