@@ -1037,10 +1037,11 @@ KVRT_API kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char*
 typedef struct kvrt_store_options {
   uint32_t struct_size; /**< sizeof this struct. */
   /** 1: never write. A directory that cannot be written is opened so by itself, and so is a store that was
-   * closed and whose file system has no room or no inode for the catalog's log: a WARN in the log says why, and calls
-   * that write are NO_SPACE, until the store is released and opened again. If nobody
-   * has the store open for writing then, it is read without that log: once another process has written it, calls that
-   * read are IO, and it is to be opened again. */
+   * closed and whose file system has no room or no inode for the catalog's log: a WARN in the log says why. Then the
+   * next call that writes, or kvrt_store_open of the same directory, takes up writing if there is room; else a call
+   * that writes is NO_SPACE, and its message names what is wanting. If nobody has the store open for writing then, it
+   * is read without that log: once another process has written it, calls that read are IO, and it is to be opened
+   * again. */
   uint32_t read_only;
   uint32_t must_exist; /**< 1: NOT_FOUND instead of making a new store. */
   uint32_t reserved;   /**< Must be 0: a later version may have an option here. */

@@ -72,7 +72,10 @@ Result<std::shared_ptr<Store>> Runtime::open_store(const std::shared_ptr<Runtime
       continue;
     }
     const Store::Place place = known->store->place();
-    if (place == Store::Place::kThere) return std::shared_ptr<Store>(known, known->store.get());
+    if (place == Store::Place::kThere) {
+      known->store->retry_writing();
+      return std::shared_ptr<Store>(known, known->store.get());
+    }
     if (place == Store::Place::kLogLeft) {
       return error(Code::kIo, Detail::kNone,
                    "%s/catalog.db: replaced beside the log of the one that is open here: close what has that open, or put the old one back",

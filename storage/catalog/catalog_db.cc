@@ -160,6 +160,12 @@ Status CatalogDb::close(bool fold) {
   return db_.close();
 }
 
+void CatalogDb::take(CatalogDb* other) {
+  db_.take(&other->db_);
+  read_only_ = other->read_only_;
+  syncs_ = other->syncs_;
+}
+
 Status CatalogDb::set_durability(Durability d) {
   syncs_ = d != Durability::kNone && d != Durability::kProcess;
   switch (d) {

@@ -40,6 +40,8 @@ class CatalogDb {
   static bool cannot_open(const Status& status);
   // With `fold` the last connection folds the log in and removes it. Else the log stays, and the next open that is alone checks the store.
   Status close(bool fold);
+  // Closes its connection, and takes that of `other`, which has the same catalog open.
+  void take(CatalogDb* other);
 
   Status check_in_place() { return db_.check_in_place(); }
   bool in_place() { return db_.in_place(); }  // the database alone, not its log

@@ -72,6 +72,8 @@ class Db {
   // by which it could be opened, is not there.
   Status open(const std::string& path, int flags, const char* options = "");
   Status close();
+  // Closes its connection, and takes that of `other`. What has this Db's address keeps it.
+  void take(Db* other);
   // `sql` is a literal: the prepared statement is kept under its address.
   Query query(const char* sql);
   Query query_once(const std::string& sql);  // of a text that is made at run time: nothing of it is kept

@@ -141,6 +141,20 @@ Status Db::close() {
   return status;
 }
 
+void Db::take(Db* other) {
+  (void)close().is_ok();
+  std::swap(db_, other->db_);
+  statements_.swap(other->statements_);
+  path_ = other->path_;
+  directory_ = other->directory_;
+  log_ = other->log_;
+  index_ = other->index_;
+  content_ = other->content_;
+  write_lock_ = other->write_lock_;
+  log_saved_ = sync_failed_ = false;
+  sqlite3_wal_hook(db_, on_wal, this);
+}
+
 bool Db::in_place() {
   int moved = 0;
   if (db_ == nullptr) return true;

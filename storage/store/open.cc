@@ -102,6 +102,39 @@ Status StoreImpl::open_readers() {
   return lister_.db.open(dir_.root + "/catalog.db", read_mode());
 }
 
+// A store that is read for want of room for the catalog's log writes from now on, if there is room; else NO_SPACE says what is wanting.
+// What readers saw may be old by now, for others may have written: they get new connections, too.
+Status StoreImpl::take_up_writing() {
+  if (dir_.no_log.is_ok()) return {};
+  if (!catalog_.db.in_place()) return catalog_.db.check_in_place();
+  CatalogDb writer, reader, lister;
+  const std::string path = dir_.root + "/catalog.db";
+  CatalogDb::OpenMode mode;
+  mode.write_lock = dir_.write_lock.get();
+  Status opened = explain(writer.open(path, mode));
+  mode = {};
+  mode.read_only = true;
+  if (opened.is_ok()) opened = reader.open(path, mode);
+  if (opened.is_ok()) opened = lister.open(path, mode);
+  if (!opened.is_ok()) {
+    (void)writer.close(false).is_ok();
+    return opened;
+  }
+  catalog_.db.take(&writer);
+  {
+    Lock listing(list_mutex_);
+    lister_.db.take(&lister);
+  }
+  {
+    Lock reading(read_mutex_);
+    reader_.db.take(&reader);
+    dir_.read_only = dir_.without_log = false;
+    dir_.no_log = Status();
+  }
+  logf(log_, LogLevel::kInfo, "store: %s: open for writing again", dir_.root.c_str());
+  return {};
+}
+
 void StoreImpl::tell_of_log() {
   if (dir_.log_mended) logf(log_, LogLevel::kWarn, "store: %s/catalog.db-wal: bits of it had flipped; they are mended", dir_.root.c_str());
   if (dir_.log_damage.empty()) return;

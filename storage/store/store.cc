@@ -11,7 +11,7 @@
 namespace kvrt {
 
 Status StoreImpl::check_writable_locked() {
-  KVRT_TRY(dir_.no_log.clone());
+  KVRT_TRY(take_up_writing());
   if (dir_.read_only) return error(Code::kIo, Detail::kReadOnly, "%s: the store is open read-only", dir_.root.c_str());
   if (broken_.is_ok() && catalog_.db.sync_failed()) {
     broken_ =
@@ -75,10 +75,10 @@ Result<StoreInfo> StoreImpl::info() {
     Lock lock(read_mutex_);
     KVRT_ASSIGN(totals, reader_.totals(env_->unix_ms()));
     info.disk_bytes = totals.segment_bytes + reader_.db.disk_bytes();  // it knows of no log
+    info.read_only = dir_.read_only;
   }
   info.disk_bytes += log_bytes();
   info.path = dir_.root;
-  info.read_only = dir_.read_only;
   info.format = kStoreLayout;
   info.sessions = totals.sessions;
   info.chunks = totals.chunks;
@@ -98,6 +98,15 @@ Store::Place StoreImpl::place() {
   Lock lock(read_mutex_);
   if (reader_.db.in_place()) return Place::kThere;
   return reader_.db.log_in_place() ? Place::kLogLeft : Place::kGone;
+}
+
+void StoreImpl::retry_writing() {
+  {
+    Lock lock(read_mutex_);  // it waits for no writer
+    if (dir_.no_log.is_ok()) return;
+  }
+  Lock lock(mutex_);
+  (void)take_up_writing().is_ok();
 }
 
 Result<uint64_t> StoreImpl::remove_old() {

@@ -69,6 +69,8 @@ class Store {
   // log or its index is still the open one's, so that nobody may open that other catalog beside it.
   enum class Place { kThere, kGone, kLogLeft };
   virtual Place place() = 0;
+  // A store that is read for want of room for the catalog's log writes from now on, if there is room. Every call that writes tries it first.
+  virtual void retry_writing() = 0;
   // Removes catalog.db.old and damaged-<n>. Gives the bytes that were in them.
   virtual Result<uint64_t> remove_old() = 0;
 

@@ -54,6 +54,7 @@ class StoreImpl final : public Store {
                                           const SessionCheck& check) override;
   Result<StoreInfo> info() override;
   Place place() override;
+  void retry_writing() override;
   Result<uint64_t> remove_old() override;
   bool cached_model_id(const ModelFile& file, Hash256* out) override;
   void cache_model_id(const ModelFile& file, const Hash256& id) override;
@@ -67,6 +68,7 @@ class StoreImpl final : public Store {
   Status advise(Status opened) const;
   CatalogDb::OpenMode read_mode() const;
   Status open_readers();
+  Status take_up_writing() KVRT_REQUIRES(mutex_);
   Status check_identity() KVRT_REQUIRES(mutex_);
   void tell_of_log() KVRT_REQUIRES(mutex_);
   Status tidy_alone() KVRT_REQUIRES(mutex_);
@@ -128,7 +130,7 @@ class StoreImpl final : public Store {
 
   Env* const env_;
   Log* const log_;
-  StoreDirectory dir_;  // changed by start() alone
+  StoreDirectory dir_;  // changed by start() alone, and by take_up_writing() under mutex_ and read_mutex_
   const uint64_t disk_bytes_max_, free_bytes_min_;
   SegmentCache files_;
   CodecPool codecs_;
