@@ -69,8 +69,9 @@ Status creation_error(const std::string& path, const char* what) {
   const int err = errno;
   struct statfs st;
   const bool full = err == ENOSPC && ::statfs(path.substr(0, path.rfind('/') + 1).c_str(), &st) == 0 && st.f_files > 0 && st.f_ffree == 0;
-  return errno_error(err, full ? "%s: %s: the file system has no inode free for it (df -i): remove files there" : "%s: %s", path.c_str(),
-                     what);
+  if (!full) return errno_error(err, "%s: %s", path.c_str(), what);
+  return Status::make(Code::kNoSpace, Detail::kNone, err,
+                      path + ": " + what + ": the file system has no inode free for it: remove files there (df -i)");
 }
 
 }  // namespace kvrt

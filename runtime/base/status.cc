@@ -57,6 +57,21 @@ Status error(Code code, Detail detail, const char* format, ...) {
   return Status::make(code, detail, 0, std::move(message));
 }
 
+namespace {
+const char* cure_of(int err) {
+  switch (err) {
+    case ENOSPC:
+      return ": free space there (df -h)";
+    case EDQUOT:
+      return ": free space there, or raise the quota (quota -s)";
+    case EFBIG:
+      return ": raise the limit of a file's size (ulimit -f)";
+    default:
+      return "";
+  }
+}
+}  // namespace
+
 Status errno_error(int err, const char* format, ...) {
   va_list args;
   va_start(args, format);
@@ -88,6 +103,7 @@ Status errno_error(int err, const char* format, ...) {
   }
   message += ": ";
   message += strerror_l(err, newlocale(LC_ALL_MASK, "C", nullptr));  // in English and ASCII whatever the host's locale is; "C" is static
+  message += cure_of(err);
   return Status::make(code, detail, err, std::move(message));
 }
 

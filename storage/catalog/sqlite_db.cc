@@ -138,7 +138,10 @@ Status Db::fail(int code) {
   const char* text = db_ != nullptr && sqlite3_extended_errcode(db_) == code ? sqlite3_errmsg(db_) : sqlite3_errstr(code);
   std::string message = path_ + ": " + text + " (SQLite " + std::to_string(code) + ")";
   int os = db_ != nullptr ? sqlite3_system_errno(db_) : 0;
-  const bool of_system = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;  // else `os` is an earlier call's
+  if (code == SQLITE_IOERR_WRITE && (last == EFBIG || last == EDQUOT)) os = last;
+  const bool full = (code & 0xff) == SQLITE_FULL;
+  if (full) os = ENOSPC;
+  const bool of_system = full || (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;  // else `os` is an earlier call's
   if (of_system && (os == EMFILE || os == ENFILE)) return errno_error(os, "%s", message.c_str());
   if (of_system && os != 0) message = errno_error(os, "%s", message.c_str()).message();
   if (of_system && os == EACCES) message += "; expected: its owner can read and write it (chmod 600)";
@@ -151,7 +154,6 @@ Status Db::fail(int code) {
       break;
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
-      if (code == SQLITE_IOERR_WRITE && last == EFBIG) os = EFBIG;
       if (os == ENOSPC || os == EDQUOT || os == EFBIG || code == SQLITE_IOERR_SHMSIZE)
         klass = Code::kNoSpace;  // SHMSIZE comes without its errno
       if (os == EACCES || os == EPERM) detail = Detail::kPermission;

@@ -115,7 +115,7 @@ void StoreFault::expect_usable(Store* store, Fault fault) {
 // One run with an operation failing, the first that can from the nth on. Which; 0: none was left.
 uint64_t StoreFault::strike(FaultPlan* plan, Fault fault, uint64_t nth, bool sticky) {
   copy_base();
-  wants_space_ = fault == Fault::kNoSpace || fault == Fault::kShort;
+  wants_space_ = fault == Fault::kNoSpace || fault == Fault::kQuota || fault == Fault::kShort;
   FaultEnv env(posix_env(), plan);
   env.unix_offset_ms = scene().clock_offset_ms;
   set_sqlite_faults(plan);
@@ -143,6 +143,8 @@ uint64_t StoreFault::strike(FaultPlan* plan, Fault fault, uint64_t nth, bool sti
   if (!status.is_ok()) {
     EXPECT_GT(plan->fired(), 0u) << status.message();
     EXPECT_EQ(status.code(), fault == Fault::kIo ? Code::kIo : Code::kNoSpace) << status.message();
+    const auto says = [&](const char* what) { return status.message().find(what) != std::string::npos; };
+    EXPECT_TRUE(fault != Fault::kQuota || says("raise the quota") || says("disk_bytes_max")) << status.message();
   }
   // A chunk that could not be read is forgotten, to be computed and saved again: that is slow, and not a loss.
   expect_sound(status.is_ok(), !scene().reads || fault != Fault::kIo);
@@ -165,6 +167,8 @@ TEST_P(StoreFault, IoErrorOnce) { fail_every_operation(Fault::kIo, false); }
 TEST_P(StoreFault, IoErrorThatLasts) { fail_every_operation(Fault::kIo, true); }
 TEST_P(StoreFault, NoSpaceOnce) { fail_every_operation(Fault::kNoSpace, false); }
 TEST_P(StoreFault, NoSpaceThatLasts) { fail_every_operation(Fault::kNoSpace, true); }
+TEST_P(StoreFault, QuotaOnce) { fail_every_operation(Fault::kQuota, false); }
+TEST_P(StoreFault, QuotaThatLasts) { fail_every_operation(Fault::kQuota, true); }
 TEST_P(StoreFault, ShortWriteOnce) { fail_every_operation(Fault::kShort, false); }
 TEST_P(StoreFault, ShortWritesThatLast) { fail_every_operation(Fault::kShort, true); }
 

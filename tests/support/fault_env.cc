@@ -21,7 +21,8 @@ Fault FaultPlan::next(Op op) {
   uint64_t n = ++count_;
   bool due = n >= nth_ && (sticky_ || fired_ == 0);
   const bool halves = fault == Fault::kShort || fault == Fault::kTornKill;
-  if (!due || (fault == Fault::kNoSpace && op == Op::kOther) || (halves && op != Op::kWrite)) return Fault::kNone;
+  const bool idle = op == Op::kOther || (fault == Fault::kQuota && op == Op::kSync);
+  if (!due || ((fault == Fault::kNoSpace || fault == Fault::kQuota) && idle) || (halves && op != Op::kWrite)) return Fault::kNone;
   if (fired_++ == 0) first_ = n;
   if (fault == Fault::kKill) die();
   return fault;
@@ -41,6 +42,8 @@ Status fault_status(Fault fault, const std::string& path) {
     case Fault::kIo:
     case Fault::kSyncLost:
       return errno_error(EIO, "%s: injected", path.c_str());
+    case Fault::kQuota:
+      return errno_error(EDQUOT, "%s: injected", path.c_str());
     default:
       return errno_error(ENOSPC, "%s: injected", path.c_str());
   }
@@ -267,7 +270,12 @@ sqlite3_file* real_of(sqlite3_file* file) { return reinterpret_cast<ShimFile*>(f
 
 Fault ask(Op op) { return g_plan != nullptr ? g_plan->next(op) : Fault::kNone; }
 
+// SQLite knows ENOSPC alone.
 int code_of(Fault fault, int io_code) {
+  if (fault == Fault::kQuota) {
+    errno = EDQUOT;
+    return io_code;
+  }
   return fault == Fault::kNone ? SQLITE_OK : fault == Fault::kIo || fault == Fault::kSyncLost ? io_code : SQLITE_FULL;
 }
 

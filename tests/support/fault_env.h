@@ -16,6 +16,7 @@ enum class Fault {
   kNone,
   kIo,        // EIO, nothing done
   kNoSpace,   // ENOSPC; only operations that can need space fail with it
+  kQuota,     // EDQUOT; likewise, but for syncs
   kShort,     // ENOSPC after half the work; only writes fail with it
   kKill,      // SIGKILL before the operation
   kTornKill,  // SIGKILL after half a write; only at writes
