@@ -42,6 +42,12 @@ struct StoredKv {
   // The root of the snapshot whose KV it takes as it is, though another arithmetic made it, and the count of leading tokens under it.
   BlockKey foreign_root;
   uint64_t foreign_tokens = 0;
+  // The snapshot that it was resumed from, if that has KV of another root or block size: a save keeps those nodes until memory has as much KV.
+  struct Other {
+    BlockKey root;
+    uint32_t block_tokens = 0;
+    uint64_t tokens = 0;  // leading tokens in its nodes; 0: there is none
+  } other;
   // The tail node in the store: tokens [begin, end) after the full blocks; valid while the session keeps those tokens.
   uint64_t tail_begin = 0, tail_end = 0;
 };

@@ -87,6 +87,68 @@ static void resumed(kvrt_runtime* rt, const char* path, const char* dir, uint32_
   kvrt_model_release(model);
 }
 
+// Opens the model with a pool of two blocks: no session of this test fits.
+static kvrt_model* open_small(kvrt_runtime* rt, const char* path, const kvrt_model* like) {
+  const kvrt_model_props p = model_props(like);
+  const kvrt_model_options o = {
+      .struct_size = sizeof o, .kv_format = p.kv_format, .block_tokens = kBlock, .kv_bytes_max = 2 * p.block_bytes};
+  kvrt_model* model = NULL;
+  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
+  return model;
+}
+
+// A save keeps the KV of another format until the session has as much of its own.
+static void kept(kvrt_runtime* rt, const char* path, const char* dir) {
+  char place[kPathMax + 16];
+  snprintf(place, sizeof place, "%s/kept", dir);
+  kvrt_store* store = open_store(rt, place);
+  kvrt_model *f16 = open_with(rt, path, KVRT_KV_F16), *int8 = open_with(rt, path, KVRT_KV_INT8), *small = open_small(rt, path, int8);
+  kvrt_session* s = prompted(f16, store);
+  struct run run = {0};
+  generate_into(s, kRun, &run);
+  MUST(kvrt_session_suspend(s, "s", 1, NULL, NULL, NULL));
+  kvrt_session_close(s);
+  const uint64_t saved = kPrompt + kRun - 1;  // the last token has no KV yet
+  kvrt_report report = {.struct_size = sizeof report};
+  static const int32_t more[20] = {3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  for (int round = 0; round < 3; ++round) {  // it does not fit; it fits, and is not computed; both, under another name
+    s = resume_session(round == 1 ? int8 : small, store, "s", NULL);
+    EXPECT((session_props(s).state == KVRT_STATE_SUSPENDED) == (round != 1), "round %d: state %u", round, session_props(s).state);
+    if (round == 1) MUST(kvrt_session_append(s, more, 20, NULL));
+    kvrt_save_report r = {.struct_size = sizeof r};
+    MUST(kvrt_session_checkpoint(s, round == 2 ? "t" : "s", 1, NULL, &r, NULL));
+    EXPECT(r.chunks_missing == 0 && r.chunks == (saved + kBlock - 1) / kBlock, "round %d: %" PRIu64 " chunks, %" PRIu64 " missing", round,
+           r.chunks, r.chunks_missing);
+    kvrt_session_close(s);
+    s = resume_session(f16, store, round == 2 ? "t" : "s", &report);
+    EXPECT(report.reused_disk + report.reused_memory == saved, "round %d: %" PRIu64 " and %" PRIu64 " tokens", round, report.reused_disk,
+           report.reused_memory);
+    EXPECT(session_props(s).tokens == kPrompt + kRun + (round > 0 ? 20u : 0u), "round %d: %" PRIu64 " tokens", round,
+           session_props(s).tokens);
+    kvrt_session_close(s);
+  }
+  s = resume_session(int8, store, "t", &report);
+  EXPECT(report.reused_disk == 0, "%" PRIu64 " tokens of int8", report.reused_disk);
+  MUST(kvrt_session_truncate(s, kPrompt, NULL));  // within a block of the other format's
+  MUST(kvrt_session_checkpoint(s, "cut", 3, NULL, NULL, NULL));
+  generate_into(s, kRun, &run);
+  MUST(kvrt_session_checkpoint(s, "whole", 5, NULL, NULL, NULL));
+  kvrt_session_close(s);
+  s = resume_session(f16, store, "cut", &report);
+  EXPECT(report.reused_disk + report.reused_memory >= kPrompt / kBlock * kBlock, "cut: %" PRIu64 " tokens", report.reused_disk);
+  kvrt_session_close(s);
+  kvrt_model_release(int8);
+  int8 = open_with(rt, path, KVRT_KV_INT8);
+  s = resume_session(int8, store, "whole", &report);
+  EXPECT(report.reused_disk == saved, "int8: %" PRIu64 " tokens", report.reused_disk);
+  kvrt_session_close(s);
+  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
+  kvrt_store_release(store);
+  kvrt_model_release(f16);
+  kvrt_model_release(small);
+  kvrt_model_release(int8);
+}
+
 // A latent is K and V in one row: one format for both, or INVALID.
 static void latents(kvrt_runtime* rt) {
   char path[kPathMax];
@@ -117,6 +179,7 @@ int main(void) {
     }
   }
   latents(rt);
+  kept(rt, path, dir);
   kvrt_runtime_release(rt);
   remove_tree(dir);
   return finish();

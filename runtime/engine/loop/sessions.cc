@@ -252,6 +252,7 @@ void Engine::cut_kv(Session* session, uint64_t count) {
   if (s.stored.tail_end > count) s.stored.tail_begin = s.stored.tail_end = 0;
   s.stored.resumed_tokens = std::min(s.stored.resumed_tokens, count);
   s.stored.own_tokens = std::min(s.stored.own_tokens, count);
+  if (s.stored.other.tokens > count) s.stored.other.tokens = count / s.stored.other.block_tokens * s.stored.other.block_tokens;
   if (s.stored.foreign_tokens > count) s.stored.foreign_tokens = count / kv_.block_tokens() * kv_.block_tokens();
 }
 

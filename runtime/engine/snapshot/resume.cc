@@ -1,5 +1,7 @@
 // Engine: resume. Tokens and messages come from the store; KV comes from memory if another session has it, else from chunks. Where the pool
 // could not hold that, the session is suspended.
+#include <algorithm>
+
 #include "runtime/base/limits.h"
 #include "runtime/engine/loop/engine.h"
 #include "runtime/engine/snapshot/manifest.h"
@@ -40,6 +42,11 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
     if (!status->is_ok()) return nullptr;
   }
   s.stored.other_numerics = (saved.root != s.kv.root && s.stored.foreign_tokens == 0) || manifest->block_tokens != kv_.block_tokens();
+  if (saved.root != s.kv.root || manifest->block_tokens != kv_.block_tokens()) {
+    const uint32_t size = manifest->block_tokens;
+    const auto fits = [&](const uint32_t& n) { return n == size || (n < size && &n == &saved.node_tokens.back()); };
+    if (std::ranges::all_of(saved.node_tokens, fits)) s.stored.other = {saved.root, size, saved.tokens.size()};
+  }
   if (saved.root == s.kv.root) s.stored.own_tokens = saved.tokens.size();
   if (saved.root == s.kv.root && !s.stored.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens()) {
     s.stored.tail_end = saved.tokens.size();

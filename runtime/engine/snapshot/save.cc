@@ -131,8 +131,8 @@ SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveO
   if (s.saved.revision > 0 && !same_name) runtime_->env()->random(in.id.bytes);  // under another name it is another session
   in.revision_seen = same_name ? s.saved.revision : 0;
   in.overwrite = options.overwrite;
-  in.root = s.kv.root;
-  in.block_tokens = kv_.block_tokens();
+  in.root = plan.root;
+  in.block_tokens = plan.block_tokens;
   in.token_count = plan.said.tokens.size();
   in.durability = options.durability;
   in.pin = options.pin;
@@ -166,7 +166,7 @@ Result<Saved> Engine::write(Session* session, SavePlan* plan, const SaveOptions&
     to_payload(chunks_[chunk_number(kv_.groups, g)].geometry, plan->tails[g], static_cast<uint32_t>(plan->tail_end - plan->tail_begin));
   }
   auto pending = std::span<const int32_t>(plan->said.tokens).subspan(plan->pending_begin);
-  Manifest manifest{kv_.block_tokens(),
+  Manifest manifest{plan->block_tokens,
                     session->kv.share,
                     {pending.begin(), pending.end()},
                     std::move(plan->said.messages),
@@ -226,7 +226,9 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   const auto& was = plan.said.tokens;                  // the session may have changed since
   const auto same = static_cast<uint64_t>(std::mismatch(was.begin(), was.end(), s.tokens.begin(), s.tokens.end()).first - was.begin());
   const bool has_tail = same >= plan.tail_end && !report.left_out;
-  s.stored.own_tokens = std::min(same, plan.pending_begin);
+  const bool own = plan.root == s.kv.root && plan.block_tokens == kv_.block_tokens();
+  s.stored.own_tokens = own ? std::min(same, plan.pending_begin) : 0;
+  if (own) s.stored.other = {};
   s.stored.tail_begin = has_tail ? plan.tail_begin : 0;
   s.stored.tail_end = has_tail ? plan.tail_end : 0;
   if (options.suspend) {

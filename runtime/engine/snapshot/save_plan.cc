@@ -66,13 +66,42 @@ void add_tail(const KvShape& shape, std::span<const int32_t> tokens, const Block
   plan->tail_end = begin + tokens.size();
 }
 
+// The nodes of the snapshot that the session was resumed from, as far as it still has their tokens. The rest is saved without KV.
+void keep_other(const Session& s, uint64_t kept, SavePlan* plan) {
+  const StoredKv::Other& other = s.stored.other;
+  const KvShape& shape = s.kv.shape;
+  const uint64_t T = other.block_tokens, end = other.tokens <= kept ? other.tokens : kept / T * T;
+  plan->root = other.root;
+  plan->block_tokens = other.block_tokens;
+  plan->chunks.clear();
+  plan->nodes.clear();
+  plan->needs.clear();
+  plan->tails.clear();
+  plan->tail_copied = {};
+  BlockKey parent = other.root;
+  for (uint64_t at = 0; at < end; at += T) {
+    const auto part = std::span<const int32_t>(plan->said.tokens).subspan(at, std::min(T, end - at));
+    const NodeIn node{chain_key(parent, part), parent, part};
+    uint32_t needs = 0;
+    for (uint32_t g = 0; g < shape.n_groups; ++g) {
+      if (shape.groups[g].window == 0 || at + T + shape.groups[g].window > end) needs |= 1u << g;
+    }
+    plan->nodes.push_back(node);
+    plan->needs.push_back(needs);
+    parent = node.key;
+  }
+  plan->tail_begin = plan->tail_end = plan->blocks = 0;
+  plan->pending_begin = end;
+}
+
 }  // namespace
 
 SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, SaveTail which, const CopyBlock& copy) {
   SavePlan plan;
   Session& s = *session;
   const KvShape& shape = s.kv.shape;
-  uint64_t kept = 0, T = cache->block_tokens();
+  uint64_t kept = 0, T = plan.block_tokens = cache->block_tokens();
+  plan.root = s.kv.root;
   plan.said = as_cancelled(model, s, &kept);
   const auto tokens = std::span<const int32_t>(plan.said.tokens);
   const uint64_t n = tokens.size();
@@ -133,6 +162,8 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   plan.pending_begin = full * T + tail;
   if (full) plan.mark.head = plan.keys[full - 1];
   if (full * T < n) plan.mark.head = chain_key(plan.mark.head, tokens.subspan(full * T));
+  // Where there are states the last row always runs, so one token less is as much.
+  if (s.stored.other.tokens > s.kv.computed(std::min(n, kept)) + 1) keep_other(s, kept, &plan);
   return plan;
 }
 

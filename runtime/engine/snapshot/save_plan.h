@@ -22,6 +22,8 @@ struct SavePlan {
     std::vector<BlockId> units;  // of the block
   };
   Conversation said;
+  BlockKey root;              // before the first node
+  uint32_t block_tokens = 0;  // of a full node
   std::vector<BlockKey> keys;                                // of the full blocks
   std::vector<Chunk> chunks;                                 // those with KV in memory
   std::vector<NodeIn> nodes;                                 // full blocks, then the part of the tail that has KV
