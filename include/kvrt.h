@@ -1058,7 +1058,9 @@ typedef struct kvrt_store_options {
 /** A store's contents and its size on disk. */
 typedef struct kvrt_store_props {
   uint32_t struct_size;     /**< sizeof this struct. */
-  uint32_t read_only;       /**< 1: it is open for reading only. */
+  /** 1: it is open for reading only. 2: so it is for want of room, until a call that writes finds some: see
+   * kvrt_store_options.read_only. */
+  uint32_t read_only;
   uint32_t format;          /**< The directory's format number. */
   uint64_t sessions;        /**< Saved sessions, of all domains. */
   uint64_t chunks;          /**< KV chunks on disk. */

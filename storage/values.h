@@ -155,6 +155,7 @@ struct GcReport {
 struct StoreInfo {
   std::string path;
   bool read_only = false;
+  bool waits_for_room = false;  // read_only for want of room alone: calls that write try again
   uint32_t format = 0;
   uint64_t sessions = 0, chunks = 0, segments = 0;
   uint64_t chunk_bytes = 0;      // frames, compressed

@@ -66,7 +66,7 @@ kvrt_status Chat::open() {
   if (kvrt_status s = check_template(model_, flags_.model.model)) return s;
   if (!flags_.store.empty()) {
     if (kvrt_status s = open_store(runtime_, flags_.store, false, false, store_)) return s;
-    saves_ = !store_.info()->read_only;
+    saves_ = store_.info()->read_only != 1;  // 2: until there is room
     if (!saves_) say("({} is read-only: nothing of this chat will be saved)\n", in_quotes(flags_.store));
   }
   suggest_sampling(runtime_, flags_.model.model, sampling_);
@@ -184,7 +184,7 @@ kvrt_status Chat::save(const std::string& name, bool quiet, bool overwrite) {
     say("saved {}: {}, {} written in {:.1f} ms\n", in_quotes(name), counted(saved->tokens, "token"), human_bytes(saved->bytes_written),
         saved->ms);
   }
-  say_missing(*saved);
+  say_missing(*saved, store_);
   return KVRT_OK;
 }
 

@@ -115,15 +115,19 @@ kvrt_save_options Run::save_options() const {
 kvrt_status Run::check_name() {
   if (flags.session.empty() || flags.no_save) return KVRT_OK;
   const std::string& name = flags.session;
-  if (store.info()->read_only) {
+  const kvrt_store_props props = *store.info();
+  if (props.read_only == 1) {  // 2: there may be room by the time that it saves
     return complain(KVRT_IO,
                     fmt::format("cannot save {}: {} is read-only; --no-save runs without saving", in_quotes(name), in_quotes(flags.store)));
   }
   std::error_code unknown;
   const auto space = std::filesystem::space(flags.store, unknown);
-  if (!unknown && space.available < kSaveBytesLeast) {
-    return complain(KVRT_NO_SPACE, fmt::format("cannot save {}: {} has room for {} more; --no-save runs without saving", in_quotes(name),
-                                               in_quotes(flags.store), human_bytes(space.available)));
+  if (!unknown && space.available + props.chunk_bytes < kSaveBytesLeast) {  // a save takes the room of others' KV
+    return complain(
+        KVRT_NO_SPACE,
+        fmt::format("cannot save {}: {} has room for {} more: free space there, or remove sessions (kvrt store rm); --no-save runs "
+                    "without saving",
+                    in_quotes(name), in_quotes(flags.store), human_bytes(space.available)));
   }
   if (goes_on || flags.overwrite || !store.stat(name, flags.domain).ok()) return KVRT_OK;
   return complain(KVRT_CONFLICT, fmt::format("cannot save {}: {} has a session of that name; --overwrite replaces it", in_quotes(name),
@@ -178,7 +182,7 @@ kvrt_status Run::save() {
     say("saved {} ({}, revision {}, {} written in {:.1f} ms)\n", name, counted(saved->tokens, "token"), saved->revision,
         human_bytes(saved->bytes_written), saved->ms);
   }
-  say_missing(*saved);
+  say_missing(*saved, store);
   return KVRT_OK;
 }
 

@@ -323,9 +323,12 @@ std::string human_bytes(uint64_t bytes) {
   return unit ? fmt::format("{:.{}f} {}", value, value < 10 ? 2 : 1, kUnits[unit]) : fmt::format("{} B", bytes);
 }
 
-void say_missing(const kvrt_save_report& saved) {
+void say_missing(const kvrt_save_report& saved, const Store& store) {
   if (saved.chunks_missing == 0) return;
-  say("(the store lacks the KV of {}: when the session goes on, it is computed again)\n", counted(saved.chunks_missing, "block"));
+  const Result<kvrt_store_props> props = store.info();
+  const bool tight = props.ok() && props->chunks > 0 && props->bytes_free < saved.chunks_missing * (props->chunk_bytes / props->chunks);
+  say("(the store lacks the KV of {}: when the session goes on, it is computed again{})\n", counted(saved.chunks_missing, "block"),
+      tight ? fmt::format("; it has room for {} more: free space there, or remove sessions", human_bytes(props->bytes_free)) : "");
 }
 
 std::string in_quotes(std::string_view name) {

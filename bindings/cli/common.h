@@ -136,11 +136,11 @@ uint64_t session_bytes(const P& p, uint64_t tokens) {
   }
   return bytes;
 }
-std::string human_bytes(uint64_t bytes);                     // in powers of 1024, as memory is sold
-void say_missing(const kvrt_save_report& saved);             // says how much KV the store lacks, if any
-std::string plural(uint64_t count, std::string_view what);   // "token", or "tokens"
-std::string counted(uint64_t count, std::string_view what);  // "1 token", "2 tokens"
-std::string in_quotes(std::string_view name);                // in quotes where it has spaces or odd characters
+std::string human_bytes(uint64_t bytes);                              // in powers of 1024, as memory is sold
+void say_missing(const kvrt_save_report& saved, const Store& store);  // says how much KV the store lacks, if any
+std::string plural(uint64_t count, std::string_view what);            // "token", or "tokens"
+std::string counted(uint64_t count, std::string_view what);           // "1 token", "2 tokens"
+std::string in_quotes(std::string_view name);                         // in quotes where it has spaces or odd characters
 
 // One JSON object, in the order of the calls. Text that is not UTF-8 is replaced, not refused.
 class Json {

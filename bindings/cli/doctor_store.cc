@@ -66,12 +66,16 @@ void file_system(Report& out, const std::string& directory) {
   } else {
     out.ok("space", fmt::format("{}, above {}", space, limit));
   }
+  constexpr uint64_t kFilesOfASave = 8;
+  if (fs.f_files > 0 && fs.f_ffree < kFilesOfASave)
+    out.warn("space", fmt::format("{} free on the file system (df -i): remove files there", counted(fs.f_ffree, "inode")));
 }
 
 // The cost of one fsync of 4 KiB, on a file without a name.
 void fsync_cost(Report& out, const std::string& directory) {
   const int fd = open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (fd < 0) return out.warn("fsync", fmt::format("not measured: {}", std::strerror(errno)));
+  const auto not_measured = [&](int error) { out.warn("fsync", fmt::format("not measured: {}", std::strerror(error))); };
+  if (fd < 0) return not_measured(errno);
   char page[4096] = {};
   double worst = 0, sum = 0;
   constexpr int kRuns = 8;
@@ -84,6 +88,7 @@ void fsync_cost(Report& out, const std::string& directory) {
   }
   const int error = errno;
   close(fd);
+  if (done < kRuns && (error == ENOSPC || error == EDQUOT)) return not_measured(error);
   if (done < kRuns) return out.fail(KVRT_IO, "fsync", fmt::format("{}: {}", directory, std::strerror(error)));
   const std::string text = fmt::format("{:.2f} ms on average, {:.2f} at worst", sum / kRuns, worst);
   if (sum / kRuns > 50) {

@@ -70,7 +70,7 @@ kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out, kvrt
     KVRT_TRY(check_output_struct(out, "out"));
     KVRT_ASSIGN(kvrt::StoreInfo i, open->info());
     kvrt_store_props p{};
-    p.read_only = i.read_only;
+    p.read_only = i.waits_for_room ? 2 : i.read_only;
     p.format = i.format;
     p.sessions = i.sessions;
     p.chunks = i.chunks;

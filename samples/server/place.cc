@@ -14,7 +14,7 @@ StorePlace::StorePlace(kvrt::Runtime runtime, std::string path, const kvrt_store
     : runtime_(std::move(runtime)), path_(std::move(path)), options_(options), log_(std::move(log)) {
   if (!named()) return;
   open(0);
-  if (found_.store.info().or_throw().read_only) log_("the store " + path_ + " cannot be written: conversations are not saved");
+  if (found_.store.info().or_throw().read_only == 1) log_("the store " + path_ + " cannot be written: conversations are not saved");
 }
 
 // All zeros: there is no store.

@@ -22,8 +22,9 @@ Result<StoreImpl::Shortage> StoreImpl::shortage_locked(uint64_t kv, uint64_t man
     const uint64_t more = kv + manifest - std::min(manifest, catalog_.db.free_bytes());  // free pages are in `used`
     if (used + more > disk_bytes_max_) {
       shortage.bytes = used + more - disk_bytes_max_;
-      shortage.why = error(Code::kNoSpace, Detail::kNone, "%s: %llu bytes used, %llu more wanted, disk_bytes_max is %llu",
-                           dir_.root.c_str(), ull(used), ull(more), ull(disk_bytes_max_));
+      shortage.why = error(Code::kNoSpace, Detail::kNone,
+                           "%s: %llu bytes used, %llu more wanted, disk_bytes_max is %llu: raise it, or remove sessions", dir_.root.c_str(),
+                           ull(used), ull(more), ull(disk_bytes_max_));
     }
   }
   KVRT_ASSIGN(const FsInfo fs, env_->fs_info(dir_.root));
@@ -32,9 +33,10 @@ Result<StoreImpl::Shortage> StoreImpl::shortage_locked(uint64_t kv, uint64_t man
   const uint64_t more = kv + manifest;
   if (fs.free_bytes < keep + more && keep + more - fs.free_bytes > shortage.bytes) {
     shortage.bytes = keep + more - fs.free_bytes;
-    shortage.why =
-        error(Code::kNoSpace, Detail::kNone, "%s: %llu bytes free on the file system, %llu more wanted, and %llu of them must stay free",
-              dir_.root.c_str(), ull(fs.free_bytes), ull(more), ull(keep));
+    shortage.why = error(
+        Code::kNoSpace, Detail::kNone,
+        "%s: %llu bytes free on the file system, %llu more wanted, and %llu of them must stay free: free space there, or remove sessions",
+        dir_.root.c_str(), ull(fs.free_bytes), ull(more), ull(keep));
   }
   return shortage;
 }

@@ -76,6 +76,7 @@ Result<StoreInfo> StoreImpl::info() {
     KVRT_ASSIGN(totals, reader_.totals(env_->unix_ms()));
     info.disk_bytes = totals.segment_bytes + reader_.db.disk_bytes();  // it knows of no log
     info.read_only = dir_.read_only;
+    info.waits_for_room = !dir_.no_log.is_ok();
   }
   info.disk_bytes += log_bytes();
   info.path = dir_.root;

@@ -306,22 +306,6 @@ exits 8 run -m "$model" --tokens 5 -n 1 --context 5000
 grep -q -- '--context is 5000, .* 1024' err || fail "run --context 5000: $(cat err)"
 exits 1 run -m "$model" --tokens 5 -n 1 --context 64 --kv-bytes 1M
 
-# a store without room for KV saves the tokens; one without room for these is found before the first token
-mkdir full
-# shellcheck disable=SC2016 # for the inner shell
-no_room='mount -t tmpfs -o size=3m,mode=0700 none full && "$0" run -m "$1" --store full/store --session a -p hello -n 1 >/dev/null 2>&1 &&
-  fill() { head -c $(($(df --output=avail -B1 full | tail -n 1) - $1)) /dev/zero >>full/filler; } &&
-  fill 150000 && "$0" run -m "$1" --store full/store --session b -p hello -n 40 --json && "$0" run -m "$1" --store full/store --session b -n 1 --json &&
-  fill 60000 && ! "$0" run -m "$1" --store full/store --session c -p hello -n 4 && fill 0 && "$0" store ls full/store'
-if [ "$(id -u)" = 0 ] && unshare -m mount -t tmpfs none full 2>/dev/null; then
-  unshare -m sh -c "$no_room" "$kvrt" "$model" >out 2>err || fail "runs with a store without room: $(cat err out)"
-  grep -q 'the store lacks the KV of [0-9]* block' err || fail "run without room for KV: $(cat err)"
-  grep -q 'full/store has room for .* more' err || fail "run with a store without room: $(cat err)"
-  grep -q '^ *b ' out || fail "store ls on a full disk: $(cat out)"
-else
-  echo "cli: mounting is not permitted here: a full store was not tried"
-fi
-
 # chat and doctor
 printf 'Hello\n' | "$kvrt" chat -m "$model" --store store --domain guests --session talk -n 2 >out 2>err || fail "chat --domain: $(cat err)"
 exits 0 store stat store talk --domain guests --json
