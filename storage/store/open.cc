@@ -145,7 +145,7 @@ void StoreImpl::tell_of_log() {
 // Removes the files that a killed process left, makes the reserve, and lets others in.
 Status StoreImpl::tidy_alone() {
   remove_all_orphans(env_, log_, dir_.root, &catalog_, dir_.unclean);
-  make_reserve(env_, dir_.root);
+  reserve_given_ = !make_reserve(env_, dir_.root);
   Status ours = share(&dir_);
   if (ours.is_ok()) ours = catalog_.db.check_schema();
   if (!ours.is_ok()) broken_ = ours.clone();  // another process repairs or has migrated it: it stays as it is

@@ -149,11 +149,11 @@ TEST_F(Inodes, ItWritesOnceThereAreSome) {
   expect_named(save_chain(store->get(), "eve", eve_).status());
   fs::remove(filler(--fillers_));  // of the two that it needs
   expect_named(save_chain(store->get(), "eve", eve_).status());
-  EXPECT_TRUE((*store)->info()->read_only);
+  EXPECT_TRUE((*store)->info()->read_only && (*store)->info()->waits_for_room);
   expect_readable(store->get(), "ann", chain_);
   free_all();
   ASSERT_OK(save_chain(store->get(), "eve", eve_).status());
-  EXPECT_FALSE((*store)->info()->read_only);
+  EXPECT_FALSE((*store)->info()->read_only || (*store)->info()->waits_for_room);
   for (const auto& [name, chain] : {std::pair("ann", &chain_), {"bob", &bob_}, {"eve", &eve_}}) expect_readable(store->get(), name, *chain);
   EXPECT_EQ((*store)->list("", true)->size(), 3u);
   ASSERT_OK((*store)->remove("", "bob"));
@@ -163,6 +163,20 @@ TEST_F(Inodes, ItWritesOnceThereAreSome) {
   EXPECT_TRUE(fs::exists(place() + "/reserve2"));
   EXPECT_FALSE(fs::exists(place() + "/catalog.db-wal"));
   EXPECT_EQ((*open_store(place()))->list("", true)->size(), 2u);
+}
+
+// A store that finds no room for its reserve when it is opened makes it once there is room, as long as it is open.
+TEST_F(Inodes, TheReserveIsMadeLater) {
+  give_up_reserve();
+  fill();
+  for (int i = 0; i < 2; ++i) fs::remove(filler(--fillers_));  // for the log and its index
+  auto store = open_store(place());
+  ASSERT_OK(store.status());
+  EXPECT_FALSE((*store)->info()->read_only);
+  EXPECT_FALSE(fs::exists(place() + "/reserve2"));
+  free_all();
+  ASSERT_OK(save_chain(store->get(), "eve", eve_).status());
+  EXPECT_TRUE(fs::exists(place() + "/reserve") && fs::exists(place() + "/reserve2"));
 }
 
 TEST_F(Inodes, ItWritesWhenItIsOpenedAgain) {
