@@ -1392,6 +1392,12 @@ typedef struct kvrt_session_props {
   uint32_t awaits_accept;        /**< 1: the generation waits for kvrt_session_accept. */
   uint32_t inexact;              /**< 1: it was resumed with KVRT_FOREIGN_KV_ACCEPT, and took KV of another arithmetic. */
   char last_error_message[512];  /**< The message of last_error_status. */
+  /** The id of another process that has a session of this name open for saving; 0: none is known; -1: one whose id cannot be
+   * seen from here, in another container, say. This call looks: ask after resume. The name is that of the last save or
+   * resume; before there is one, autosave_name. Both may go on, but once one of the two has saved, a save of the other is
+   * CONFLICT: a fork can be saved under another name. A session in a store that is open read-only sees others and is not
+   * seen. Neither are sessions of another runtime of this process, nor those of kvrt 0.1. */
+  int32_t other_process;
 } kvrt_session_props;
 
 /** Opens an empty session.
@@ -1879,7 +1885,8 @@ KVRT_API kvrt_status kvrt_session_suspend(kvrt_session* session, const char* nam
 
 /** Opens a saved session, in this process or another, and loads its KV. The session is IDLE then. Chunks that are
  * damaged or missing are holes, which the next step computes. A session that is longer than the pool holds is SUSPENDED
- * then, and nothing is loaded: see "Session states".
+ * then, and nothing is loaded: see "Session states". A session that is open elsewhere is opened all the same:
+ * kvrt_session_props.other_process tells of another process.
  * - `store`: where it was saved; options->store is ignored.
  * - `options`: the domain must be the one that it was saved in. tools, documents and variables that are NULL stay as
  *   they were saved; all other options are as given here.

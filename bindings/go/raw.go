@@ -1400,6 +1400,7 @@ type SessionProps struct {
 	AwaitsAccept     bool
 	Inexact          bool
 	LastErrorMessage string
+	OtherProcess     int32
 }
 
 func toSessionProps(c *C.kvrt_session_props) SessionProps {
@@ -1419,6 +1420,7 @@ func toSessionProps(c *C.kvrt_session_props) SessionProps {
 		AwaitsAccept:     c.awaits_accept != 0,
 		Inexact:          c.inexact != 0,
 		LastErrorMessage: chars(c.last_error_message[:]),
+		OtherProcess:     int32(c.other_process),
 	}
 }
 
@@ -1909,6 +1911,7 @@ func layouts() []layout {
 			{"awaits_accept", unsafe.Offsetof(C.kvrt_session_props{}.awaits_accept)},
 			{"inexact", unsafe.Offsetof(C.kvrt_session_props{}.inexact)},
 			{"last_error_message", unsafe.Offsetof(C.kvrt_session_props{}.last_error_message)},
+			{"other_process", unsafe.Offsetof(C.kvrt_session_props{}.other_process)},
 		}},
 		{"kvrt_append_info", unsafe.Sizeof(C.kvrt_append_info{}), []field{
 			{"struct_size", unsafe.Offsetof(C.kvrt_append_info{}.struct_size)},

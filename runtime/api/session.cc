@@ -174,6 +174,7 @@ kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* o
     p.messages = i.messages;
     p.awaits_accept = i.awaits_accept;
     p.inexact = i.inexact;
+    p.other_process = i.other_process;
     p.revision = i.revision;
     format_id(i.id, p.id);
     copy_text(p.name, i.name);

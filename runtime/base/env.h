@@ -47,7 +47,15 @@ class FileLock {
   // lock is not held any more.
   virtual Status acquire(LockMode mode) = 0;
   virtual void release() = 0;
+  // Marks: bytes of the file that this process tells others of. They refuse nobody anything, and any number of processes may have the same.
+  // The kernel takes them away when the process dies; a child of fork(2) has none. They are the process's, not the handle's: when any
+  // handle of the file is closed here, all of this process's go. Nothing happens where the file system has no such locks.
+  virtual void mark(uint64_t byte) = 0;
+  virtual void unmark(uint64_t byte) = 0;
+  // Another process that has the mark: its id, or kUnseenProcess; 0: none, or nobody can tell.
+  virtual int32_t marked_by(uint64_t byte) = 0;
 };
+inline constexpr int32_t kUnseenProcess = -1;  // one of another container, say
 
 struct FsInfo {
   std::string type;         // "ext4", "tmpfs", "nfs", ... or "0x..." of statfs

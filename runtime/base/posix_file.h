@@ -169,7 +169,29 @@ class PosixLock final : public FileLock {
     (void)retry_eintr([&] { return ::flock(fd_.get(), LOCK_UN); });
   }
 
+  // Record locks, shared: flock does not know them. Those of the open file (F_OFD_SETLK) would outlive the process in a child of fork(2).
+  void mark(uint64_t byte) override { set(F_RDLCK, byte); }
+  void unmark(uint64_t byte) override { set(F_UNLCK, byte); }
+  int32_t marked_by(uint64_t byte) override {
+    struct flock lock = record(F_WRLCK, byte);  // what any mark would be in the way of; it needs no right to write
+    if (::fcntl(fd_.get(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return 0;
+    return lock.l_pid > 0 ? lock.l_pid : kUnseenProcess;
+  }
+
  private:
+  static struct flock record(int type, uint64_t byte) {
+    struct flock lock {};
+    lock.l_type = static_cast<short>(type);
+    lock.l_whence = SEEK_SET;
+    lock.l_start = static_cast<off_t>(byte);
+    lock.l_len = 1;
+    return lock;
+  }
+  void set(int type, uint64_t byte) {
+    struct flock lock = record(type, byte);
+    (void)::fcntl(fd_.get(), F_SETLK, &lock);
+  }
+
   Fd fd_;
   std::string path_;
 };

@@ -82,6 +82,7 @@ struct Session : SessionValue {
 
   KvSequence kv;  // of `tokens`
   SavedSession saved;
+  std::unique_ptr<Store::OpenName> open_name;  // as other processes see it; null: it has no name, or cannot be saved
   SessionUse use;
   std::unique_ptr<Autosave> autosave;  // null: none
   std::unique_ptr<Generation> generation;

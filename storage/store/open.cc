@@ -24,6 +24,7 @@ Status StoreImpl::start() {
   if (opened.is_ok()) opened = check_identity();
   files_.set_store(catalog_.db.id());
   open_.set_store(catalog_.db.id());
+  open_names_.set_salt(catalog_.db.salt());
   if (opened.is_ok()) opened = open_readers();
   if (!opened.is_ok()) {
     broken_ = opened.clone();  // so that closing writes nothing

@@ -33,6 +33,12 @@ Result<SessionStat> StoreImpl::stat(std::string_view domain, std::string_view na
   return reader_.sessions.stat(domain, name, env_->unix_ms());
 }
 
+std::unique_ptr<Store::OpenName> StoreImpl::open_name(std::string_view domain, std::string_view name) {
+  return dir_.read_only ? nullptr : open_names_.open(domain, name);
+}
+
+int32_t StoreImpl::other_process(std::string_view domain, std::string_view name) { return open_names_.other_process(domain, name); }
+
 Status StoreImpl::remove(std::string_view domain, std::string_view name) {
   KVRT_TRY(check_names(domain, name));
   Lock lock(mutex_);

@@ -57,6 +57,14 @@ class Store {
   virtual Status rename(std::string_view domain, std::string_view from, std::string_view to) = 0;  // CONFLICT when `to` exists
   virtual Status pin(std::string_view domain, std::string_view name, uint8_t priority) = 0;        // a pinned session never expires
   virtual Status set_ttl(std::string_view domain, std::string_view name, uint64_t seconds) = 0;    // from now; 0: for ever
+  // A name that a session has open for saving, until this is destroyed, which is before the store is. Null: nobody else can be told.
+  class OpenName {
+   public:
+    virtual ~OpenName() = default;
+  };
+  virtual std::unique_ptr<OpenName> open_name(std::string_view domain, std::string_view name) = 0;
+  // Another process that has the name open for saving: its id, or kUnseenProcess; 0: none is known.
+  virtual int32_t other_process(std::string_view domain, std::string_view name) = 0;
   // Removes expired sessions, chunks that no session needs, and files that no row names. Writes a segment anew if less than half of it is
   // live; zeroes the dead chunks in the others and the rests of removed rows in the catalog, and empties the log. In slices: progress
   // returns false to stop after one (CANCELLED), and the next gc does the rest.

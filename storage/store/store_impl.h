@@ -13,6 +13,7 @@
 #include "storage/segment/open_segments.h"
 #include "storage/segment/segment.h"
 #include "storage/store/directory.h"
+#include "storage/store/open_names.h"
 #include "storage/store/removed_files.h"
 #include "storage/store/store.h"
 
@@ -31,7 +32,8 @@ class StoreImpl final : public Store {
         disk_bytes_max_(options.disk_bytes_max),
         free_bytes_min_(options.free_bytes_min),
         files_(env, dir_.root, kOpenSegmentsMax),
-        open_(env, dir_.root) {}
+        open_(env, dir_.root),
+        open_names_(dir_.lock.get()) {}
   ~StoreImpl() override;
 
   Status start();
@@ -49,6 +51,8 @@ class StoreImpl final : public Store {
   Status rename(std::string_view domain, std::string_view from, std::string_view to) override;
   Status pin(std::string_view domain, std::string_view name, uint8_t priority) override;
   Status set_ttl(std::string_view domain, std::string_view name, uint64_t seconds) override;
+  std::unique_ptr<OpenName> open_name(std::string_view domain, std::string_view name) override;
+  int32_t other_process(std::string_view domain, std::string_view name) override;
   Result<GcReport> gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) override;
   Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,
                                           const SessionCheck& check) override;
@@ -135,6 +139,7 @@ class StoreImpl final : public Store {
   SegmentCache files_;
   CodecPool codecs_;
   OpenSegments open_;
+  OpenNames open_names_;
   std::atomic<uint64_t> pending_bytes_{0};  // of frames that saves are about to write
   std::atomic<uint64_t> damaged_{0}, evicted_{0};
   std::atomic<bool> litter_{false};  // a file that no row names could not be removed

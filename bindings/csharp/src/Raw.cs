@@ -398,7 +398,7 @@ namespace Kvrt
         [FieldOffset(132)] internal uint foreign_kv;
     }
 
-    [StructLayout(LayoutKind.Explicit, Size = 888)]
+    [StructLayout(LayoutKind.Explicit, Size = 896)]
     internal unsafe struct kvrt_session_props
     {
         [FieldOffset(0)] internal uint struct_size;
@@ -417,6 +417,7 @@ namespace Kvrt
         [FieldOffset(368)] internal uint awaits_accept;
         [FieldOffset(372)] internal uint inexact;
         [FieldOffset(376)] internal fixed byte last_error_message[512];
+        [FieldOffset(888)] internal int other_process;
     }
 
     [StructLayout(LayoutKind.Explicit, Size = 32)]
@@ -894,7 +895,7 @@ namespace Kvrt
             "kvrt_gc_report 72 struct_size 0 sessions_removed 8 chunks_removed 16 segments_removed 24 bytes_freed 32 ms 40 bytes_rewritten 48 bytes_punched 56 log_bytes_kept 64",
             "kvrt_repair_report 80 struct_size 0 outcome 4 sessions_kept 8 sessions_with_holes 16 sessions_recovered 24 sessions_lost 32 chunks_kept 40 chunks_lost 48 bytes_kept 56 ms 64 chunks_unowned 72",
             "kvrt_session_options 136 struct_size 0 no_prefix_cache 4 store 8 domain 16 domain_size 24 tools 32 tools_size 40 wake 48 wake_user 56 wake_user_free 64 documents 72 documents_size 80 variables 88 variables_size 96 autosave_name 104 autosave_name_size 112 autosave_turn 120 autosave_tokens 124 autosave_idle_ms 128 foreign_kv 132",
-            "kvrt_session_props 888 struct_size 0 state 4 tokens 8 kv_tokens 16 kv_blocks 24 kv_bytes 32 events_unread 40 messages 48 revision 56 id 64 name 104 last_error_status 360 last_error_detail 364 awaits_accept 368 inexact 372 last_error_message 376",
+            "kvrt_session_props 896 struct_size 0 state 4 tokens 8 kv_tokens 16 kv_blocks 24 kv_bytes 32 events_unread 40 messages 48 revision 56 id 64 name 104 last_error_status 360 last_error_detail 364 awaits_accept 368 inexact 372 last_error_message 376 other_process 888",
             "kvrt_append_info 32 struct_size 0 appended 8 rewritten 16 rewritten_at 24",
             "kvrt_generate_options 192 struct_size 0 max_tokens 4 temperature 8 top_k 12 top_p 16 min_p 20 repetition_penalty 24 frequency_penalty 28 presence_penalty 32 penalty_window 36 logit_bias 40 logit_bias_count 48 seed 56 stop_tokens 64 stop_token_count 72 stop_strings 80 stop_strings_size 88 ignore_eos 96 top_logprobs 100 sampler 104 emit_logits 108 no_generation_prompt 112 all_or_nothing 116 prefill 120 logits 124 grammar_kind 128 reply 132 grammar 136 grammar_size 144 cancel 152 tool_choice 160 parallel_calls_max 164 reasoning_tokens_max 168 tool_name 176 tool_name_size 184",
             "kvrt_message_props 32 struct_size 0 generated 4 begin 8 end 16 ended 24",

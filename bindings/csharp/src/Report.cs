@@ -201,5 +201,8 @@ namespace Kvrt
 
         /// <summary>The message of LastErrorStatus.</summary>
         public string LastErrorMessage { get { fixed (byte* text = raw.last_error_message) return Utf8.Terminated(text, 512); } }
+
+        /// <summary>The id of another process that has a session of this name open for saving; 0: none is known; -1: one whose id cannot be seen.</summary>
+        public int OtherProcess => raw.other_process;
     }
 }

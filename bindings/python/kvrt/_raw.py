@@ -700,6 +700,7 @@ class kvrt_session_props(Struct):
     awaits_accept: int
     inexact: int
     last_error_message: Chars
+    other_process: int
     _fields_ = [
         ("struct_size", c_uint32),
         ("state", c_uint32),
@@ -717,6 +718,7 @@ class kvrt_session_props(Struct):
         ("awaits_accept", c_uint32),
         ("inexact", c_uint32),
         ("last_error_message", c_char * 512),
+        ("other_process", c_int32),
     ]
 
 

@@ -311,6 +311,7 @@ class SessionInfo:
     awaits_accept: bool
     inexact: bool
     last_error_message: str
+    other_process: int
 
 
 @dataclasses.dataclass(frozen=True)

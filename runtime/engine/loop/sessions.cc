@@ -22,8 +22,11 @@ Result<Session*> Engine::open_session(const SessionOptions& options) {
   KVRT_ASSIGN(session->kv.root, root_for(options));
   session->wake = options.wake;
   KVRT_TRY(set_autosave(options, session.get()));
-  // The mark of no tokens: no autosave of an empty session.
-  if (session->autosave) session->saved.mark = {session->kv.root, 0, hash_rest(*session, session->arguments)};
+  if (session->autosave) {
+    session->saved.mark = {session->kv.root, 0, hash_rest(*session, session->arguments)};  // of no tokens: no autosave of an empty session
+    const std::string& name = session->autosave->policy.name;
+    if (!name.empty()) session->open_name = session->store->open_name(session->domain, name);
+  }
   Lock lock(mu_);
   KVRT_TRY(enlist(session.get()));
   return session.release();
@@ -283,6 +286,8 @@ SessionInfo Engine::session_info(const Session* session) const {
   info.revision = session->saved.revision;
   info.id = session->saved.id;
   info.name = session->saved.name;
+  const std::string& name = info.name.empty() && session->autosave ? session->autosave->policy.name : info.name;
+  if (session->store && !name.empty()) info.other_process = session->store->other_process(session->domain, name);
   info.last_error = session->last_error.clone();
   return info;
 }

@@ -54,6 +54,7 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
   }
   *status = set_autosave(options, &s);
   if (!status->is_ok()) return nullptr;
+  s.open_name = s.store->open_name(s.domain, s.saved.name);
   return session;
 }
 

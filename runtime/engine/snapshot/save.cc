@@ -210,6 +210,7 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   if (options.autosave && plan.mark == s.saved.mark && plan.blocks <= s.saved.blocks && plan.tail_end <= s.stored.tail_end)
     return SaveReport();
   turn.keep(plan.chunks);
+  auto open_name = s.store->open_name(s.domain, own_name);
   SaveReport report;
   auto saved = write(session, &plan, options, own_name, model, &report);
   turn.finish();
@@ -220,6 +221,7 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   }
   s.saved.id = saved->id;
   s.saved.name = std::move(own_name);
+  s.open_name = std::move(open_name);
   s.saved.revision = saved->revision;
   s.saved.mark = plan.mark;
   s.saved.blocks = report.left_out ? 0 : plan.blocks;  // 0: the next autosave tries again

@@ -598,6 +598,7 @@ pub struct kvrt_session_props {
     pub awaits_accept: u32,
     pub inexact: u32,
     pub last_error_message: [c_char; 512],
+    pub other_process: i32,
 }
 
 #[repr(C)]
@@ -776,7 +777,7 @@ pub fn layout() -> Vec<crate::Layout> {
         layout!(kvrt_gc_report { struct_size, sessions_removed, chunks_removed, segments_removed, bytes_freed, ms, bytes_rewritten, bytes_punched, log_bytes_kept }),
         layout!(kvrt_repair_report { struct_size, outcome, sessions_kept, sessions_with_holes, sessions_recovered, sessions_lost, chunks_kept, chunks_lost, bytes_kept, ms, chunks_unowned }),
         layout!(kvrt_session_options { struct_size, no_prefix_cache, store, domain, domain_size, tools, tools_size, wake, wake_user, wake_user_free, documents, documents_size, variables, variables_size, autosave_name, autosave_name_size, autosave_turn, autosave_tokens, autosave_idle_ms, foreign_kv }),
-        layout!(kvrt_session_props { struct_size, state, tokens, kv_tokens, kv_blocks, kv_bytes, events_unread, messages, revision, id, name, last_error_status, last_error_detail, awaits_accept, inexact, last_error_message }),
+        layout!(kvrt_session_props { struct_size, state, tokens, kv_tokens, kv_blocks, kv_bytes, events_unread, messages, revision, id, name, last_error_status, last_error_detail, awaits_accept, inexact, last_error_message, other_process }),
         layout!(kvrt_append_info { struct_size, appended, rewritten, rewritten_at }),
         layout!(kvrt_generate_options { struct_size, max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty, penalty_window, logit_bias, logit_bias_count, seed, stop_tokens, stop_token_count, stop_strings, stop_strings_size, ignore_eos, top_logprobs, sampler, emit_logits, no_generation_prompt, all_or_nothing, prefill, logits, grammar_kind, reply, grammar, grammar_size, cancel, tool_choice, parallel_calls_max, reasoning_tokens_max, tool_name, tool_name_size }),
         layout!(kvrt_message_props { struct_size, generated, begin, end, ended }),

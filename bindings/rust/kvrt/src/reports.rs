@@ -195,5 +195,8 @@ values! {
         inexact: bool,
         /// The message of last_error_status.
         last_error_message: String,
+        /// The id of another process that has a session of this name open for saving; 0: none is known; -1: one whose id cannot be seen
+        /// from here.
+        other_process: i32,
     }
 }
