@@ -71,6 +71,7 @@ kvrt_status Chat::open() {
   }
   suggest_sampling(runtime_, flags_.model.model, sampling_);
   if (kvrt_status s = resume_or_open()) return s;
+  if (saves_) say_open_elsewhere(session_, name_, "/fork NAME goes on under another name");
   for (const Message& m : messages()) {
     if (m.role == "user") editor_.remember(m.content);
   }

@@ -129,6 +129,11 @@ kvrt_status Run::check_name() {
                     "without saving",
                     in_quotes(name), in_quotes(flags.store), human_bytes(space.available)));
   }
+  if (goes_on) {
+    say_open_elsewhere(session, name,
+                       flags.overwrite ? "--overwrite replaces what that one saves meanwhile"
+                                       : fmt::format("--fork-from {} --session NAME goes on under another name", in_quotes(name)));
+  }
   if (goes_on || flags.overwrite || !store.stat(name, flags.domain).ok()) return KVRT_OK;
   return complain(KVRT_CONFLICT, fmt::format("cannot save {}: {} has a session of that name; --overwrite replaces it", in_quotes(name),
                                              in_quotes(flags.store)));

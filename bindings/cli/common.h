@@ -111,6 +111,8 @@ kvrt_status tokenize(const Model& model, std::string_view text, uint32_t flags, 
 // Why a resume could not use the KV that was saved with the session, and what to do; "" where that was no matter of format.
 std::string other_kv(const Store& store, const std::string& name, const std::string& domain, const kvrt_report& resumed,
                      uint32_t block_tokens);
+// Where another process has a session of this name open, says so before an answer is computed. `how`: how to go on.
+void say_open_elsewhere(const Session& session, const std::string& name, const std::string& how);
 kvrt_status session_tokens(const Session& session, std::vector<int32_t>& out);
 struct Message {
   std::string role, content;  // content that is no text stands as JSON

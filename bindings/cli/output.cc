@@ -40,6 +40,13 @@ std::string other_kv(const Store& store, const std::string& name, const std::str
   return fmt::format("its KV is computed again: it was saved {}", with);
 }
 
+void say_open_elsewhere(const Session& session, const std::string& name, const std::string& how) {
+  const int32_t process = session.info()->other_process;
+  if (process == 0) return;
+  say("({} is open in {}, too: once one of the two has saved, saves of the other are refused; {})\n", in_quotes(name),
+      process > 0 ? fmt::format("process {}", process) : "another process", how);
+}
+
 std::string json_quote(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

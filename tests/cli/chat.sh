@@ -84,6 +84,31 @@ is "0 1" "$status $(grep -c '^last answer: 100 prompt tokens (0 memory, 96 disk,
 exits 8 run -m "$model" --store long --session long --chat -p Hello -n 4 --context 64
 exits 0 run -m "$model" --store long --session long --truncate 40 -p Hello -n 4 --context 64 --json
 grep -q '"reused_disk": 32, .*"reuse_stopped": "new_tokens"' out || fail "a run of a session that was made shorter: $(cat out)"
+# a session that another chat has open: it is said before the answer, by the process that comes second; the one that saves second is refused
+exits 0 run -m "$model" --chat -p Hello -n 4 --store twice --session both
+mkfifo lines
+"$kvrt" chat -m "$model" --ignore-eos -n 4 --store twice --session both <lines >/dev/null 2>first &
+other=$!
+exec 3>lines
+until grep -q '^both goes on' first || ! kill -0 $other; do sleep 0.1; done
+told="^(both is open in process $other, too: once one of the two has saved, saves of the other are refused; "
+exits 0 run -m "$model" --chat -p Hello -n 4 --store twice --session both --no-save
+is 0 "$(cat err first | grep -c 'is open in')" "a run that saves nothing beside a chat: $(cat err first)"
+for options in "--overwrite replaces what that one saves meanwhile" "--fork-from both --session NAME goes on under another name"; do
+  [ "${options%% *}" = --overwrite ] && overwrite=--overwrite || overwrite=
+  # shellcheck disable=SC2086 # one word or none
+  exits 0 run -m "$model" --chat -p Hello -n 4 --store twice --session both $overwrite
+  is 1 "$(grep -c -e "$told$options)$" err)" "a run beside a chat: $(cat err)"
+done
+talk 'Hello\n' -n 4 --store twice --session both
+is "0 1" "$status $(grep -c -e "$told/fork NAME goes on under another name)$" err)" "a chat beside a chat: $(cat err)"
+echo Hello >&3
+exec 3>&-
+status=0
+wait $other || status=$?
+is "3 1" "$status $(grep -c '^kvrt: cannot save both: session was saved elsewhere' first)" "the chat that saves second: $(cat first)"
+talk 'Hello\n' -n 4 --store twice --session both
+is "0 0" "$status $(grep -c 'is open in' err)" "a chat alone: $(cat err)"
 mkdir fixed
 # shellcheck disable=SC2016 # for the inner shell
 fixed='mount --bind commands fixed && mount -o remount,ro,bind fixed && printf "Hello\n" | "$0" chat -m "$1" -n 4 --store fixed'
