@@ -62,6 +62,9 @@ namespace {
 #define LOCAL_PART(n, dots) ATEXT "{1," n "}(?:\\." ATEXT "{1," n "})" dots
 #define EMAIL "(?:" ATEXT "{1,64}|" LOCAL_PART("31", "") "|" LOCAL_PART("20", "{2}") "|" LOCAL_PART("15", "{3}") ")@" HOST_OF("3")
 
+#define BRIEF_HOST SHORT_LABEL "(?:\\." SHORT_LABEL "){0,2}"
+#define BRIEF_EMAIL "(?:" ATEXT "{1,32}|" ATEXT "{1,15}\\." ATEXT "{1,16})@" SHORT_LABEL "\\." SHORT_LABEL
+
 // Regular expressions that every engine takes; groups within groups once.
 #define RE_ESCAPE "\\\\[dDwWsSnrtfv.^$*+?()\\[\\]{}|/\\\\]"
 #define RE_CLASS "\\[\\^?(?:a-z|A-Z|0-9|a-f|A-F|[A-Za-z0-9_ @%=:;,!#'\"<>`/.*+?()$]|" RE_ESCAPE ")+-?\\]"
@@ -75,6 +78,8 @@ namespace {
 #define DURATION_TIME "T(?:" DIGITS "H(?:" DIGITS "M(?:" DIGITS "S)?)?|" DIGITS "M(?:" DIGITS "S)?|" DIGITS "S)"
 #define DURATION_DATE "(?:" DIGITS "Y(?:" DIGITS "M(?:" DAYS ")?)?|" DIGITS "M(?:" DAYS ")?|" DAYS ")"
 
+constexpr char kEmail[] = "^" EMAIL "$", kHostName[] = "^" HOST "$";
+
 constexpr SchemaFormat kFormats[] = {
     {"date", "^" DATE "$", "^[0-9W-]*$"},
     {"time", "^" TIME "$", "^[0-9].*:"},
@@ -83,8 +88,8 @@ constexpr SchemaFormat kFormats[] = {
     {"uuid", "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$", "[0-9a-fA-F]{12}"},
     {"ipv4", "^" IPV4 "$", "^[0-9a-fA-FxX.\\s]*$"},
     {"ipv6", "^" IPV6 "$", ":"},
-    {"email", "^" EMAIL "$", "@"},
-    {"hostname", "^" HOST "$", "^[^\\s@/:]*$"},
+    {"email", kEmail, "@"},
+    {"hostname", kHostName, "^[^\\s@/:]*$"},
     {"uri", "^" URI "$", ":"},
     {"uri-reference", "^(?:" URI "|" RELATIVE ")$", "^"},
     {"iri", "^" IRI "$", ":"},
@@ -98,6 +103,10 @@ constexpr SchemaFormat kFormats[] = {
 };
 
 }  // namespace
+
+const char* brief_format(std::string_view every) {
+  return every == kEmail ? "^" BRIEF_EMAIL "$" : every == kHostName ? "^" BRIEF_HOST "$" : nullptr;
+}
 
 const SchemaFormat* find_schema_format(std::string_view name) {
   const auto* found = std::find_if(std::begin(kFormats), std::end(kFormats), [&](const SchemaFormat& f) { return f.name == name; });

@@ -12,5 +12,8 @@ struct SchemaFormat {
   const char *every, *some;
 };
 const SchemaFormat* find_schema_format(std::string_view name);  // nullptr: an annotation
+// Of a format's `every` whose texts may be long: those of at most some 70 characters, which can be counted.
+// nullptr: none.
+const char* brief_format(std::string_view every);
 
 }  // namespace kvrt

@@ -116,16 +116,14 @@ Result<CharDfa> SchemaCompiler::dfa_of(const std::vector<Demand>& demands, Count
   if (shortest >= lengths.min) lengths.min = 0;
   if (lengths.min == 0 && lengths.max == GrammarBuilder::kNoMax) return *std::move(dfa);
   // Each count has states of its own: a large maximum is lowered, or is shared among what repeats.
-  const uint32_t room = std::min(kSchemaCountedStates, pattern_states_ / 8) / dfa->states();
-  const uint32_t lowered = std::min(lengths.max, std::max({room, kSchemaCountedMin, lengths.min, shortest}));
   if (lengths.max != GrammarBuilder::kNoMax && longest == CharNfa::kNoMax) {
+    const uint32_t room = std::min(kSchemaCountedStates, pattern_states_ / 8) / dfa->states();
     if (room < lengths.max && lengths.min == 0) {
       if (auto shared = dfa->with_loops(lengths.max, kSchemaCountedMin)) return *std::move(shared);
     }
-    lengths.max = lowered;
+    lengths.max = std::min(lengths.max, std::max({room, kSchemaCountedMin, lengths.min, shortest}));
   }
   auto counted = dfa->with_lengths(lengths.min, lengths.max, pattern_states_);
-  if (!counted && lowered < lengths.max) counted = dfa->with_lengths(lengths.min, lowered, pattern_states_);
   if (!counted) return too_large();
   return *std::move(counted);
 }
@@ -177,19 +175,20 @@ Result<uint32_t> SchemaCompiler::demands_rule(const std::vector<Demand>& demands
     if (!counted) return limit(at, "a string this long");
     made = *std::move(counted);
   }
-  if (made.status().code() == Code::kLimit) {  // a pattern that may be found anywhere is large: only at the beginning
-    std::vector<Demand> anchored = demands;
-    for (Demand& demand : anchored) {
-      if (demand.negated || demand.regex->is_anchored()) continue;
-      auto& anchored_regex = regexes_["anchored " + demand.regex->source()];
-      if (!anchored_regex) {
-        KVRT_ASSIGN(Regex regex, demand.regex->anchored());
-        anchored_regex = std::make_unique<const Regex>(std::move(regex));
+  if (made.status().code() == Code::kLimit) {  // a pattern that may be found anywhere is large: only at the beginning; a format in brief
+    std::vector<Demand> smaller = demands;
+    for (Demand& demand : smaller) {
+      const char* brief = brief_format(demand.regex->source());
+      if (demand.negated || (!brief && demand.regex->is_anchored())) continue;
+      auto& known_regex = regexes_["smaller " + demand.regex->source()];
+      if (!known_regex) {
+        KVRT_ASSIGN(Regex regex, brief ? Regex::parse(brief, "schema: " + document_.pointer(at)) : demand.regex->anchored());
+        known_regex = std::make_unique<const Regex>(std::move(regex));
       }
-      demand.regex = anchored_regex.get();
+      demand.regex = known_regex.get();
     }
-    if (anchored != demands) {
-      auto first = dfa_of(anchored, lengths, at);
+    if (smaller != demands) {
+      auto first = dfa_of(smaller, lengths, at);
       if (!first.is_ok() || !first->empty()) made = std::move(first);
     }
   }

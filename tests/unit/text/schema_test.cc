@@ -168,12 +168,16 @@ TEST(Schema, FormatsWithLengths) {
   const std::string b60(60, 'b'), c60(60, 'c');
   const std::string long_address = quoted(std::string(64, 'a') + "@" + b60 + "." + c60 + ".example.com");
   const std::string too_long_part = quoted(std::string(65, 'a') + "@example.com");
-  const std::string address_126 = quoted("ann@" + b60 + "." + c60 + "."), host_121 = quoted(b60 + "." + c60);
+  const std::string address_128 = quoted("ann@" + b60 + "." + c60 + ".de"), host_121 = quoted(b60 + "." + c60);
   const Fact facts[] = {
       {R"({"type":"string","format":"email"})", {"\"ann@example.com\"", long_address.c_str()}, {"\"ann\"", too_long_part.c_str()}},
       {R"({"type":"string","format":"email","maxLength":254})", {"\"ann@example.com\"", long_address.c_str()}, {"\"ann\""}},
-      {R"({"type":"string","format":"email","maxLength":100})", {"\"ann@example.com\""}, {address_126.c_str(), long_address.c_str()}},
       {R"({"type":"string","format":"email","minLength":6,"maxLength":254})", {"\"ann@example.com\""}, {"\"a@b.c\""}},
+      {R"({"type":"string","format":"email","maxLength":100})",
+       {"\"ann.lee+1@example.com\""},
+       {address_128.c_str(), too_long_part.c_str()}},
+      {R"({"type":"string","format":"email","maxLength":30})", {"\"ann@example.com\""}, {"\"ann.lee@a.very.long.example.com\""}},
+      {R"({"type":"string","format":"hostname","maxLength":20})", {"\"example.com\""}, {"\"a.long.example.com.au\""}},
       {R"({"type":"string","format":"hostname","maxLength":100})", {"\"example.com\""}, {host_121.c_str()}},
       {R"({"type":"string","format":"hostname","minLength":4,"maxLength":253})", {"\"example.com\"", host_121.c_str()}, {"\"a.b\""}},
   };
