@@ -124,6 +124,34 @@ static void marks(struct stage* t) {
   remove_tree(t->dir);
 }
 
+// An edit of a long prompt's last words computes its last blocks alone: in memory, and after a restart.
+static void edited(struct stage* t) {
+  enum { kCut = kTokens - kBlock / 2 };
+  kvrt_model* model = open_model(t->rt, t->path, 0, kBlock, 0);
+  kvrt_store* store = open_store(t->rt, t->dir);
+  kvrt_session* s = open_session(model, store, 0);
+  MUST(kvrt_session_append(s, t->tokens, kTokens, NULL));
+  MUST(kvrt_session_prefill(s, KVRT_LOGITS_NONE, NULL, NULL, NULL, NULL));
+  MUST(kvrt_session_checkpoint(s, "one", 3, NULL, NULL, NULL));
+  for (int restarted = 0; restarted < 2; ++restarted) {
+    if (restarted) {
+      kvrt_session_close(s);
+      kvrt_model_release(model);
+      model = open_model(t->rt, t->path, 0, kBlock, 0);
+      s = resume_session(model, store, "one", NULL);
+    }
+    MUST(kvrt_session_truncate(s, kCut, NULL));
+    kvrt_report r = {.struct_size = sizeof r};
+    EXPECT(next_digest(s, &r) == t->want[kCut - 1], "%s, edited: it goes on differently", t->path);
+    EXPECT(r.prefilled <= 3 * kBlock, "%s, edited, restarted %d: %" PRIu64 " computed", t->path, restarted, r.prefilled);
+  }
+  kvrt_session_close(s);
+  kvrt_store_release(store);
+  expect_no_leaks(model);
+  kvrt_model_release(model);
+  remove_tree(t->dir);
+}
+
 static kvrt_plan plan_of(struct stage* t, uint64_t tokens) {
   const kvrt_plan_options o = {.struct_size = sizeof o, .session_tokens = tokens, .block_tokens = kBlock};
   kvrt_plan p = {.struct_size = sizeof p};
@@ -208,6 +236,7 @@ int main(void) {
            2 * kPlaces, t.computed);
     forks(&t);
     marks(&t);
+    edited(&t);
     small_pool(&t);
     *strrchr(t.dir, '/') = 0;
     remove_tree(t.dir);

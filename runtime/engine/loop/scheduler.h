@@ -146,6 +146,7 @@ class Scheduler {
   void add_rows(Session* session, const KvRun& run, StepPlan* plan);
   std::vector<int32_t> tables_of(const KvSequence& kv, const KvRun& run) const;
   uint64_t last_boundary(const KvSequence& kv, uint64_t mark, uint64_t at) const;
+  void mark_near_end(Session* session, uint64_t begin);
   uint64_t stop_at_boundary(Session* session, const KvRun& run);
   BlockId alloc_for(Session* session, uint32_t group, const KvRun& run);
   bool make_state_writable(Session* session, const KvRun& run, BlockId spare, StepPlan* plan);
