@@ -75,8 +75,8 @@ class Conversations {
   // Of /v1/responses. A response that is kept is a saved session of its own; its id says its name.
   // Gives the request's response an id, and the request the messages of the response before it. Throws ApiError.
   void prepare(Request* request, const std::string& domain) const;
-  // Keeps the conversation as it is, with the response as the client gets it.
-  void keep(const std::shared_ptr<Conversation>& conversation, const Request& request, const std::string& response) noexcept;
+  // Keeps the conversation as it is, with the response as the client gets it. Both go into the store that is there now.
+  void keep(std::shared_ptr<Conversation>* conversation, const Request& request, const std::string& response) noexcept;
   std::string find_response(const std::string& id, const std::string& domain) const;  // "": there is none. Throws ApiError
   // With the conversation that it ended, if that still ends with it. False: there is none. Throws kvrt::Error and ApiError.
   bool remove_response(const std::string& id, const std::string& domain);

@@ -149,7 +149,7 @@ void Generation::save(const std::string& response) noexcept {
     const auto info = conversation_->session.info();
     if (const uint64_t cut = choices_[0].cut; cut > 0 && info.ok())
       (void)conversation_->session.truncate(info->tokens - std::min(cut, info->tokens));
-    if (!response.empty()) conversations_.keep(conversation_, request_, response);
+    if (!response.empty()) conversations_.keep(&conversation_, request_, response);
     conversations_.give_back(conversation_, request_);
   }
   for (size_t p = 0; p < request_.prompts.size(); ++p) conversations_.save_text(*choices_[p * request_.n].session, request_.prompts[p]);

@@ -210,10 +210,14 @@ bool Conversations::remove_response(const std::string& id, const std::string& do
 bool Conversations::save_response(Conversation* kept, const Request& request) const {
   const std::string &domain = kept->domain, &name = kept->name;
   const kvrt::Store store = this->store();
-  if (!store) return false;
+  const auto fails = [&](std::string_view why) {
+    if (place_.named()) options_.log("response " + request.response.id + " is not saved, and kept in memory: " + std::string(why));
+    return false;
+  };
+  if (!store) return fails("no store is there");
   auto save = save_options();
   save.durability = KVRT_DURABILITY_PROCESS;
-  if (!kept->session.suspend(name, save).ok()) return false;  // nothing is left for an autosave at its close
+  if (!kept->session.suspend(name, save).ok()) return fails(kvrt::last_error().message);  // nothing is left for an autosave at its close
   JsonWriter member;
   member.pair(kVariable, kept->response).pair(kEnded, kept->ended);
   std::string variables = request.variables;
@@ -223,19 +227,21 @@ bool Conversations::save_response(Conversation* kept, const Request& request) co
   kvrt::assign(options.variables, options.variables_size, variables);
   auto resumed = kvrt::Session::resume(model_, store, name, options);
   if (resumed.ok() && resumed->checkpoint(name, save_options()).ok()) return true;
+  (void)fails(kvrt::last_error().message);
   (void)store.remove(name, domain);
   return false;
 }
 
-void Conversations::keep(const std::shared_ptr<Conversation>& c, const Request& request, const std::string& response) noexcept {
-  auto fork = c->session.fork();
+void Conversations::keep(std::shared_ptr<Conversation>* conversation, const Request& request, const std::string& response) noexcept {
+  (void)move(conversation);
+  Conversation& c = **conversation;
+  auto fork = c.session.fork();
   if (!fork.ok()) return options_.log("response " + request.response.id + " is not kept: " + kvrt::last_error().message);
   auto kept = std::make_shared<Conversation>();
-  kept->domain = c->domain, kept->name = name_of(request.response.id), kept->place = c->place;
+  kept->domain = c.domain, kept->name = name_of(request.response.id), kept->place = c.place;
   kept->response = response, kept->ended = names_of(request).front();
   kept->session = std::move(*fork);
   if (save_response(kept.get(), request)) return;
-  if (place_.named()) options_.log("response " + request.response.id + " is not saved, and kept in memory: " + kvrt::last_error().message);
   {
     std::lock_guard lock(mu_);
     open_[{kept->domain, kept->name}] = kept;

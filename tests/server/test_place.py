@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -114,6 +115,27 @@ class Place(unittest.TestCase):
         self.server.start()
         self.assertGreaterEqual(max(self.saved().values()), 500)
         self.say(said, "And then?")
+
+    def test_a_response_while_it_is_replaced(self):
+        other = self.another()
+        options = {"model": PLAIN.stem, "max_output_tokens": 200, "temperature": 0, "stream": True, "extra_body": {"logit_bias": {"2": -100, "0": -100}}}
+        for attempt in range(10):
+            stream = self.server.client().responses.create(input=f"{attempt} {LONG}", **options)
+            name = next(stream).response.id.replace("resp_", "resp-")
+            self.server.process.send_signal(signal.SIGSTOP)
+            try:
+                replaces = name not in self.saved()  # else its answer was faster than this test
+                if replaces:
+                    shutil.rmtree(self.store)
+                    shutil.move(other, self.store)
+            finally:
+                self.server.process.send_signal(signal.SIGCONT)
+            *_, end = stream
+            if replaces:
+                break
+        self.server.kill()
+        self.server.start()
+        self.assertEqual(self.server.client().responses.retrieve(end.response.id).output_text, end.response.output_text)
 
     def test_put_back(self):
         said = []
