@@ -2,7 +2,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <numeric>
 #include <sstream>
 
@@ -92,6 +94,21 @@ std::string no_model() {
          "Name it with -m FILE, or for all commands with KVRT_MODEL=FILE in the environment\n"
          "or model = \"FILE\" in " +
          file + ".";
+}
+
+// The models of `./dev model`, each by the line that chats with it.
+std::string chats_with_fetched() {
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  const std::string base = cache && *cache ? cache : std::string(home ? home : "") + "/.cache";
+  std::vector<std::string> files;
+  std::error_code none;
+  for (std::filesystem::directory_iterator at(base + "/kvrt/models", none), end; !none && at != end; at.increment(none)) {
+    if (at->path().extension() == ".gguf") files.push_back(at->path());
+  }
+  std::sort(files.begin(), files.end());
+  std::string out;
+  for (const std::string& file : files) out += fmt::format("  {} chat -m {}\n", in_quotes(program_invocation_name), in_quotes(file));
+  return out.empty() ? "" : "Here are:\n" + out;
 }
 
 // "[-p,--prompt,-f,--file,--tokens]" of CLI11's message as "--prompt, --file, --tokens".
@@ -197,6 +214,7 @@ int explain(const CLI::App& app, const CLI::ParseError& error, const std::string
   if (wrong.empty()) wrong = in_words(app, error);
   if (wrong == no_model()) {  // on lines of its own
     say("kvrt: {} ({})\n", wrong, kvrt_status_name(KVRT_INVALID));
+    if (deepest(app).get_name() == "chat") say("{}", chats_with_fetched());
     return KVRT_INVALID;
   }
   complain(KVRT_INVALID, wrong);

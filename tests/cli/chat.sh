@@ -7,6 +7,18 @@ kvrt=$1 python=$2 tiny=$3
 model=$tiny/llama_gqa_f32.gguf
 in_a_folder
 
+# no model: kvrt chat names those that ./dev model fetched, by lines to type
+mkdir -p cache/kvrt/models
+touch cache/kvrt/models/b.gguf "cache/kvrt/models/a b.gguf" cache/kvrt/models/c.part
+XDG_CACHE_HOME=$work/cache exits 1 chat
+tail -n +4 err >lines
+printf 'Here are:\n  %s chat -m "%s"\n  %s chat -m %s\n' "$kvrt" "$work/cache/kvrt/models/a b.gguf" "$kvrt" "$work/cache/kvrt/models/b.gguf" | cmp -s - lines ||
+  fail "kvrt chat names the models that are here: $(cat err)"
+XDG_CACHE_HOME=$work/cache exits 1 run -p a
+is 3 "$(wc -l <err | tr -d ' ')" "lines of kvrt run without a model: $(cat err)"
+cp "$model" cache/kvrt/models/b.gguf
+echo Hello | sh -c "$(tail -1 lines) -n 2" >out 2>err || fail "the line that kvrt chat names: $(cat err)"
+
 # the commands of a chat: options that are none, arguments that none takes; commands that make room; a store that can only be read
 talk() {
   lines=$1

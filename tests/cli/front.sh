@@ -290,7 +290,7 @@ sys.exit(j["version"] != sys.argv[1] or not j["isa"] or set(j["libraries"]) != {
   fail "version --json: $(cat out)"
 
 # no model: three lines that say where one is found and how to name it
-exits 1 chat
+XDG_CACHE_HOME=$work/none exits 1 chat
 is 3 "$(wc -l <err | tr -d ' ')" "lines of kvrt chat without a model: $(cat err)"
 for text in huggingface.co './dev model' '-m FILE' KVRT_MODEL config.toml; do
   grep -qF -e "$text" err || fail "kvrt chat without a model lacks $text"
