@@ -136,8 +136,10 @@ Status AnswerBuilder::add_tools() {
   if (rules_.tools.empty()) return error(Code::kInvalid, Detail::kNone, "tool_choice: the session has no tools");
   const reply::WrittenCalls* written = written_calls(rules_.style);
   if (written == nullptr) {
-    return error(Code::kUnsupported, Detail::kNone, "tool_choice: how this model calls tools is not known by its chat template%s",
-                 rules_.style.format == ReplyFormat::kPlain ? ": the option `reply` names a way" : " and `reply`");
+    return error(Code::kUnsupported, Detail::kNone,
+                 "tool_choice: neither this model's chat template nor `reply` says how it calls tools. Templates say it of Qwen 2.5 and 3, "
+                 "Llama 3, Mistral, DeepSeek V3, gpt-oss, Granite, LFM2, Gemma 4 and others; where a model's file has none that does, "
+                 "`reply` may be HERMES, LLAMA3, MISTRAL, GEMMA or DEEPSEEK");
   }
   KVRT_ASSIGN(const std::vector<BoundTool> tools, bound_tools(rules_.tools));
   for (const reply::CallSyntax& syntax : reply::syntaxes()) {
