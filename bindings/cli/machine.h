@@ -14,8 +14,9 @@ std::vector<int> allowed_cpus();
 // The calling thread stays on one CPU from here on: two measuring threads on one core would halve the figure.
 void pin_to(int cpu);
 
-// The speed at which `threads` readers together read memory, in GB/s: pinned, huge pages, prefetched, the best of several passes.
-// 0: there is no memory to measure with.
+// The most that `threads` readers together read of memory, in GB/s: in whole vectors and huge pages, as the kernels read weights, with their prefetch
+// and without, pinned and not; the best of several passes. What else runs on the machine makes it less: measure it before and after, and take the
+// greater. 0: there is no memory to measure with.
 double read_gb_s(uint32_t threads);
 
 }  // namespace cli
