@@ -7,13 +7,15 @@
   ./dev bench --resume             resume of 2,048 tokens by codec, from the page cache and from the disk, against the peer's state load
 
 The peer is llama-cpp-python of PyPI, compiled for this machine into build/peer, or for AVX2 into build/peer-avx2 where kvrt runs with
---isa avx2; its settings are swept before and the fastest taken for each kind of figure. A ratio is kvrt over the peer for speeds, the peer over
+--isa avx2; where the processor has AMX, by clang 14 with it and without (build/peer-amx, build/peer-no-amx). Its settings are swept before and
+the fastest taken for each kind of figure, with the build that was faster. A ratio is kvrt over the peer for speeds, the peer over
 kvrt for times and sizes: above 1 kvrt is better. It is taken per pair; the table shows the median, the least and the greatest of the pairs.
 "of limit" is kvrt's share of the speed at this machine's measured ceilings: weights and KV read once a step at its read bandwidth, or
 products at its ports' peak, whichever takes longer. Rows "at once" are prefill in steps of 512 tokens, as the peer does it; the others are
 the library as it comes, which bounds a step of a prompt alone to 500 ms.
 """
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -89,23 +91,23 @@ class Kvrt:
 
 
 class Peer:
-    """Its groups of figures, each with the settings and the OpenMP binding that were fastest."""
+    """Its groups of figures, each with the build, the settings and the OpenMP binding that were fastest."""
 
-    def __init__(self, a, python, model, text):
-        self.a, self.python, self.model, self.text = a, python, model, text
+    def __init__(self, a, pythons, model, text):
+        self.a, self.pythons, self.model, self.text = a, pythons, model, text
         self.settings, self.swept = {}, {}
 
-    def command(self, *arguments):
-        return [self.python, HERE / "peer.py", self.model, "--text", self.text, "--decode", DECODE_TOKENS, *arguments]
+    def command(self, build, *arguments):
+        return [self.pythons[build], HERE / "peer.py", self.model, "--text", self.text, "--decode", DECODE_TOKENS, *arguments]
 
     def sweep(self, plan):
         groups = [g for g, used in (("prefill", any(w["prompt"] for w in plan)), ("decode_0", any(0 in w["depth"] for w in plan)),
                                     ("decode_deep", any(d for w in plan for d in w["depth"])), ("batch", any(w["batch"] for w in plan))) if used]
-        for bind in ("false", "true"):
-            say(f"the peer's settings, OMP_PROC_BIND={bind}")
-            found = run(self.command("--sweep", *groups, "--threads", self.a.threads), "the peer", {"OMP_PROC_BIND": bind})["sweep"]
+        for build, bind in itertools.product(self.pythons, ("false", "true")):
+            say(f"the settings of {build}, OMP_PROC_BIND={bind}")
+            found = run(self.command(build, "--sweep", *groups, "--threads", self.a.threads), "the peer", {"OMP_PROC_BIND": bind})["sweep"]
             for group, rows in found.items():
-                self.swept.setdefault(group, []).extend({**row, "bind": bind} for row in rows)
+                self.swept.setdefault(group, []).extend({**row, "bind": bind, "build": build} for row in rows)
         self.settings = {group: max(rows, key=lambda row: row["tok_s"]) for group, rows in self.swept.items()}
         if "prefill" in self.settings:
             self.settings["state"] = self.settings["prefill"]
@@ -113,16 +115,17 @@ class Peer:
             say(f"  {group}: {row}")
 
     def plain(self):
-        row = {"threads": self.a.threads, "flash": -1, "ubatch": 512, "mmap": 1, "bind": "false"}
+        row = {"threads": self.a.threads, "flash": -1, "ubatch": 512, "mmap": 1, "bind": "false", "build": next(iter(self.pythons))}
         self.settings = dict.fromkeys(("prefill", "decode_0", "decode_deep", "batch", "state"), row)
 
     def measure(self, plan):
         result = {}
-        for bind in sorted({row["bind"] for row in self.settings.values()}):
-            settings = {g: {k: v for k, v in row.items() if k not in ("bind", "tok_s")} for g, row in self.settings.items() if row["bind"] == bind}
+        for build, bind in sorted({(row["build"], row["bind"]) for row in self.settings.values()}):
+            settings = {g: {k: v for k, v in row.items() if k not in ("bind", "build", "tok_s")} for g, row in self.settings.items()
+                        if (row["build"], row["bind"]) == (build, bind)}
             for what in plan:
                 lists = [word for name in ("prompt", "depth", "batch", "state") for word in (f"--{name}", *what[name])]
-                command = self.command("--settings", json.dumps(settings), "--runs", what["runs"], *lists)
+                command = self.command(build, "--settings", json.dumps(settings), "--runs", what["runs"], *lists)
                 result |= run(command, "the peer", {"OMP_PROC_BIND": bind})
         # Its steps are of 512 rows anyhow: one figure stands beside both of kvrt's.
         return result | {key.replace("tok_s", "at_once_tok_s"): v for key, v in result.items() if key.startswith("prefill_")}
@@ -146,8 +149,9 @@ def first_token(a, python, model):
     return {side: {f"first_token.{k}": figures[k] for k in ("open_ms", "total_ms", "rss_bytes")} for side, figures in both.items()}
 
 
-def pairs_of(a, kvrt, peer, plan, python):
+def pairs_of(a, kvrt, peer, plan):
     pairs = []
+    python = peer.pythons[peer.settings["prefill"]["build"]]
     for i in range(a.pairs):
         order = (kvrt, peer) if i % 2 == 0 else (peer, kvrt)
         both = {}
@@ -275,8 +279,11 @@ def arguments():
 
 def main():
     a = arguments()
-    python = a.peer_python or peers.install_peer(ROOT / ("build/peer-avx2" if a.isa == "avx2" else "build/peer"), a.isa == "avx2")
-    info = peers.peer_info(python) or sys.exit(f"{python} cannot import llama_cpp")
+    pythons = {"given": a.peer_python} if a.peer_python else peers.install_peers(a.isa)
+    infos = {build: peers.peer_info(python) or sys.exit(f"{python} cannot import llama_cpp") for build, python in pythons.items()}
+    info, python = next(iter(infos.values())), next(iter(pythons.values()))
+    if len(infos) > 1:
+        info = info | {"builds": infos}
     models = [(name, peers.resolve_model(name, python)) for name in a.model or ["smollm2"]]
     result = record.of_machine(a, info)
     peak = record.peak(a)
@@ -288,7 +295,7 @@ def main():
             say(f"{name}: {path}")
             # Gemma's long contexts are no goal.
             plan = QUICK if a.quick else FULL[:1] if name == "gemma3" else FULL
-            kvrt, peer = Kvrt(a, path, text), Peer(a, python, path, text)
+            kvrt, peer = Kvrt(a, path, text), Peer(a, pythons, path, text)
             if a.no_sweep or a.kv_formats or a.resume:
                 peer.plain()
             else:
@@ -301,9 +308,11 @@ def main():
             elif a.kv_formats:
                 entry["kv_formats"] = kv_formats(a, kvrt)
             else:
-                entry["pairs"] = pairs_of(a, kvrt, peer, plan, python)
+                entry["pairs"] = pairs_of(a, kvrt, peer, plan)
                 first, cost = entry["pairs"][0]["kvrt"], Cost(path)
-                limits = Limits(cost, peak["all"], first["isa"], first["kv_bytes_per_token"], DECODE_TOKENS)
+                # kvrt measures how fast memory is read before and after its figures: the ceiling is the greatest of all.
+                read = max(peak["all"]["read_gb_s"], *(p["kvrt"]["read_gib_s"] * 2**30 / 1e9 for p in entry["pairs"]))
+                limits = Limits(cost, peak["all"] | {"read_gb_s": read}, first["isa"], first["kv_bytes_per_token"], DECODE_TOKENS)
                 entry |= {"weights_read_per_token": cost.weight_bytes, "tensor_types": cost.types, "summary": summarize(entry["pairs"], limits)}
                 entry |= {k: first[k] for k in ("isa", "numerics", "kv_format", "block_tokens", "step_ms_max", "version")}
                 print_table(f"{name} ({', '.join(cost.types)}): {first['cpu']}, {first['isa']}, {a.threads} threads, KV {first['kv_format']}; "

@@ -2,12 +2,17 @@
 import hashlib
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VERSION = "0.3.36"
 AVX2_ARGS = "-DGGML_NATIVE=OFF -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON -DGGML_AVX512=OFF"
+# g++ 12 tells its optimizer that _tile_loadconfig reads 8 bytes, not 64: where a processor has AMX, a peer that it compiled dies. clang 14 calls
+# the macro that ggml asks for __AMXINT8__, so that AMX is left out unless it is defined here.
+CLANG = {"CC": "clang-14", "CXX": "clang++-14"}
+AMX = {"CFLAGS": "-D__AMX_INT8__", "CXXFLAGS": "-D__AMX_INT8__"}
 INFO = "import llama_cpp as l; print(l.__version__); print(l.llama_print_system_info().decode())"
 QUANTIZE = """
 import ctypes, sys, llama_cpp as l
@@ -40,24 +45,42 @@ def peer_info(python):
     return {"version": lines[0], "system": lines[1]} if done.returncode == 0 and len(lines) > 1 else None
 
 
-def install_peer(folder, avx2):
-    """The peer's Python. Compiled where it is not there yet, which takes minutes."""
+def builds(isa=None, cpuinfo=None):
+    """The folders in build/ for the peers of this machine, the environment that each is compiled in, and what its description has to match."""
+    cpuinfo = pathlib.Path("/proc/cpuinfo").read_text() if cpuinfo is None else cpuinfo
+    if isa == "avx2":
+        return {"peer-avx2": ({"CMAKE_ARGS": AVX2_ARGS}, "(?!.*AVX512 )")}
+    if not re.search(r"^flags\s*:.*\bamx_tile\b", cpuinfo, re.MULTILINE):
+        return {"peer": ({}, "")}
+    return {"peer-amx": (CLANG | AMX, ".*AMX_INT8"), "peer-no-amx": (CLANG, "(?!.*AMX_INT8)")}
+
+
+def install_peers(isa=None, top=ROOT / "build"):
+    """The Pythons of the peers by the names of their builds. Compiled where they are not there yet, which takes minutes each."""
+    return {name: install_peer(top / name, environment, pattern) for name, (environment, pattern) in builds(isa).items()}
+
+
+def install_peer(folder, more, pattern):
     python = folder / "bin/python"
-    info = peer_info(python)
-    if info and info["version"] == VERSION and not (avx2 and "AVX512 " in info["system"]):
+
+    def good():
+        info = peer_info(python)
+        return info and info["version"] == VERSION and re.match(pattern, info["system"])
+
+    if good():
         return python
     # No wheel of pip's cache: it does not know for which instruction set it was compiled.
     commands = [["rm", "-rf", folder], [sys.executable, "-m", "venv", folder],
                 [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir", "--no-binary", "llama-cpp-python",
                  f"llama-cpp-python=={VERSION}", "numpy"]]
-    environment = os.environ | ({"CMAKE_ARGS": AVX2_ARGS} if avx2 else {})
+    environment = os.environ | more
     print(f"llama-cpp-python is compiled into {folder} now, which takes some minutes", file=sys.stderr)
     for command in commands:
         show(command)
         if subprocess.run(command, env=environment).returncode != 0:
-            sys.exit(f"the peer cannot be installed: {' '.join(map(str, command))} failed; it needs PyPI, a C++ compiler and cmake")
-    if not peer_info(python):
-        sys.exit(f"the peer was installed, but {python} cannot import llama_cpp")
+            sys.exit(f"the peer cannot be installed: {' '.join(map(str, command))} failed; it needs PyPI, cmake and {more.get('CXX', 'a C++ compiler')}")
+    if not good():
+        sys.exit(f"the peer was installed, but {python} cannot import llama_cpp {VERSION}, or it is for another processor: {peer_info(python)}")
     return python
 
 

@@ -144,12 +144,13 @@ def median_of(runs):
     return {key: statistics.median(r[key] for r in runs) for key in runs[0]}
 
 
-def compare(options, python):
+def compare(options, pythons):
     threads = str(options.threads)
-    peer = [str(python), "-m", "llama_cpp.server", "--model", str(options.model), "--n_ctx", "4096", "--interrupt_requests", "false",
-            "--n_threads", threads, "--n_threads_batch", threads]
+    peer = ["-m", "llama_cpp.server", "--model", str(options.model), "--n_ctx", "4096", "--interrupt_requests", "false", "--n_threads", threads,
+            "--n_threads_batch", threads]
     commands = {"kvrt": [str(options.server), str(options.model), "--threads", threads, "--store", "store"]}
-    commands |= {f"llama.cpp, {name}": peer + more for name, more in PEER_SETTINGS.items()}
+    for build, python in pythons.items():
+        commands |= {f"llama.cpp, {name}" + (f", {build}" if len(pythons) > 1 else ""): [str(python), *peer, *more] for name, more in PEER_SETTINGS.items()}
     runs = {name: [] for name in commands}
     for number in range(options.rounds):
         for name, command in commands.items():
@@ -176,11 +177,12 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     options.server, options.model = options.server.resolve(), (options.model or peers.locked_model("smollm2")).resolve()
-    python = peers.install_peer(options.peer, avx2=False)
-    needs = [options.peer / "bin/pip", "install", "--quiet", "--disable-pip-version-check", f"llama-cpp-python[server]=={peers.VERSION}"]
-    peers.show(needs)
-    subprocess.run(needs, check=True)
-    results = compare(options, python)
+    pythons = peers.install_peers(top=options.peer)
+    for python in pythons.values():
+        needs = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"llama-cpp-python[server]=={peers.VERSION}"]
+        peers.show(needs)
+        subprocess.run(needs, check=True)
+    results = compare(options, pythons)
     best = {key: (max if key == "tokens_per_s" else min)((r[key] for n, r in results.items() if n != "kvrt"))
             for key in ("tokens_per_s", "first_text_p95_s", "after_restart_p95_s")}
     ratios = {key: results["kvrt"][key] / value for key, value in best.items()}
