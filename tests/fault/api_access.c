@@ -1,8 +1,7 @@
 // Stores that cannot be written, are in use, or belong to others: each has its status, and nothing in them changes.
 #include <fcntl.h>
-#include <sys/wait.h>
 
-#include "../api/support.h"
+#include "other_user.h"
 
 static char tiny[kPathMax];
 
@@ -85,20 +84,6 @@ static int beside(const char* dir) {
   kvrt_model_release(model);
   kvrt_runtime_release(rt);
   return finish();
-}
-
-// Runs this program again (a forked child may not use kvrt), as another user when asked.
-static int again(const char* mode, const char* dir, unsigned uid) {
-  fflush(stdout);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    if (uid != 0 && (setgid(uid) != 0 || setuid(uid) != 0)) _exit(kSkip);
-    execl("/proc/self/exe", "api_access", mode, dir, tiny, (char*)NULL);
-    _exit(kSkip);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
 // Handles of one runtime share a directory's store; another runtime is as another process.
@@ -202,6 +187,7 @@ int main(int argc, char** argv) {
   make_dir(dir);
   snprintf(path, sizeof path, "%s/store", dir);
   make_store(path);
+  carry(dir, tiny);
   struct stat mode;
   EXPECT(stat(path, &mode) == 0 && (mode.st_mode & 0777) == 0700, "mode %o", mode.st_mode & 0777);
   uint64_t before = hash_tree(path);
@@ -209,7 +195,7 @@ int main(int argc, char** argv) {
   EXPECT(hash_tree(path) == before, "read_only = 1 changed the store");
   if (geteuid() == 0) {  // a directory of theirs that another user cannot write
     char command[5 * kPathMax];
-    snprintf(command, sizeof command, "chmod 755 '%s' && chown -R 65534:65534 '%s' && chmod -R a-w '%s'", dir, path, path);
+    snprintf(command, sizeof command, "chown -R 65534:65534 '%s' && chmod -R a-w '%s'", path, path);
     REQUIRE(system(command) == 0, "%s", command);
     before = hash_tree(path);
     const int result = again("found", path, 65534);

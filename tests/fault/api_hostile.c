@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
+#include "other_user.h"
 #include "racer.h"
 #include "tree.h"
 
@@ -216,20 +216,7 @@ static void new_store(kvrt_runtime* rt) {
   unlink(store_dir);
 }
 
-// ---- other users and umasks: this program again, as one of them ----------------------------------------------------------------------
-
-static int again(const char* mode, unsigned uid) {
-  fflush(stdout);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    if (uid != 0 && (setgid(uid) != 0 || setuid(uid) != 0)) _exit(kSkip);
-    execl("/proc/self/exe", "api_hostile", mode, base, tiny, (char*)NULL);
-    _exit(kSkip);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
+// ---- other users and umasks -----------------------------------------------------------------------------------------------------
 
 static void umasks(kvrt_runtime* rt, kvrt_model* model, const char* dir) {
   static const mode_t masks[] = {0000, 0777};
@@ -266,28 +253,28 @@ static int as_other(const char* mode) {
 
 static void other_users(kvrt_runtime* rt) {
   if (geteuid() != 0) return;
-  chmod(base, 0755);
+  carry(base, tiny);
   char theirs[kPathMax + 64];
   snprintf(theirs, sizeof theirs, "%s/theirs", base);
   REQUIRE(mkdir(theirs, 0700) == 0 && chown(theirs, kOther, kOther) == 0, "%s", theirs);
-  if (again("umask", kOther) == kSkip) return;  // no setuid here
-  EXPECT(again("umask", kOther) == 0, "modes of another user's store");
+  if (again("umask", base, kOther) == kSkip) return;  // no setuid here
+  EXPECT(again("umask", base, kOther) == 0, "modes of another user's store");
   shell("cp -a '%s' '%s'", made, store_dir);
-  EXPECT(again("open", kOther) != 0, "another user opens a store of root's");
+  EXPECT(again("open", base, kOther) != 0, "another user opens a store of root's");
   chmod(store_dir, 0755);
-  EXPECT(again("open", kOther) == kUnsafe, "another user opens a readable store of root's");
+  EXPECT(again("open", base, kOther) == kUnsafe, "another user opens a readable store of root's");
   shell("chmod 700 '%s' && chown -R 65534:65534 '%s'", store_dir, store_dir);
   kvrt_store* store = NULL;
   EXPECT_STATUS(kvrt_store_open(rt, store_dir, strlen(store_dir), NULL, &store, NULL), KVRT_INVALID);
   EXPECT(last_detail() == KVRT_DETAIL_UNSAFE_DIRECTORY, "detail %d", (int)last_detail());
-  EXPECT(again("open", kOther) == 0, "another user opens a store of its own");
+  EXPECT(again("open", base, kOther) == 0, "another user opens a store of its own");
   for (size_t i = 0; i < places_count; ++i) {  // one entry of it is root's
     if (!(places[i].is & kMade) || dispensable(&places[i], 0)) continue;
     char at[2 * kPathMax];
     snprintf(at, sizeof at, "%s/%.127s", store_dir, places[i].name);
     if (access(at, F_OK) != 0) continue;
     REQUIRE(chown(at, 0, 0) == 0, "%s", at);
-    EXPECT(again("open", kOther) == kUnsafe, "another user opens a store whose %s is root's", places[i].name);
+    EXPECT(again("open", base, kOther) == kUnsafe, "another user opens a store whose %s is root's", places[i].name);
     REQUIRE(chown(at, kOther, kOther) == 0, "%s", at);
   }
   remove_tree(store_dir);
