@@ -1,41 +1,18 @@
 #!/bin/sh
 # chroot.sh DIST SOURCE WORK: in a Debian of debootstrap, the tarball's program runs where no package is installed that Debian's base lacks, and after
 # apt-get install of the .deb files the README's example in C, the static library and `kvrt chat` work; a purge leaves nothing behind.
-# It needs root with the right to mount, debootstrap, and a mirror: the one of /etc/apt. WORK keeps the plain Debian for the next run.
+# It needs root with the right to mount, debootstrap, and a way to a mirror. WORK keeps the plain Debian for the next run.
 set -eu
 dist=$1 source=$2 work=$3
 fail() {
   echo "chroot: $*"
   exit 1
 }
-[ "$(id -u)" = 0 ] || fail "it needs root (debootstrap, chroot, mount): sudo sh $0 $*"
-command -v debootstrap >/dev/null || fail "it needs debootstrap: apt-get install debootstrap"
-unshare -m true 2>/dev/null || fail "it needs the right to mount (CAP_SYS_ADMIN): unshare -m is refused here"
-mkdir -p "$work"
-
-# The suite and mirror of this machine, in either format of apt's.
-# shellcheck disable=SC1091
-suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-sources=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null || true)
-mirror=$(printf '%s\n' "$sources" | sed -n "s|^URIs: *\(http[^ ]*/debian\)/* *$|\1|p; s|^deb .*\(http[^ ]*/debian\)/* $suite .*|\1|p" | head -1)
-[ -n "$mirror" ] || fail "no mirror of Debian in /etc/apt/sources.list or sources.list.d"
-if [ ! -e "$work/base/complete" ]; then
-  rm -rf "$work/base"
-  debootstrap --variant=minbase "$suite" "$work/base" "$mirror" >"$work/log" 2>&1 || fail "debootstrap: $(tail -5 "$work/log")"
-  touch "$work/base/complete"
-fi
-root=$work/root
-rm -rf "$root"
-cp -a "$work/base" "$root"
-trap 'rm -rf "$root"' EXIT
-cp /etc/resolv.conf "$root/etc/resolv.conf"
+# shellcheck source-path=SCRIPTDIR
+. "$(dirname "$0")/root.sh"
+new_root
 cp "$source/tests/golden/tiny/llama_gqa_f32.gguf" "$root/root/model.gguf"
 awk '$0 == "```c" {on = 1; next} /^```$/ {if (on) exit} on' "$source/README.md" >"$root/root/example.c"
-inside() {
-  # shellcheck disable=SC2016 # for the inner shell
-  unshare -m sh -c 'mount -t proc proc "$0/proc" && exec chroot "$0" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
-    DEBIAN_FRONTEND=noninteractive sh -euc "cd /root; $1"' "$root" "$1" >"$work/log" 2>&1 || fail "in the chroot: $1: $(tail -20 "$work/log")"
-}
 # Two runs of a program in C, of which the second goes on; and a chat, twice likewise.
 goes_on() {
   inside "rm -rf memory; $1 >/dev/null && $1"
@@ -61,7 +38,6 @@ chats /opt/anywhere/bin/kvrt
 # The .deb files, by apt, with a compiler for C alone.
 cp "$dist"/*.deb "$root/root"
 rm -f "$root"/root/kvrt-cuda_*.deb
-printf 'deb %s %s main\n' "$mirror" "$suite" >"$root/etc/apt/sources.list"
 inside "apt-get update"
 inside "apt-get install -y --no-install-recommends ./libkvrt0_*.deb ./kvrt_*.deb"
 chats kvrt
