@@ -1,5 +1,5 @@
 #!/bin/sh
-# dev.sh SOURCE: ./dev package and ./dev wheel ask a machine for the packages that they need, and for none of the tests'; the version of the packages
+# dev.sh SOURCE: ./dev package, wheel, demo and model ask a machine for the packages that they need, and for none of the tests'; the version of the packages
 # says whether they are a release's; a SOURCE_DATE_EPOCH that is no number is an error that says so. Nothing is built: cmake and apt-get are noted.
 # .ci/run calls ./dev test as continuous integration.
 set -eu
@@ -11,7 +11,7 @@ fail() {
   exit 1
 }
 mkdir -p "$work/bin" "$work/tree/.ci" "$work/tree/packaging"
-for file in dev CMakeLists.txt .ci/apt.txt .ci/requirements.txt packaging/apt.txt; do cp "$source/$file" "$work/tree/$file"; done
+for file in dev CMakeLists.txt .ci/apt.txt .ci/apt-model.txt .ci/models.lock .ci/requirements.txt packaging/apt.txt; do cp "$source/$file" "$work/tree/$file"; done
 printf '#!/bin/sh\nexit 1\n' >"$work/bin/dpkg-query" # nothing is installed
 # shellcheck disable=SC2016 # for the stubs
 printf '#!/bin/sh\n[ "$1" != install ] || printf "%%s\\n" "$@" >>"%s/asked"\n' "$work" >"$work/bin/apt-get"
@@ -27,17 +27,22 @@ unset SOURCE_DATE_EPOCH 2>/dev/null || true
 unset $(git rev-parse --local-env-vars)
 export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1
 
-{
-  sed -e '/^# tests/,$d' -e '/^#/d' "$source/.ci/apt.txt"
-  sed '/^#/d' "$source/packaging/apt.txt"
-} | sort -u >"$work/needed"
-for command in "package $work/out" wheel; do
+# asks COMMAND FILE...: for the packages of these lists, of .ci/apt.txt for those above the tests'.
+asks() {
+  command=$1
+  shift
+  (cd "$source" && sed -s -e '/^# tests/,$d' -e '/^#/d' "$@") | sort -u >"$work/needed"
   rm -f "$work/asked"
   # shellcheck disable=SC2086 # words
   dev $command && fail "$command: expected to end at the stubs, found exit 0"
   grep -v -e '^-' -e '^install$' "$work/asked" | sort -u >"$work/named" || fail "$command asks for no packages: $(cat "$work/log")"
   cmp -s "$work/needed" "$work/named" || fail "$command asks for other packages than it needs: $(diff "$work/needed" "$work/named")"
-done
+}
+asks "package $work/out" .ci/apt.txt packaging/apt.txt
+asks wheel .ci/apt.txt packaging/apt.txt
+export XDG_CACHE_HOME="$work/cache" # no model is there
+asks demo .ci/apt.txt .ci/apt-model.txt
+asks model .ci/apt-model.txt
 
 # Packages that are installed for two architectures are installed.
 mv "$work/bin/dpkg-query" "$work/nothing"
