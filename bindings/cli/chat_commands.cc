@@ -1,10 +1,13 @@
 // The commands of a chat: lines that begin with /.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 #include "bindings/cli/chat.h"
+#include "bindings/cli/wrap.h"
 
 namespace cli {
 
@@ -141,8 +144,12 @@ kvrt_status Chat::forget(const std::string&) {
 }
 
 kvrt_status Chat::history(const std::string&) {
-  for (const Message& m : messages())
-    draw("{}{}{}: {}\n", colour(stderr) ? "\x1b[1m" : "", printable(m.role), colour(stderr) ? "\x1b[0m" : "", printable(m.content, true));
+  for (const Message& m : messages()) {
+    const std::string role = printable(m.role);
+    Wrap wrap(STDERR_FILENO, columns_of(role) + 2);
+    const std::string content = wrap.add(printable(m.content, true)) + wrap.end();
+    draw("{}{}{}: {}\n", colour(stderr) ? "\x1b[1m" : "", role, colour(stderr) ? "\x1b[0m" : "", content);
+  }
   return KVRT_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bindings/cli/chat.h"
+#include "bindings/cli/wrap.h"
 
 namespace cli {
 
@@ -140,10 +141,11 @@ kvrt_status Chat::answer(uint64_t seed) {
   kvrt_status s;
   {
     const HeldLog held;
+    ShownAnswer shown;
     const Result<kvrt_report> answered = session_.generate(options, [&](const Event& event) {
       if (editor_.collect() || interrupts_.stop()) (void)session_.cancel();  // DONE brings the text held back
       if (event.type == KVRT_EVENT_TOKEN || event.type == KVRT_EVENT_DONE) {
-        show(event.text_view());
+        shown.add(event.text_view());
         flush_out();
       }
       return stop_if(std::ferror(stdout));
@@ -151,6 +153,7 @@ kvrt_status Chat::answer(uint64_t seed) {
     s = answered.status().code();
     if (!s || s == KVRT_CANCELLED) last_ = *answered;  // a failure has no report: /stats shows the one before
     at_stop_ = !s && last_.reason == KVRT_REASON_STOP;
+    shown.end();
     put("\n");
     flush_out();
   }

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bindings/cli/commands.h"
+#include "bindings/cli/wrap.h"
 
 namespace cli {
 
@@ -260,15 +261,18 @@ kvrt_status talk_and_kill(const DemoFlags& flags, nlohmann::json& saved) {
   int after_save = 0;
   if (!stage.next().contains("ready")) return ended(stage);
   put("\n[process {}] the first answer:\n  ", pid);
+  ShownAnswer answer(2);
   while (after_save < kKillAfter) {
     const nlohmann::json line = stage.next();
-    if (!line.is_object()) return put("\n"), flush_out(), ended(stage);
+    if (!line.is_object()) return answer.end(), put("\n"), flush_out(), ended(stage);
     if (line.contains("saved")) {
       saved = line;
+      answer.end();
       put("\n[process {}] saved {} tokens, {} of KV, in {:.1f} ms. It begins the second answer:\n  ", pid, line["saved"].get<uint64_t>(),
           human_bytes(line["bytes"].get<uint64_t>()), line["ms"].get<double>());
+      answer = ShownAnswer(2);
     } else {
-      show(line["token"].get<std::string>());
+      answer.add(line["token"].get<std::string>());
       if (!saved.is_null()) ++after_save;
     }
     flush_out();
@@ -277,6 +281,7 @@ kvrt_status talk_and_kill(const DemoFlags& flags, nlohmann::json& saved) {
   const int status = stage.wait();
   if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
     return complain(KVRT_INTERNAL, "demo: the first process was not killed in the middle of its answer");
+  answer.end();
   put(" ...\n[process {}] killed by SIGKILL after {} tokens of it.\n", pid, after_save);
   return KVRT_OK;
 }

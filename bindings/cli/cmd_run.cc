@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "bindings/cli/commands.h"
+#include "bindings/cli/wrap.h"
 
 namespace cli {
 
@@ -19,6 +20,7 @@ struct Output {
   std::string text;
   std::vector<int32_t> tokens;
   LogitsDigest digest;
+  ShownAnswer answer;
 
   Flow operator()(const Event& event) {
     switch (event.type) {
@@ -35,7 +37,7 @@ struct Output {
         bar.clear();
         text.append(event.text_view());
         if (!stream) break;
-        show(event.text_view());
+        answer.add(event.text_view());
         flush_out();
         break;
       default:
@@ -169,7 +171,10 @@ kvrt_status Run::compute() {
   report = *computed;
   const kvrt_status s = computed.status().code();
   out.bar.clear();
-  if (out.stream) put("\n");
+  if (out.stream) {
+    out.answer.end();
+    put("\n");
+  }
   flush_out();
   if (s == KVRT_CANCELLED && Interrupt::came()) {
     say("interrupted{}\n", !flags.session.empty() && !flags.no_save ? "; what was computed is saved" : "");

@@ -180,6 +180,8 @@ class Progress {
   std::chrono::steady_clock::time_point last_{};
 };
 
+// Sets `value` to the code point with which the text begins, and returns its length; 0: no valid UTF-8 is there.
+size_t code_point(std::string_view text, uint32_t& value);
 // Foreign text for a terminal: bytes that are not UTF-8, and characters that control it or turn the direction of text, are escaped.
 // `lines`: line ends and tabs stay.
 std::string printable(std::string_view text, bool lines = false);

@@ -1,12 +1,12 @@
 // JSON, a session's messages, and the progress bar.
 #include <fmt/core.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "bindings/cli/common.h"
+#include "bindings/cli/wrap.h"
 
 namespace cli {
 
@@ -75,15 +75,6 @@ bool colour(FILE* stream) {
   return isatty(fileno(stream)) && !(no_color && *no_color) && term && *term && std::string_view(term) != "dumb";
 }
 
-namespace {
-
-uint64_t window_columns() {
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
-}
-
-}  // namespace
-
 Progress::Progress(std::string label) : label_(std::move(label)) {
   const char* term = std::getenv("TERM");
   enabled_ = isatty(STDERR_FILENO) && term && std::string_view(term) != "dumb";
@@ -96,7 +87,8 @@ void Progress::update(uint64_t done, uint64_t total) {
   last_ = time;
   drawn_ = true;
   constexpr uint64_t kRest = 20, kWidth = 30, kWidthLeast = 5;  // columns of the label and the number, and of the bar
-  const uint64_t columns = window_columns(), percent = std::min(done, total) * 100 / total;
+  const uint64_t window = window_columns(STDERR_FILENO), columns = window ? window : 80;
+  const uint64_t percent = std::min(done, total) * 100 / total;
   if (columns <= kRest + kWidthLeast) {
     if (columns >= 12) draw("\r{:3}%", percent);
     return;

@@ -11,7 +11,19 @@ namespace cli {
 
 namespace {
 
-// Sets `value` to the code point with which the text begins, and returns its length; 0: no valid UTF-8 is there.
+// True: the character moves the cursor, changes modes, breaks the line, turns the direction of the text after it, or is none (XML forbids it).
+bool controls(uint32_t c) {
+  return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x61C || c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) ||
+         (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF || c == 0xFFFE || c == 0xFFFF;
+}
+
+std::atomic<bool> interrupted = false, unread = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "it is set in a signal handler");
+
+constexpr int kInterrupts[] = {SIGINT, SIGTERM, SIGHUP};
+
+}  // namespace
+
 size_t code_point(std::string_view text, uint32_t& value) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -31,19 +43,6 @@ size_t code_point(std::string_view text, uint32_t& value) {
       (size != 3 || value >= 0x800) && (size != 4 || value >= 0x10000) && value <= 0x10FFFF && (value < 0xD800 || value > 0xDFFF);
   return sound ? size : 0;
 }
-
-// True: the character moves the cursor, changes modes, breaks the line, turns the direction of the text after it, or is none (XML forbids it).
-bool controls(uint32_t c) {
-  return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x61C || c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) ||
-         (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF || c == 0xFFFE || c == 0xFFFF;
-}
-
-std::atomic<bool> interrupted = false, unread = false;
-static_assert(std::atomic<bool>::is_always_lock_free, "it is set in a signal handler");
-
-constexpr int kInterrupts[] = {SIGINT, SIGTERM, SIGHUP};
-
-}  // namespace
 
 std::string printable(std::string_view text, bool lines) {
   std::string out;

@@ -1,0 +1,55 @@
+// An answer on a terminal: broken at words, as it comes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace cli {
+
+// The columns of the terminal behind a descriptor; 0: it is none, or does not say.
+size_t window_columns(int fd);
+// The columns that text takes: 2 for a wide character, 0 for one that joins the character before it.
+size_t columns_of(std::string_view text);
+
+// Breaks text between words and between wide characters, and takes a window that changes its size. Code between ``` or ~~~ stays as it is. A
+// word is written as it comes; one that begins near the end of the line waits until it fits or does not. A longer word than kLongWord may be
+// broken by the terminal.
+class Wrap {
+ public:
+  static constexpr size_t kLongWord = 32;
+  // `column`: where the first line begins.
+  explicit Wrap(int fd, size_t column = 0) : fd_(fd), column_(column) {}
+  std::string add(std::string_view text);  // what of it is to be written now
+  std::string end();                       // what still waits
+
+ private:
+  void character(std::string_view bytes, size_t width);
+  void word(std::string_view bytes, size_t width);
+  void space(char c);
+  void line_end();
+  void write_spaces();
+  void place();
+
+  int fd_;
+  size_t columns_ = 0, column_;      // of the window; where the next character goes
+  std::string out_, word_, spaces_;  // word_ and the spaces before it wait
+  size_t word_columns_ = 0;
+  bool runs_ = false;     // the word at hand is written as it comes
+  bool may_cut_ = false;  // a wide character was the last: the line may end after it
+  bool code_ = false;     // between two fences
+  std::string begins_;    // the first characters of the line, without spaces
+};
+
+// Shows an answer on standard output: printable and broken at words on a terminal, byte for byte elsewhere.
+class ShownAnswer {
+ public:
+  explicit ShownAnswer(size_t column = 0) : wrap_(1, column) {}
+  void add(std::string_view text);
+  void end();
+
+ private:
+  Wrap wrap_;
+};
+
+}  // namespace cli
