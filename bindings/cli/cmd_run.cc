@@ -1,5 +1,6 @@
 // kvrt run: one append and one generation, in a session that may come from the store and go back to it.
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -220,12 +221,22 @@ void Run::print() {
   json.print();
 }
 
+// A pipe, a socket or a file at standard input is the prompt of a command line that has none; if it is empty, there is no prompt.
+kvrt_status read_piped(PromptFlags& prompt) {
+  struct stat input {};
+  if (prompt.given() || fstat(STDIN_FILENO, &input) != 0) return KVRT_OK;
+  if (!S_ISFIFO(input.st_mode) && !S_ISSOCK(input.st_mode) && !S_ISREG(input.st_mode)) return KVRT_OK;
+  if (kvrt_status s = read_file("-", prompt.text)) return s;
+  prompt.has_text = !prompt.text.empty();
+  return KVRT_OK;
+}
+
 kvrt_status check(const RunFlags& flags) {
   if ((!flags.session.empty() || !flags.fork_from.empty()) && flags.store.empty()) {
     return complain(KVRT_INVALID, "--session and --fork-from name a session in a store: give --store DIR");
   }
   if (!flags.prompt.given() && flags.session.empty() && flags.fork_from.empty()) {
-    return complain(KVRT_INVALID, "give a prompt: -p TEXT, -f FILE or --tokens 1,2,3");
+    return complain(KVRT_INVALID, "give a prompt: -p TEXT, -f FILE, --tokens 1,2,3, or a pipe");
   }
   if (flags.store_named && flags.session.empty() && !flags.no_save) {
     return complain(KVRT_INVALID, "--store without --session would save nothing: give --session NAME, or --no-save");
@@ -236,7 +247,9 @@ kvrt_status check(const RunFlags& flags) {
 
 }  // namespace
 
-int cmd_run(const RunFlags& flags) {
+int cmd_run(const RunFlags& given) {
+  RunFlags flags = given;
+  if (kvrt_status s = read_piped(flags.prompt)) return s;
   if (kvrt_status s = check(flags)) return s;
   Interrupt interrupt;
   Run run(flags);

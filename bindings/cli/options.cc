@@ -203,7 +203,9 @@ void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens) {
         flags.has_text = true;
       },
       "text of the prompt");
-  group->add_option("-f,--file", flags.file, "text file, - for standard input");
+  group->add_option("-f,--file", flags.file,
+                    tokens ? "text file, - for standard input; a pipe or file at standard input is the prompt by itself"
+                           : "text file, - for standard input");
   if (tokens) group->add_option("--tokens", flags.tokens, "token ids: 1,2,3, or @FILE that holds them");
   group->require_option(tokens ? 0 : 1, 1);
 }
