@@ -67,13 +67,18 @@ kvrt_status Chat::rewind(const std::string& argument) {
 
 // Answers the last question again, with the given seed, or a random one.
 kvrt_status Chat::retry(const std::string& argument) {
+  uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(argument.data(), argument.data() + argument.size(), seed);
+  if (!argument.empty() && (error != std::errc() || end != argument.data() + argument.size())) {
+    return complain(KVRT_INVALID, "/retry takes a seed, a whole number from 0, not " + in_quotes(argument));
+  }
   Message question;
   if (!last_question(question)) {
     return complain(KVRT_INVALID, "there is no question to answer again");
   }
   if (kvrt_status s = checked(session_.truncate(question.end), "cannot take the answer back")) return s;
   if (sampling_.temperature == 0.0f) say("(the temperature is 0: the answer will be the same; see --temp)\n");
-  return answer(std::strtoull(argument.c_str(), nullptr, 10));
+  return answer(seed);
 }
 
 // Tells the user of a chat that goes on what a kill, Ctrl-C or -n left undone.

@@ -41,6 +41,9 @@ mistaken '/forget it' '/forget takes no argument it'
 mistaken '/stats x' '/stats takes no argument x'
 mistaken '/quit now' '/quit takes no argument now'
 mistaken '/sav' 'no command /sav'
+mistaken '/retry later' '/retry takes a seed, a whole number from 0, not later (INVALID)'
+mistaken '/retry 1 2' '/retry takes a seed, a whole number from 0, not "1 2" (INVALID)'
+mistaken '/retry 99999999999999999999' '/retry takes a seed'
 mistaken /forget 'there is no turn before the last one'
 talk 'Hello\n/fork other\nHello\n' -n 4 --store taken
 is 0 "$status" "a fork: $(cat err)"
