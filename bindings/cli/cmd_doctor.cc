@@ -50,9 +50,7 @@ void libraries(Report& out, const kvrt_runtime_props& props) {
     const bool sqlite = std::sscanf(library.c_str(), "sqlite %d.%d.%d", &major, &minor, &patch) == 3;
     const int version = major * 1000000 + minor * 1000 + patch;
     if (sqlite && version >= 3007000 && version < 3051003) {
-      out.ok("library", library +
-                            ": of the versions (3.7.0 to 3.51.2) whose WAL reset can lose a commit when two connections write and "
-                            "fold the log in at once; kvrt does both under one lock, so it cannot happen in a store");
+      out.ok("library", library + "; its WAL reset is safe here: kvrt writes and folds the log in under one lock");
     } else {
       out.ok("library", library);
     }
@@ -86,8 +84,10 @@ void cuda(Report& out, ModelFlags flags) {
   if (kvrt_status s = runtime.status().code()) {
     const std::string why = fmt::format("{} ({})", last_message(), kvrt_status_name(s));
     if (s != KVRT_UNSUPPORTED) return out.fail(s, "cuda", why);
-    if (driver.empty()) return out.ok("cuda", "none, and no NVIDIA driver is loaded; the CPU computes: " + why);
-    return out.warn("cuda", fmt::format("not usable: {}; the NVIDIA driver is loaded: {}", why, driver));
+    if (driver.empty() && flags.cuda_library.empty())
+      return out.ok("cuda", "the CPU computes; no NVIDIA driver is loaded, which a GPU needs");
+    return out.warn("cuda", fmt::format("not usable: {}; {}", why,
+                                        driver.empty() ? "no NVIDIA driver is loaded" : "the NVIDIA driver is loaded: " + driver));
   }
   const Result<kvrt_runtime_props> props = runtime->info();
   if (kvrt_status s = props.status().code()) return out.fail(s, "cuda", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));

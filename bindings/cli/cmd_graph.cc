@@ -1,4 +1,4 @@
-// kvrt store graph: which sessions share which blocks of KV, as one SVG file that needs nothing else: no script, no font, no other file.
+// kvrt store graph: which sessions share which blocks of KV, as one SVG file, or a page of HTML with it, that needs nothing else: no script, no font, no other file.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -202,6 +202,17 @@ kvrt_status read_chain(const Store& store, Chain& chain) {
   return KVRT_OK;
 }
 
+// The picture as a page of its own, if the file's name asks for one.
+std::string as_named(const std::string& path, const std::string& svg) {
+  if (!path.ends_with(".html") && !path.ends_with(".htm")) return svg;
+  const size_t begin = svg.find("<title"), end = svg.find("</title>");
+  const std::string title = svg.substr(svg.find('>', begin) + 1, end - svg.find('>', begin) - 1);
+  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n"
+         "<meta name=\"color-scheme\" content=\"light dark\">\n<title>" +
+         title + "</title>\n<style>body{margin:0}svg{display:block;max-width:100%;height:auto}</style>\n</head>\n<body>\n" + svg +
+         "</body>\n</html>\n";
+}
+
 kvrt_status write_file(const std::string& path, const std::string& text) {
   if (path == "-") {
     put("{}", text);
@@ -219,7 +230,7 @@ kvrt_status write_file(const std::string& path, const std::string& text) {
 int cmd_store_graph(const StoreFlags& flags) {
   Interrupt interrupt;
   if (flags.output == "-" && ::isatty(STDOUT_FILENO))
-    return complain(KVRT_INVALID, "a picture is no text for a terminal; give -o FILE.svg");
+    return complain(KVRT_INVALID, "a picture is not text for a terminal; give -o FILE.svg or FILE.html");
   Runtime runtime;
   Store store;
   if (kvrt_status s = open_runtime({}, runtime)) return s;
@@ -244,7 +255,7 @@ int cmd_store_graph(const StoreFlags& flags) {
   bar.clear();
   std::erase_if(chains, [](const Chain& chain) { return chain.name.empty(); });  // those that cannot be read
   const Picture picture(flags.directory, std::move(chains));
-  if (kvrt_status s = write_file(flags.output, picture.svg())) return finish(s);
+  if (kvrt_status s = write_file(flags.output, as_named(flags.output, picture.svg()))) return finish(s);
   if (flags.output != "-") say("{}: {}\n", flags.output, picture.sum());
   return finish(worst);
 }

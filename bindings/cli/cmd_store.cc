@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <ctime>
 #include <filesystem>
 #include <iterator>
 
 #include "bindings/cli/commands.h"
+#include "bindings/cli/wrap.h"
 
 namespace cli {
 
@@ -24,11 +26,13 @@ kvrt_status open(const StoreFlags& flags, bool read_only, Opened& out) {
   return open_store(out.runtime, flags.directory, read_only, true, out.store);
 }
 
-std::string local_time(int64_t unix_ms) {
+constexpr const char *kSeconds = "%Y-%m-%d %H:%M:%S", *kMinutes = "%Y-%m-%d %H:%M";
+
+std::string local_time(int64_t unix_ms, const char* format = kSeconds) {
   const std::time_t seconds = unix_ms / 1000;
   std::tm parts{};
   char text[32];
-  if (!localtime_r(&seconds, &parts) || !std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts)) return "?";
+  if (!localtime_r(&seconds, &parts) || !std::strftime(text, sizeof text, format, &parts)) return "?";
   return text;
 }
 
@@ -52,24 +56,68 @@ void entry_text(const kvrt_store_entry& e) {
   put("  bytes    {} of its own, {} shared with other sessions\n", human_bytes(e.bytes - e.bytes_shared), human_bytes(e.bytes_shared));
 }
 
-constexpr const char* kRow = "{:<24} {:<12} {:>8} {:>10} {:>10} {:>5}  {:<19}  {}\n";
+// What the rows of `store ls` are made of. They fit 100 columns: where the longest name leaves no room, a longer one has a line of its own.
+class Table {
+ public:
+  void add(const kvrt_store_entry& e) {
+    rows_.push_back({printable(e.name), printable(e.domain), std::to_string(e.tokens), human_bytes(e.bytes - e.bytes_shared),
+                     human_bytes(e.bytes_shared), std::to_string(e.revision), local_time(e.saved_unix_ms, kMinutes),
+                     e.pinned            ? "pinned"
+                     : e.expires_unix_ms ? local_time(e.expires_unix_ms, kMinutes)
+                                         : "never"});
+  }
+  void print() {
+    rows_.insert(rows_.begin(), {"NAME", "DOMAIN", "TOKENS", "OWN", "SHARED", "REV", "SAVED", "EXPIRES"});
+    for (const Row& row : rows_) {
+      for (size_t i = 0; i < kColumns; ++i) widths_[i] = std::max(widths_[i], columns_of(row[i]));
+    }
+    const bool domains = std::any_of(rows_.begin() + 1, rows_.end(), [](const Row& row) { return !row[kDomain].empty(); });
+    if (!domains) rows_[0][kDomain].clear();
+    widths_[kDomain] = domains ? std::min(widths_[kDomain], kDomainMax) : 0;
+    size_t rest = 0;
+    for (size_t i = kDomain; i < kColumns; ++i) rest += widths_[i] ? widths_[i] + kBetween : 0;
+    widths_[kName] = std::min(widths_[kName], kLine - std::min(rest, kLine - 1));
+    for (const Row& row : rows_) print(row);
+  }
+
+ private:
+  static constexpr size_t kColumns = 8, kName = 0, kDomain = 1, kFirstNumber = 2, kSaved = 6;
+  static constexpr size_t kLine = 100, kBetween = 2, kDomainMax = 12;
+  using Row = std::array<std::string, kColumns>;
+
+  void print(const Row& row) const {
+    std::string line;
+    const bool apart = columns_of(row[kName]) > widths_[kName] || columns_of(row[kDomain]) > widths_[kDomain];
+    if (apart) put("{}{}{}\n", row[kName], row[kDomain].empty() ? "" : "  ", row[kDomain]);
+    for (size_t i = 0; i < kColumns; ++i) {
+      if (!widths_[i]) continue;
+      const std::string cell = apart && i < kFirstNumber ? "" : row[i];
+      const std::string padding(widths_[i] - columns_of(cell), ' ');
+      if (i > 0) line.append(kBetween, ' ');
+      line += i >= kFirstNumber && i < kSaved ? padding + cell : cell + padding;
+    }
+    put("{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
+  }
+
+  std::vector<Row> rows_;
+  std::array<size_t, kColumns> widths_{};
+};
 
 struct Listing {
   bool json;
   uint64_t sessions = 0, tokens = 0, own = 0;
+  Table table;
 
   Flow operator()(const Event& event) {
     if (event.type != KVRT_EVENT_ENTRY) return Flow::go_on;
     const kvrt_store_entry& e = *event.entry;
-    const uint64_t bytes = e.bytes - e.bytes_shared;
     ++sessions;
     tokens += e.tokens;
-    own += bytes;
+    own += e.bytes - e.bytes_shared;
     if (json) {
       entry_json(e).print();
     } else {
-      put(fmt::runtime(kRow), printable(e.name), printable(e.domain), e.tokens, human_bytes(bytes), human_bytes(e.bytes_shared), e.revision,
-          local_time(e.saved_unix_ms), e.pinned ? "pinned" : expiry(e));
+      table.add(e);
     }
     return stop_if(Interrupt::came());
   }
@@ -156,16 +204,16 @@ int cmd_store_ls(const StoreFlags& flags) {
   Interrupt interrupt;
   Opened at;
   if (kvrt_status s = open(flags, true, at)) return s;
-  Listing listing{.json = flags.json};
-  if (!flags.json) put(fmt::runtime(kRow), "NAME", "DOMAIN", "TOKENS", "OWN", "SHARED", "REV", "SAVED", "EXPIRES");
+  Listing listing{.json = flags.json, .table = {}};
   const std::string_view domain = flags.all_domains ? std::string_view() : flags.domain;
   const std::string failure = "cannot list " + in_quotes(flags.directory);
   if (kvrt_status s = checked(at.store.list(domain, listing), failure)) return finish(s);
   if (flags.json) return finish(KVRT_OK);
   const Result<kvrt_store_props> props = at.store.info();
   if (kvrt_status s = checked(props.status(), failure)) return finish(s);
-  put("{}, {}; {} of KV in one session alone; {} in the store, each chunk once\n", counted(listing.sessions, "session"),
-      counted(listing.tokens, "token"), human_bytes(listing.own), human_bytes(props->chunk_bytes));
+  listing.table.print();
+  put("{}, {}; {} of KV in one session only, {} in all\n", counted(listing.sessions, "session"), counted(listing.tokens, "token"),
+      human_bytes(listing.own), human_bytes(props->chunk_bytes));
   return finish(KVRT_OK);
 }
 

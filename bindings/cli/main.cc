@@ -194,7 +194,8 @@ void define_store(CLI::App& app, int& code) {
           lists ? "only the sessions of this domain" : "domain of the sessions");
     }
     if (run == cmd_store_graph) {
-      c->add_option("-o,--output", flags->output, "where the picture goes; -: standard output")->capture_default_str();
+      c->add_option("-o,--output", flags->output, "where the picture goes: FILE.svg, FILE.html for a page, or -, standard output")
+          ->capture_default_str();
     } else {
       c->add_flag("--json", flags->json, "one JSON object a line");
     }
@@ -210,7 +211,7 @@ void define_store(CLI::App& app, int& code) {
   add("ls", "list the sessions", cmd_store_ls, 0);
   add("stat", "show the sizes of sessions, or of the whole store", cmd_store_stat, 1);
   add("show", "show the contents of sessions: messages, tokens, chunks of KV", cmd_store_show, 2);
-  add("graph", "draw which sessions share which blocks of KV, as an SVG file", cmd_store_graph, 0);
+  add("graph", "draw which sessions share which blocks of KV, as an SVG or HTML file", cmd_store_graph, 0);
   add("rm", "remove sessions", cmd_store_rm, 2);
   add("mv", "rename a session", cmd_store_mv, 2, "NEW");
   add("pin", "keep sessions from expiring, and their KV when space is short", cmd_store_pin, 2);

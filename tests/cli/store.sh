@@ -89,6 +89,24 @@ is True "$(json 'j["messages"][0] == {"role": "user", "content": open("question"
 is True "$(json 'j["messages"][1]["role"] == "assistant" and j["messages"][1]["content"] == r["text"]')" "the answer in JSON: $(cat out run)"
 is "True True" "$(json 'str(j["spans"][1]["generated"]) + " " + str(j["tokens"][j["spans"][1]["begin"]:j["spans"][1]["end"]] == r["tokens"])')" "its span"
 
+# ls: 100 columns at most, whatever the sessions are called
+exits 0 run -m "$model" -p "$text" -n 0 --store wide --session a
+exits 0 store ls wide
+is "NAME TOKENS OWN SHARED REV SAVED EXPIRES" "$(head -n 1 out | tr -s ' ')" "the columns of store ls without domains"
+long=a-name-that-is-as-long-as-the-names-that-programs-make
+exits 0 run -m "$model" -p "$text" -n 0 --store wide --session $long --domain a-domain-of-a-tenant
+exits 0 run -m "$model" -p "$text" -n 0 --store wide --session 日本の灯台の守り人の長い長い会話 --domain tenant
+exits 0 store ttl wide 日本の灯台の守り人の長い長い会話 30d --domain tenant
+exits 0 store pin wide a
+exits 0 store ls wide
+grep -q "^$long  a-domain-of-a-tenant\$" out || fail "store ls: a long name has no line of its own: $(cat out)"
+"$python" -c 'import unicodedata
+lines = open("out").read().splitlines()
+columns = lambda line: sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+assert max(map(columns, lines)) <= 100, lines
+at = {columns(line[:line.index(" 20")]) for line in lines if " 20" in line}
+assert len(at) == 1, f"the times do not stand below each other: {at} {lines}"' || fail "store ls is wider than 100 columns: $(cat out)"
+
 # graph: every block once, and nothing in a name is markup
 exits 0 run -m "$model" --fork-from ann --session '<script>alert(1)</script>" onload="x&' -p " And so on, until the morning came" -n 40 --store store --json
 exits 0 store stat store --json
@@ -110,6 +128,18 @@ assert len(blocks) == int(sys.argv[1]) and f"{sys.argv[1]} on disk, each once" i
 END2
 "$python" graph.py "$chunks" || fail "store graph: $(cat graph.svg)"
 cp graph.svg first.svg
+exits 0 store graph store -o graph.html
+"$python" -c 'import html.parser
+page, picture = open("graph.html").read(), open("first.svg").read()
+assert page.startswith("<!DOCTYPE html>\n<html lang=\"en\">") and page.count(picture) == 1, page[:300]
+class Tags(html.parser.HTMLParser):
+    found = []
+    def handle_starttag(self, tag, attributes):
+        self.found.append(tag)
+tags = Tags()
+tags.feed(page)
+assert "script" not in tags.found and tags.found.index("title") < tags.found.index("body") < tags.found.index("svg"), tags.found' ||
+  fail "store graph as a page: $(cat graph.html)"
 exits 0 store graph store
 cmp -s out first.svg || fail "store graph on standard output"
 exits 0 store graph store --domain nobody
@@ -172,6 +202,7 @@ for line in "^ok .*store .*mode 700" "^[a-z]* *filesystem" "^[a-z]* *space .*flo
   "^ok .*open .*no other process" "^ok .*leftovers .*none" "^ok .*store .*1 session," "^ok .*library .*sqlite [0-9.]*"; do
   grep -q "$line" out || fail "doctor: no line like $line: $(cat out)"
 done
+if grep -E '^ok .*(cannot| lose|lost|fault|fail|error|UNSUPPORTED)' out; then fail "doctor: a line that is ok reads as an alarm"; fi
 if grep 'lost+found' out; then fail "doctor complains of lost+found"; fi
 version=$(sed -n 's/^ok .*sqlite \(3\.[0-9.]*\).*/\1/p' out)
 "$python" -c 'import sys
