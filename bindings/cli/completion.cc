@@ -53,6 +53,12 @@ std::string paths(const Command& root, const char* between) {
 
 // ---- bash -----------------------------------------------------------------------------------------------------------------------
 
+// True: the argument is a session of the store that the argument before it names.
+bool is_session(const Entry& argument) { return argument.word == "NAME"; }
+
+// The program's names of sessions in a store, a line each, by sed of `store ls --json`; without those that JSON escapes.
+constexpr const char* kSessionNames = R"sed(sed -n 's/^{"name": "\([^"\\]*\)", .*/\1/p')sed";
+
 std::string bash_values(const Command& command) {
   std::string out;
   each_option(command, [&](const Entry& entry) {
@@ -60,11 +66,11 @@ std::string bash_values(const Command& command) {
     for (const std::string& name : entry.names) pattern += (pattern.empty() ? "" : " | ") + fmt::format("\"{} {}\"", command.path, name);
     const Value value = value_of(entry);
     if (value == Value::kNone) return;
-    const std::string action = value == Value::kChoice      ? fmt::format("offer -W \"{}\"", spaced(entry.choices))
-                               : value == Value::kFile      ? "offer_files -f"
-                               : value == Value::kDirectory ? "offer_files -d"
-                                                            : ":";
-    out += fmt::format("    {}) {} ;;\n", pattern, action);
+    const std::string kind = value == Value::kChoice      ? fmt::format("words words=\"{}\"", spaced(entry.choices))
+                             : value == Value::kFile      ? "files"
+                             : value == Value::kDirectory ? "folders"
+                                                          : "other";
+    out += fmt::format("    {}) kind={} ;;\n", pattern, kind);
   });
   return out;
 }
@@ -73,12 +79,13 @@ std::string bash_words(const Command& command) {
   std::vector<std::string> options, words;
   each_option(command, [&](const Entry& entry) { options.insert(options.end(), entry.names.begin(), entry.names.end()); });
   for (const Command& sub : command.commands) words.push_back(sub.name);
-  bool files = false;
+  const char* kind = "words";
   for (const Entry& argument : command.arguments) {
     words.insert(words.end(), argument.choices.begin(), argument.choices.end());
-    files = files || value_of(argument) == Value::kFile || value_of(argument) == Value::kDirectory;
+    if (value_of(argument) == Value::kFile || value_of(argument) == Value::kDirectory) kind = "files";
+    if (is_session(argument)) kind = "sessions";
   }
-  return fmt::format("    \"{}\") options=\"{}\" words=\"{}\" files={} ;;\n", command.path, spaced(options), spaced(words), files ? 1 : 0);
+  return fmt::format("    \"{}\") options=\"{}\" words=\"{}\" kind={} ;;\n", command.path, spaced(options), spaced(words), kind);
 }
 
 std::string bash(const Command& root) {
@@ -88,34 +95,54 @@ std::string bash(const Command& root) {
     words += bash_words(command);
   });
   return R"(# bash completion of kvrt, made by `kvrt completion bash`
+# _kvrt_value OPTION: sets kind to that of its value, with words to choose from; to nothing: it takes none
+_kvrt_value() {
+  kind="" words=""
+  case "$1" in
+)" + values +
+         R"(  esac
+}
+_kvrt_sessions() {
+  "${COMP_WORDS[0]}" store ls ${1:+"${1/#\~\//$HOME/}"} --json 2>/dev/null </dev/null | )" +
+         kSessionNames + R"(
+}
 _kvrt() {
-  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} path=kvrt options="" words="" files=0 value=1 word
-  offer() { mapfile -t COMPREPLY < <(compgen "$@" -- "$cur"); }
-  offer_files() { compopt -o filenames 2>/dev/null; offer "$@"; }
+  local cur=${COMP_WORDS[COMP_CWORD]} path=kvrt options="" words="" kind="" store="" word
   COMPREPLY=()
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    if [ -n "$kind" ]; then
+      kind=""
+      continue
+    fi
     case "$path $word" in
     )" + paths(root, " | ") +
          R"() path="$path $word" ;;
+    *)
+      _kvrt_value "$path $word"
+      [[ -n $kind || -n $store || $word == -* ]] || store=$word
+      ;;
     esac
   done
-  case "$path $prev" in
-)" + values +
-         R"(    *) value=0 ;;
-  esac
-  if [ "$value" = 0 ]; then
+  if [ -z "$kind" ]; then
     case "$path" in
 )" + words +
          R"(    esac
     if [[ $cur == -* ]]; then
-      offer -W "$options"
-    elif [ "$files" = 1 ]; then
-      offer_files -f
-    else
-      offer -W "$words"
+      kind=words words=$options
     fi
   fi
-  unset -f offer offer_files
+  case $kind in
+  words) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur") ;;
+  folders) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+  files) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+  sessions)
+    [ -n "$store" ] || mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+    while IFS= read -r word; do
+      [[ $word != "$cur"* ]] || COMPREPLY+=("$word")
+    done < <(_kvrt_sessions "$store")
+    ;;
+  esac
+  [[ $kind == words || $kind == other ]] || compopt -o filenames 2>/dev/null
 }
 complete -F _kvrt kvrt
 )";
@@ -152,7 +179,8 @@ std::string zsh_arguments(const Command& command) {
     }
   });
   for (const Entry& argument : command.arguments) {
-    out += " \\\n    " + quoted(fmt::format("{}:{}:{}", argument.many ? "*" : "", zsh_text(argument.word), zsh_action(argument)), "'\\''");
+    const std::string action = is_session(argument) ? "_kvrt_sessions" : zsh_action(argument);
+    out += " \\\n    " + quoted(fmt::format("{}:{}:{}", argument.many ? "*" : "", zsh_text(argument.word), action), "'\\''");
   }
   return out;
 }
@@ -175,6 +203,8 @@ std::string zsh_function(const Command& command) {
 
 std::string zsh(const Command& root) {
   std::string out = "#compdef kvrt\n# zsh completion of kvrt, made by `kvrt completion zsh`\n";
+  out += "_kvrt_sessions() {\n  local -a names=(${(f)\"$(kvrt store ls \"${(Q)line[1]}\" --json 2>/dev/null | ";
+  out += std::string(kSessionNames) + ")\"})\n  compadd -a names\n}\n";
   each_command(root, [&](const Command& command) { out += zsh_function(command); });
   return out + "if [ \"$funcstack[1]\" = _kvrt ]; then _kvrt \"$@\"; else compdef _kvrt kvrt; fi\n";
 }
@@ -195,6 +225,7 @@ std::string fish_command(const Command& command) {
   std::string out;
   for (const Command& sub : command.commands) out += fmt::format("{} -a {} -d {}\n", at, sub.name, quoted(sub.text, "\\'"));
   for (const Entry& argument : command.arguments) {
+    if (is_session(argument)) out += at + " -a '(__kvrt_sessions)'\n";
     const std::string value = fish_value(argument);
     if (value != " -x") out += at + (value == " -r -F" ? " -F" : value) + "\n";
   }
@@ -209,7 +240,11 @@ std::string fish_command(const Command& command) {
 std::string fish(const Command& root) {
   std::string out = "# fish completion of kvrt, made by `kvrt completion fish`\nfunction __kvrt_at\n    set -l path kvrt\n";
   out += "    for word in (commandline -opc)[2..-1]\n        switch \"$path $word\"\n            case " + paths(root, " ") + "\n";
-  out += "                set path \"$path $word\"\n        end\n    end\n    test \"$path\" = \"$argv[1]\"\nend\ncomplete -c kvrt -f\n";
+  out += "                set path \"$path $word\"\n        end\n    end\n    test \"$path\" = \"$argv[1]\"\nend\n";
+  out +=
+      "function __kvrt_sessions\n    set -l words (commandline -opc | string match -v -- '-*')\n    kvrt store ls $words[4] --json "
+      "2>/dev/null | ";
+  out += std::string(kSessionNames) + "\nend\ncomplete -c kvrt -f\n";
   each_command(root, [&](const Command& command) { out += fish_command(command); });
   return out;
 }
