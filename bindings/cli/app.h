@@ -9,6 +9,8 @@
 
 namespace cli {
 
+inline constexpr const char* kSaving = "Saving";  // a title of --help, below the options that most people need
+
 // ---- options.cc -----------------------------------------------------------------------------------------------------------------
 
 void add_model(CLI::App* command, ModelFlags& flags, bool required = true);

@@ -8,6 +8,7 @@
 #include "bindings/cli/chat_interrupts.h"
 #include "bindings/cli/commands.h"
 #include "bindings/cli/line_editor.h"
+#include "bindings/cli/tables.h"
 
 namespace cli {
 
@@ -16,6 +17,7 @@ class Chat {
   explicit Chat(const ChatFlags& flags) : flags_(flags), sampling_(flags.sampling), name_(flags.session) {}
   kvrt_status open();
   int loop();
+  static std::vector<Entry> lines();  // its commands
 
  private:
   kvrt_status resume_or_open();

@@ -201,6 +201,13 @@ const std::vector<Chat::Command> Chat::kCommands = {
     {"/quit", "leave, as Ctrl-D does; Ctrl-C stops an answer or drops a line", &Chat::quit},
 };
 
+std::vector<Entry> Chat::lines() {
+  std::vector<Entry> all;
+  for (const Command& command : kCommands) all.push_back({{command.usage}, {}, {}, command.text});
+  return all;
+}
+std::vector<Entry> chat_lines() { return Chat::lines(); }
+
 kvrt_status Chat::quit(const std::string&) {
   over_ = true;
   return KVRT_OK;

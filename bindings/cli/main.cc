@@ -19,24 +19,24 @@ void define_run(CLI::App& app, int& code) {
   auto flags = std::make_shared<RunFlags>();
   auto* c = app.add_subcommand("run", "append a prompt, generate, and save the session");
   add_model(c, flags->model);
-  add_compute(c, flags->model);
-  add_room(c, flags->model);
   add_prompt(c, flags->prompt, true);
-  add_sampling(c, flags->sampling);
+  c->add_flag("--chat", flags->chat, "the prompt is a user's message, rendered by the model's template");
   c->add_option("-n", flags->max_tokens, "tokens to generate at most; 0 only computes the prompt and saves")->capture_default_str();
   c->add_option("--store", flags->store, "directory of saved sessions");
-  c->add_option("--session", flags->session, "session in the store: resumed where it exists, and saved");
-  add_foreign_kv(c, flags->accept_foreign_kv);
+  c->add_option("--session", flags->session, "session in the store: resumed if it exists, and saved");
   c->add_option("--fork-from", flags->fork_from, "session in the store to copy; the copy is saved as --session");
-  c->add_option("--domain", flags->domain, "domain of the session; KV is shared only within one");
   c->add_option("--truncate", flags->truncate, "first rewind the session to its first N tokens");
-  c->add_flag("--chat", flags->chat, "the prompt is a user's message, rendered by the model's template");
-  c->add_flag("--no-save", flags->no_save, "save nothing of this run; the store has to exist");
-  c->add_flag("--overwrite", flags->overwrite, "replace another session of that name, or a newer save of this one");
+  c->add_flag("--json", flags->json, "one JSON object on standard output");
+  add_room(c, flags->model);
+  add_sampling(c, flags->sampling);
+  c->add_option("--domain", flags->domain, "domain of the session; KV is shared only within one")->group(kSaving);
+  c->add_flag("--no-save", flags->no_save, "save nothing of this run; the store has to exist")->group(kSaving);
+  c->add_flag("--overwrite", flags->overwrite, "replace another session of that name, or a newer save of this one")->group(kSaving);
   add_durability(c, flags->durability);
   add_codec(c, flags->codec, "compression of the KV that is saved (default zstd)");
+  add_foreign_kv(c, flags->accept_foreign_kv);
+  add_compute(c, flags->model);
   c->add_flag("--digest", flags->digest, "print the SHA-256 of the logits of every generated position");
-  c->add_flag("--json", flags->json, "one JSON object on standard output");
   c->callback([c, flags, &code] {
     flags->store_named = is_named(c, "store");
     code = cmd_run(*flags);
@@ -47,18 +47,16 @@ void define_chat(CLI::App& app, int& code) {
   auto flags = std::make_shared<ChatFlags>();
   auto* c = app.add_subcommand("chat", "chat in the terminal; Ctrl-C stops an answer, /help lists the commands");
   add_model(c, flags->model);
-  add_compute(c, flags->model);
-  add_room(c, flags->model);
-  add_sampling(c, flags->sampling, "as the model's file suggests; 1 where it suggests others alone, else 0.7",
-               "as the file suggests, else 0.05", "as the file suggests, else 0");
-  c->add_option("-n", flags->max_tokens, "tokens per answer at most (default 0: until the model ends it)");
   auto* store = c->add_option("--store", flags->store, "directory of saved sessions");
-  c->add_option("--session", flags->session, "session in the store: resumed where it exists, and saved")
-      ->capture_default_str()
-      ->needs(store);
-  c->add_option("--domain", flags->domain, "domain of the session; KV is shared only within one")->needs(store);
-  add_foreign_kv(c, flags->accept_foreign_kv);
+  c->add_option("--session", flags->session, "session in the store: resumed if it exists, and saved")->capture_default_str()->needs(store);
   c->add_option("--system", flags->system, "system message of a new session");
+  c->add_option("-n", flags->max_tokens, "tokens per answer at most (default 0: until the model ends it)");
+  add_room(c, flags->model);
+  add_sampling(c, flags->sampling, "as the model's file suggests; 1 if it suggests only other values, else 0.7",
+               "as the file suggests, else 0.05", "as the file suggests, else 0");
+  c->add_option("--domain", flags->domain, "domain of the session; KV is shared only within one")->needs(store)->group(kSaving);
+  add_foreign_kv(c, flags->accept_foreign_kv);
+  add_compute(c, flags->model);
   on(c, flags, cmd_chat, code);
 }
 

@@ -9,6 +9,8 @@ namespace cli {
 
 namespace {
 
+constexpr const char *kSampling = "Sampling", *kComputing = "Computing", *kKv = "KV", *kCache = "Weight cache";
+
 CLI::Validator between(double low, double high) {
   const auto check = [low, high](const std::string& text) {
     if (text.empty()) return check_value(text, false);
@@ -90,25 +92,28 @@ void add_model(CLI::App* command, ModelFlags& flags, bool required) {
 
 void add_kv(CLI::App* command, ModelFlags& flags) {
   const auto formats = one_of({"f16", "bf16", "f32", "int8", "fp8"});
-  command->add_option("--kv", flags.kv, "number format of the KV")->check(formats)->capture_default_str();
-  command->add_option("--kv-k", flags.kv_k, "number format of K alone (default: as --kv)")->check(formats);
-  command->add_option("--kv-v", flags.kv_v, "number format of V alone (default: as --kv)")->check(formats);
+  command->add_option("--kv", flags.kv, "number format of the KV")->group(kKv)->check(formats)->capture_default_str();
+  command->add_option("--kv-k", flags.kv_k, "number format of K alone (default: as --kv)")->group(kKv)->check(formats);
+  command->add_option("--kv-v", flags.kv_v, "number format of V alone (default: as --kv)")->group(kKv)->check(formats);
   command->add_option("--block-tokens", flags.block_tokens, "tokens per KV block (default 32)")
+      ->group(kKv)
       ->check(one_of({"16", "32", "64", "128", "256"}));
 }
 
 void add_cuda(CLI::App* command, ModelFlags& flags) {
-  command->add_option("--device-index", flags.device_index, "number of the CUDA device, from 0 (default 0)");
-  command->add_option("--cuda-library", flags.cuda_library, "path of libkvrt_cuda.so (default: beside libkvrt)");
+  command->add_option("--device-index", flags.device_index, "number of the CUDA device, from 0 (default 0)")->group(kComputing);
+  command->add_option("--cuda-library", flags.cuda_library, "path of libkvrt_cuda.so (default: beside libkvrt)")->group(kComputing);
 }
 
 void add_prompt_gemm(CLI::App* command, ModelFlags& flags) {
   command->add_option("--prompt-gemm", flags.prompt_gemm, "number format to which CUDA rounds long prompts; fp8 is coarser (default f16)")
+      ->group(kComputing)
       ->check(one_of({"f16", "fp8"}));
 }
 
 void add_device(CLI::App* command, ModelFlags& flags) {
   command->add_option("--device", flags.device, "device to compute on (auto: CUDA where it works, else the CPU)")
+      ->group(kComputing)
       ->check(one_of({"cpu", "cuda", "auto"}))
       ->capture_default_str();
   add_cuda(command, flags);
@@ -116,14 +121,17 @@ void add_device(CLI::App* command, ModelFlags& flags) {
 
 void add_cache(CLI::App* command, ModelFlags& flags) {
   auto* directory =
-      command->add_option("--cache-dir", flags.cache_dir,
-                          "directory of the weight cache, which speeds up the next start (else KVRT_CACHE, else ~/.cache/kvrt/weights)");
+      command
+          ->add_option("--cache-dir", flags.cache_dir,
+                       "directory of the weight cache, which speeds up the next start (else KVRT_CACHE, else ~/.cache/kvrt/weights)")
+          ->group(kCache);
   command
       ->add_option("--cache-bytes", flags.cache_bytes,
                    "size of the weight cache at most, 8G is 8 GiB (default 0: a tenth of the disk, at most 20 GiB)")
+      ->group(kCache)
       ->type_name("SIZE")
       ->transform(size());
-  command->add_flag("--no-weight-cache", flags.no_weight_cache, "use no weight cache")->excludes(directory);
+  command->add_flag("--no-weight-cache", flags.no_weight_cache, "use no weight cache")->group(kCache)->excludes(directory);
 }
 
 void add_compute(CLI::App* command, ModelFlags& flags) {
@@ -132,16 +140,21 @@ void add_compute(CLI::App* command, ModelFlags& flags) {
       ->add_option("--determinism", flags.determinism,
                    "CUDA's last bits depend on few or many rows in a step (by-class), on all that runs (none), or on neither, as on the "
                    "CPU, with slower prompts (strict)")
+      ->group(kComputing)
       ->check(one_of({"by-class", "strict", "none"}))
       ->capture_default_str();
   add_prompt_gemm(command, flags);
   command->add_option("--threads", flags.threads, "compute threads (default 0: one for each CPU that affinity and cgroup allow)")
+      ->group(kComputing)
       ->check(within(0, 256));
   command->add_option("--isa", flags.isa, "instruction set (default: the best that the CPU has)")
+      ->group(kComputing)
       ->check(one_of({"scalar", "avx2", "avx512"}));
   add_kv(command, flags);
   add_cache(command, flags);
-  command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step at most (default 512)")->check(within(1, 512));
+  command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step at most (default 512)")
+      ->group(kComputing)
+      ->check(within(1, 512));
 }
 
 void add_kv_bytes(CLI::App* command, ModelFlags& flags) {
@@ -164,33 +177,43 @@ void add_room(CLI::App* command, ModelFlags& flags) {
 void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& temperature, const std::string& min_p,
                   const std::string& rest) {
   command->add_option("--temp", flags.temperature, "temperature (0: greedy)")->check(between(0, 100))->default_str(temperature);
-  command->add_option("--top-k", flags.top_k, "sample from the N most likely tokens (0: off)")->default_str(rest);
+  command->add_option("--top-k", flags.top_k, "sample from the N most likely tokens (0: off)")->group(kSampling)->default_str(rest);
   command->add_option("--top-p", flags.top_p, "sample from the most likely tokens that together have probability X (0: off)")
+      ->group(kSampling)
       ->check(between(0, 1))
       ->default_str(rest);
   command->add_option("--min-p", flags.min_p, "leave out tokens less likely than X times the most likely one (0: off)")
+      ->group(kSampling)
       ->check(between(0, 1))
       ->default_str(min_p);
   command->add_option("--repetition-penalty", flags.repetition_penalty, "penalty for tokens that the session has, such as 1.1 (0: off)")
+      ->group(kSampling)
       ->check(between(0, 100))
       ->default_str(rest);
   command->add_option("--frequency-penalty", flags.frequency_penalty, "penalty for each time that a token was generated (default 0: off)")
+      ->group(kSampling)
       ->check(between(-100, 100));
   command->add_option("--presence-penalty", flags.presence_penalty, "penalty for a token that was generated (default 0: off)")
+      ->group(kSampling)
       ->check(between(-100, 100));
-  command->add_option("--penalty-window", flags.penalty_window, "the penalties look at the last N tokens (0: all)")->default_str(rest);
-  command->add_option("--seed", flags.seed, "seed of the sampling (default 0: a random one)");
-  command->add_option("--stop", flags.stop, "stop at this text; may be repeated")->take_all();
-  auto* past_end = command->add_flag("--ignore-eos", flags.ignore_eos, "do not stop at the model's end tokens");
+  command->add_option("--penalty-window", flags.penalty_window, "the penalties look at the last N tokens (0: all)")
+      ->group(kSampling)
+      ->default_str(rest);
+  command->add_option("--seed", flags.seed, "seed of the sampling (default 0: a random one)")->group(kSampling);
+  command->add_option("--stop", flags.stop, "stop at this text; may be repeated")->group(kSampling)->take_all();
+  auto* past_end = command->add_flag("--ignore-eos", flags.ignore_eos, "do not stop at the model's end tokens")->group(kSampling);
   auto* group = command->add_option_group("grammar");
   group->add_option("--grammar", flags.grammar_file, "GBNF file; the answer follows its grammar")->excludes(past_end);
   group->add_option("--json-schema", flags.schema_file, "JSON schema file; the answer is JSON that fits it")->excludes(past_end);
   group->add_flag("--continue-grammar", flags.continue_grammar, "go on with an answer that was cut short, by the same grammar")
       ->excludes(past_end);
   group->require_option(0, 1);
-  command->add_flag("--json-schema-open", flags.schema_open,
-                    "with --json-schema: members that it does not name, unless it says additionalProperties");
+  command
+      ->add_flag("--json-schema-open", flags.schema_open,
+                 "with --json-schema: members that it does not name, unless it says additionalProperties")
+      ->group(kSampling);
   command->add_option("--reasoning-max", flags.reasoning_max, "end the model's reasoning after N tokens (default 0: no limit)")
+      ->group(kSampling)
       ->excludes(past_end);
 }
 
@@ -211,12 +234,13 @@ void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens) {
 }
 
 void add_foreign_kv(CLI::App* command, bool& accept) {
-  command->add_flag("--accept-foreign-kv", accept, "use stored KV that another device computed; last bits may differ from then on");
+  command->add_flag("--accept-foreign-kv", accept, "use stored KV that another device computed; last bits may differ from then on")
+      ->group(kSaving);
 }
 
 void add_codec(CLI::App* command, uint32_t& codec, const char* text) {
   static_assert(KVRT_CODEC_NONE == 1 && KVRT_CODEC_ZSTD == 2);
-  command->add_option("--codec", codec, text)->type_name("TEXT")->transform(numbered({"none", "zstd"}));
+  command->add_option("--codec", codec, text)->group(kSaving)->type_name("TEXT")->transform(numbered({"none", "zstd"}));
 }
 
 void add_durability(CLI::App* command, uint32_t& durability) {
@@ -225,6 +249,7 @@ void add_durability(CLI::App* command, uint32_t& durability) {
       ->add_option("--durability", durability,
                    "safety of the save: none; process (it survives this process); tokens (these survive a power cut); kv (KV too) "
                    "(default tokens)")
+      ->group(kSaving)
       ->type_name("TEXT")
       ->transform(numbered({"none", "process", "tokens", "kv"}));
 }

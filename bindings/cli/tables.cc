@@ -53,13 +53,20 @@ Entry describe_option(const CLI::Option& option, bool as_argument) {
   return entry;
 }
 
-std::vector<Entry> describe_options(const CLI::App& app) {
-  std::vector<Entry> entries;
+// The options by the titles of their groups, in the order in which a command's options begin these. --help ends the first.
+std::vector<Section> describe_options(const CLI::App& app) {
+  std::vector<Section> sections{{"Options", {}}};
   for (const CLI::Option* option : app.get_options()) {
-    const bool again = app.get_name().empty() && option == app.get_help_ptr();  // a group of options repeats the program's
-    if (option->nonpositional() && !again && !option->get_group().empty()) entries.push_back(describe_option(*option, false));
+    const std::string& group = option->get_group();
+    if (!option->nonpositional() || group.empty() || option == app.get_help_ptr()) continue;
+    const std::string title = group == CLI::OptionDefaults().get_group() ? "Options" : group;
+    auto at = std::find_if(sections.begin(), sections.end(), [&](const Section& section) { return section.title == title; });
+    if (at == sections.end()) at = sections.insert(at, {title, {}});
+    at->entries.push_back(describe_option(*option, false));
   }
-  return entries;
+  const bool repeats = app.get_name().empty();  // a group of options has the program's --help
+  if (app.get_help_ptr() && !repeats) sections.front().entries.push_back(describe_option(*app.get_help_ptr(), false));
+  return sections;
 }
 
 // A line of two columns; the second is wrapped.
@@ -118,15 +125,17 @@ Command describe(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_positional()) command.arguments.push_back(describe_option(*option, true));
   }
-  command.sections.push_back({"Options", describe_options(app)});
+  std::vector<Section> own = describe_options(app);
+  command.sections.push_back(own.front());
   for (const CLI::App* sub : app.get_subcommands({})) {
     if (sub->get_group().empty()) continue;  // it is hidden
     if (!sub->get_name().empty()) {
       command.commands.push_back(describe(*sub));
     } else {
-      command.sections.push_back({sub->get_require_option_min() ? "One of" : "At most one of", describe_options(*sub)});
+      command.sections.push_back({sub->get_require_option_min() ? "One of" : "At most one of", describe_options(*sub).front().entries});
     }
   }
+  command.sections.insert(command.sections.end(), own.begin() + 1, own.end());
   return command;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cli {
@@ -33,6 +34,15 @@ std::string usage_line(const Command& command);
 std::string help_text(const Command& command);
 // The remarks that follow the options in --help and in a man page.
 std::vector<std::string> remarks();
+
+// What a man page says of a command: paragraphs, and what to do with the lines that do it.
+struct ManualText {
+  std::vector<std::string> paragraphs;
+  std::vector<std::pair<std::string, std::string>> examples;
+};
+const ManualText& manual_text(const std::string& path);  // of "kvrt store gc"
+// What is typed in a chat: "/fork [NAME]", and what it does.
+std::vector<Entry> chat_lines();
 
 // The completions of bash, zsh or fish.
 std::string completion(const Command& root, const std::string& shell);

@@ -1,13 +1,14 @@
-"""manual.py KVRT: man pages and completions have every command and option of --help; the shells and groff that are installed take them."""
+"""manual.py KVRT MODEL: man pages and completions have every command and option of --help; the shells and groff that are installed take them."""
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 
-kvrt = sys.argv[1]
+kvrt, model = sys.argv[1:]
 
 
 def output(*words):
@@ -44,7 +45,9 @@ def run(command, text=None):
 
 def plain(page):
     """A page's source without its markup."""
-    return re.sub(r"\\f[BIR]", "", page).replace("\\-", "-").replace("\\(aq", "'")
+    for roff, character in {"\\-": "-", "\\(aq": "'", "\\(ti": "~", "\\(ha": "^", "\\(ga": "`", "\\&": "", "\\e": "\\"}.items():
+        page = page.replace(roff, character)
+    return re.sub(r"\\f[BIR]", "", page)
 
 
 def bash_completes(script, words):
@@ -73,6 +76,49 @@ def check_completions(complete, found):
     assert complete(["inspect", "model.g"]) == ["model.gguf"]
 
 
+def sections(page):
+    """A page's sections by their titles."""
+    parts = re.split(r"^\.SH (.*)\n", page, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def check_page(path, text):
+    """What is read: a description, examples whose lines kvrt takes, and the files and variables that the command has to do with."""
+    parts = sections(text)
+    assert len(parts["DESCRIPTION"]) > 20 and parts["ENVIRONMENT"].count("NO_COLOR") == 1, (path, parts)
+    about = output(*path, "--help")
+    for variable in ("KVRT_MODEL", "KVRT_STORE"):
+        of = path in ((), ("store",)) and not (path and variable == "KVRT_MODEL") or f"or set {variable}" in about
+        assert (variable in parts["ENVIRONMENT"]) == of, (path, variable)
+        assert not of or "~/.config/kvrt/config.toml" in parts["FILES"], (path, parts)
+    assert ("~/.cache/kvrt/weights" in parts.get("FILES", "")) == (not path or "--cache-dir" in about), (path, parts)
+    examples = re.findall(r"^\.nf\n(.*?)^\.fi\n", parts["EXAMPLES"], re.M | re.S)
+    assert examples, path
+    for line in "".join(examples).splitlines():
+        commands = re.split(r" \|\|? ", re.sub(r"\$\((.*)\)", "1", re.sub(r"^\. <\((.*)\)$", r"\1", line)))
+        ours = [shlex.split(re.sub(r" > .*", "", command))[1:] for command in commands if command.startswith("kvrt ")]
+        assert ours, (path, line)
+        for words in ours:
+            output(*words, "--help")
+    if path == ("chat",):
+        said = subprocess.run([kvrt, "chat", "-m", model], input="/help\n", capture_output=True, text=True, check=True).stderr
+        verbs = re.findall(r"^(/\w+)", said, re.M)
+        assert len(verbs) > 8 and re.findall(r"^(/\w+)", parts["LINES OF A CHAT"], re.M) == verbs, (verbs, parts["LINES OF A CHAT"])
+
+
+def check_sessions(complete):
+    """NAME is a session of the store."""
+    os.environ["PATH"] = f"{os.path.dirname(kvrt)}:{os.environ['PATH']}"
+    for name in ("ann", "bob", "$(touch ran)"):
+        output("run", "-m", model, "-p", "Hello", "-n", "0", "--store", "memory", "--session", name)
+    for command in ("rm", "show", "stat", "mv", "pin", "unpin", "ttl"):
+        assert set(complete(["store", command, "memory", "a"])) == {"ann"}, (command, complete(["store", command, "memory", "a"]))
+    assert {"ann", "bob"} <= set(complete(["store", "rm", "--json", "memory", "ann", ""])), complete(["store", "rm", "memory", "ann", ""])
+    assert not {"ann", "bob"} & set(complete(["store", "rm", "nowhere", ""]))
+    assert any(found.rstrip("/") == "memory" for found in complete(["store", "rm", "mem"]))
+    assert not pathlib.Path("ran").exists(), "a session's name was run"
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -94,6 +140,7 @@ def main():
                 assert "-".join(("kvrt", *path, command)) + "(1)" in text, (path, command)
             for option, value in options.items():
                 assert re.search(rf"^(-\w, )?{option}(, --[\w-]+)?( {re.escape(value)})?$" if value else rf"^.*{option}", text, re.M), (path, option)
+            check_page(path, text)
             name, zsh = " ".join(("kvrt", *path)), scripts["zsh"].read_text()
             function = zsh[zsh.index(f"\n_{name.replace(' ', '_')}() {{"):].split("\n}\n")[0]
             fish = [line for line in scripts["fish"].read_text().splitlines() if f'__kvrt_at "{name}"' in line]
@@ -104,6 +151,7 @@ def main():
             for command in commands:
                 assert f"'{command}:" in function and any(f" -a {command} " in line for line in fish), (path, command)
         check_completions(lambda words: bash_completes(scripts["bash"], ["kvrt", *words]), found)
+        check_sessions(lambda words: bash_completes(scripts["bash"], ["kvrt", *words]))
         tried = ["bash"]
         for shell in ("bash", "zsh", "fish"):
             if shutil.which(shell):
@@ -111,6 +159,7 @@ def main():
                 tried.append(f"{shell} -n")
         if shutil.which("fish"):
             check_completions(lambda words: fish_completes(scripts["fish"], " ".join(["kvrt", *words])), found)
+            check_sessions(lambda words: fish_completes(scripts["fish"], " ".join(["kvrt", *words])))
         if shutil.which("groff"):
             for page in sorted(pages.iterdir()):
                 run(["groff", "-man", "-Tutf8", "-wall", "-z", page])
