@@ -20,8 +20,19 @@ class Struct(ctypes.Structure):
         return made
 
 
+def formatted(value: int, spec: str) -> str:
+    """A value of an enum in an f-string: its name, as print has it, unless the format is one for numbers, such as :d."""
+    return format(int(value), spec) if spec.endswith(tuple("bcdeEfFgGnoxX%")) else format(str(value), spec)
+
+
 class Open(enum.IntEnum):
     """An enum that takes unknown values: a newer library may have more of them."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, format_spec: str) -> str:
+        return formatted(self, format_spec)
 
     @classmethod
     def _missing_(cls, value: object) -> Optional["Open"]:
@@ -35,3 +46,11 @@ class Open(enum.IntEnum):
 
 class OpenFlag(enum.IntFlag):
     """Flags, which take unknown ones."""
+
+    def __str__(self) -> str:
+        known = [flag for flag in type(self) if flag and flag in self]
+        rest = int(self) & ~sum(map(int, known))
+        return "|".join([str(flag.name) for flag in known] + ([hex(rest)] if rest else [])) or "0"
+
+    def __format__(self, format_spec: str) -> str:
+        return formatted(self, format_spec)

@@ -80,6 +80,15 @@ class Description(unittest.TestCase):
             self.assertEqual(_abi.lib.kvrt_status_name(member).decode(), member.name)
         self.assertEqual(kvrt.Status(99).name, "UNKNOWN_99")  # a value of a newer library
 
+    def test_enums_print_as_names(self):
+        token = kvrt.EventType.TOKEN
+        self.assertEqual((str(token), f"{token}", f"{token:>7}", "%s" % token), ("TOKEN", "TOKEN", "  TOKEN", "TOKEN"))
+        self.assertEqual((f"{token:d}", token + 0, repr(token)), ("1", 1, "<EventType.TOKEN: 1>"))
+        self.assertEqual((str(kvrt.Status(99)), f"{kvrt.Reason.EOS}"), ("UNKNOWN_99", "EOS"))
+        flags = _enums.TextFlags
+        self.assertEqual([str(flag) for flag in (flags.SPECIAL, flags.SPECIAL | flags.BOS, flags(0), flags(0x12))], ["SPECIAL", "SPECIAL|BOS", "0", "BOS|0x10"])
+        self.assertEqual(f"{flags.BOS:>4}{flags.BOS:02x}", " BOS02")
+
     def test_fields(self):
         """Every field is reached: options are set by name, the others are read, or are fields of a dataclass that is made by names."""
         made = {cls.__name__: {field.name for field in dataclasses.fields(cls)} for cls in vars(_types).values() if dataclasses.is_dataclass(cls)}
