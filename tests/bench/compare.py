@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kvrt and its peer (peer.py), alternating, so that a machine's moods fall on both: one table per model, all runs as JSON.
 
-  ./dev bench [--model smollm2|smollm2-q4_0|gemma3|PATH ...] [--isa avx2] [--pairs 5] [--quick] [--json FILE]
+  ./dev bench [--model smollm2|smollm2-q4_0|gemma3|qwen2.5-coder|qwen2.5-coder-1.5b|PATH ...] [--isa avx2] [--pairs 5] [--quick] [--json FILE]
   ./dev bench --neighbour          decode beside a foreign busy process, against one thread alone
   ./dev bench --kv-formats int8    decode with another KV format, against kvrt's own f16
   ./dev bench --resume             resume of 2,048 tokens by codec, from the page cache and from the disk, against the peer's state load
@@ -257,7 +257,7 @@ def kv_formats(a, kvrt):
 
 def arguments():
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", action="append", help="smollm2 (default), smollm2-q4_0 (made by the peer's quantizer), gemma3, or a path; may be repeated")
+    parser.add_argument("--model", action="append", help="smollm2 (default), smollm2-q4_0 (made by the peer's quantizer), gemma3, qwen2.5-coder, qwen2.5-coder-1.5b, or a path; may be repeated")
     parser.add_argument("--isa", choices=["avx2"], help="kvrt's kernel table, when not the best; the peer is the one for it")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=min(len(os.sched_getaffinity(0)), 8))
@@ -293,8 +293,8 @@ def main():
         result["prompt_sha256"] = peers.sha256(text)
         for name, path in models:
             say(f"{name}: {path}")
-            # Gemma's long contexts are no goal.
-            plan = QUICK if a.quick else FULL[:1] if name == "gemma3" else FULL
+            # Only SmolLM2's longest contexts are a goal.
+            plan = QUICK if a.quick else FULL if name.startswith("smollm2") else FULL[:1]
             kvrt, peer = Kvrt(a, path, text), Peer(a, pythons, path, text)
             if a.no_sweep or a.kv_formats or a.resume:
                 peer.plain()

@@ -89,7 +89,7 @@ def locked_model(name):
     row = next(line.split() for line in (ROOT / ".ci/models.lock").read_text().splitlines() if line.startswith(name + " "))
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     path = cache / "kvrt/models" / row[2]
-    fetch = "./dev model" + (" gemma3 --accept-gemma-terms" if name == "gemma3" else "")
+    fetch = "./dev model" + {"smollm2": "", "gemma3": " gemma3 --accept-gemma-terms"}.get(name, f" {name}")
     if not path.exists():
         sys.exit(f"{path} is not there; to fetch it: {fetch}")
     if sha256(path) != row[1]:
@@ -113,11 +113,11 @@ def requantized(source, python, folder):
 
 
 def resolve_model(name, python):
-    if name in ("smollm2", "gemma3"):
+    if name in ("smollm2", "gemma3", "qwen2.5-coder", "qwen2.5-coder-1.5b"):
         return locked_model(name)
     if name == "smollm2-q4_0":
         return requantized(locked_model("smollm2"), python, ROOT / "build/bench")
     path = pathlib.Path(name)
     if not path.is_file():
-        sys.exit(f"{name} is no model: expected smollm2, smollm2-q4_0, gemma3 or the path of a GGUF file")
+        sys.exit(f"{name} is no model: expected smollm2, smollm2-q4_0, gemma3, qwen2.5-coder, qwen2.5-coder-1.5b or the path of a GGUF file")
     return path
