@@ -23,6 +23,7 @@ if [ "${TYPES:-0}" = 1 ]; then
   "$@" all.py
   "$@" example.py "$source/samples/chat_asyncio.py"
   "$@" "$source/bindings/python/examples/agent.py"
+  "$@" "$source/bindings/python/examples/rag.py"
   PATH="$work/venv/bin:$PATH" # the public names, as an editor sees them
   "$python" -m basedpyright --ignoreexternal --verifytypes kvrt >verified.txt || { cat verified.txt && exit 1; }
   "$python" -m basedpyright --level error example.py

@@ -38,6 +38,25 @@ class Programs(unittest.TestCase):
         text = (SOURCE / "bindings" / "README.md").read_text()
         self.run_twice(re.search(r"```python\n(.*?)```", text, re.S)[1])
 
+    def test_documents(self):
+        """The second and third process take the documents from the store, whatever the question; other documents are computed."""
+        program, document = str(SOURCE / "bindings/python/examples/rag.py"), pathlib.Path(self.work, "log.txt")
+        document.write_text("The lamp is lit at dusk. " * 10)
+
+        def run(question):
+            command = [sys.executable, "-W", "error", program, str(MODEL), self.work + "/store", question, str(document)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            found = re.search(r"^\((\d+) of (\d+) tokens came from the disk; first token after \d+\.\d s\)$", done.stderr, re.M)
+            return tuple(map(int, found.groups()))
+
+        (first, all_first), (second, all_second), (third, _) = map(run, ("Who?", "When is the lamp lit?", "Who?"))
+        self.assertEqual(first, 0)
+        self.assertEqual(second, third)
+        self.assertTrue(200 < second < all_first < all_second, (second, all_first, all_second))
+        document.write_text("Another lamp. " * 10)
+        self.assertEqual(run("Who?")[0], 0)
+
     def test_sample(self):
         for run_number in range(2):
             command = [sys.executable, "-W", "error", str(SOURCE / "samples" / "chat_asyncio.py"), str(MODEL), self.work, "8"]
