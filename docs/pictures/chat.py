@@ -4,8 +4,8 @@ from xml.sax.saxutils import escape
 from svg import box, line, picture, text
 from terminal import Terminal
 
-CELL, LINE, COLUMNS, ROWS = 7.83, 18, 96, 30
-LEFT, TOP, STAY = 20, 50, 6  # STAY: seconds that the end stays
+CELL, LINE, COLUMNS, ROWS = 7.83, 18, 100, 38
+LEFT, TOP, STAY = 20, 50, 6  # STAY: seconds that the end stays; the film begins in their middle, so that its first picture is full
 
 
 def segments(data, pane):
@@ -75,7 +75,19 @@ def pane(data, number, film, top, rows):
     return [clip, f'<g clip-path="url(#c{number})"><g class="a" style="transform:{by(-moves[-1][1])};animation-name:{name}">', *parts, "</g></g>"]
 
 
+def check(data):
+    """The last picture has the line that the recording is about, and no word is broken by the edge."""
+    terminal = Terminal(COLUMNS)
+    for _, which, written in data["recording"]:
+        if which == 0:
+            terminal.feed(written.encode("utf-8", "surrogateescape"))
+    lines = ["".join(character for character, _ in cells) for cells in terminal.lines]
+    assert any(row.startswith("ann goes on: ") for row in lines[-ROWS:]), lines[-ROWS:]
+    assert not terminal.broken, terminal.broken
+
+
 def chat(data, about):
+    check(data)
     film = Film(data["recording"][-1][0] + STAY)
     end = film.seen(data["recording"][-1][0])
     killed = next(at for at, number, said in data["recording"] if number == 0 and "Killed" in said)
@@ -102,5 +114,5 @@ def chat(data, about):
     what = (f"A chat in a terminal, killed by kill -9 in the middle of an answer. A new process says: ann goes on: {resumed['tokens']} tokens, "
             f"{resumed['disk']} from disk, in {resumed['ms']} ms. It goes on with the answer. The first token of a new conversation took {before['ms']} ms, and "
             f"after the kill {after_ms} ms.")
-    motion = f".gone{{opacity:0}}@media(prefers-reduced-motion:no-preference){{.a{{animation:{film.length:.2f}s step-end infinite}}}}" + "".join(film.css)
+    motion = f".gone{{opacity:0}}@media(prefers-reduced-motion:no-preference){{.a{{animation:{film.length:.2f}s step-end -{film.length - STAY / 2:.2f}s infinite}}}}" + "".join(film.css)
     return picture(width, bars + 80, "kvrt chat is killed and goes on", what, parts, motion)

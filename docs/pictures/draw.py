@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""draw.py [--check]: draws the README's pictures beside this file, of chat.json and shared.json (record.py) and of tests/bench/results, and
+"""draw.py [--check]: draws the README's pictures beside this file, of chat.json and forest.json (record.py) and of tests/bench/results, and
 writes their texts into README.md for those who do not see them.
 
 With --check nothing is written: exits 1 where a picture or its text is not what the data say.
@@ -16,7 +16,7 @@ from svg import box, line, picture, text
 
 HERE = pathlib.Path(__file__).parent
 README = HERE / "../../README.md"
-RESULTS = HERE / "../../tests/bench/results/2026-11-22-epyc-25-17.json"
+RESULTS = json.loads((HERE / "../../tests/bench/results/2026-11-22-epyc-25-17.json").read_text())
 MIB = 1 << 20
 
 
@@ -24,43 +24,39 @@ def about(data):
     return f"{data['machine']}, {data['isa']}; {data['model']}; {data['date']}"
 
 
-def shared(data):
-    """Every chunk of the store once: those of all sessions, then of some, then of one."""
-    left, top, wide, row, gap = 150, 76, 30, 62, 4
+def forest(data):
+    """Sessions that begin alike below each other; every chunk of the store once, in the row that has it first."""
+    left, top, row, bar = 20, 72, 9, 7
     sessions = data["sessions"]
-    chains = [[chunk["key"] for chunk in session["chunks"]] for session in sessions]
-    size = {chunk["key"]: chunk["bytes"] for session in sessions for chunk in session["chunks"]}
-    owners = {key: [n for n, chain in enumerate(chains) if key in chain] for key in size}
-    place = {}
-    for n, chain in enumerate(chains):
-        for column, key in enumerate(chain):
-            place.setdefault(key, (left + column * (wide + gap), top + n * row))
-    parts = [text(20, 30, "Three sessions in one store: what begins alike is there once", "ink b")]
-    lines = []
-    for n, (session, chain) in enumerate(zip(sessions, chains)):
-        y = top + n * row
-        own = sum(size[key] for key in chain if len(owners[key]) == 1)
-        parts += [text(20, y + 13, session["name"], "ink b m"), text(20, y + 28, f"{session['tokens']} tokens", "dim s")]
-        for key, after in zip(chain, chain[1:]):
-            (x, from_y), (to_x, to_y) = place[key], place[after]
-            if from_y != to_y:
-                lines.append(line([(x + wide / 2, from_y + wide), (x + wide / 2, to_y + wide / 2), (to_x, to_y + wide / 2)], "dim"))
-        last = place[chain[-1]]
-        parts.append(text(last[0] + wide + 10, last[1] + 19, f"own KV: {own / MIB:.1f} MiB", "dim s"))
-    for key, (x, y) in place.items():
-        parts.append(box(x, y, wide, wide, {3: "ours", 2: "third", 1: "other"}[len(owners[key])], 4))
-    height = top + len(sessions) * row + 54
-    stored, named = sum(size.values()), sum(size[key] for chain in chains for key in chain)
-    legend = [("ours", "in all three"), ("third", "in two"), ("other", "in one")]
-    for n, (colour, what) in enumerate(legend):
-        parts += [box(20 + n * 120, height - 46, 12, 12, colour, 3), text(38 + n * 120, height - 36, what, "dim s")]
-    blocks = sum(map(len, chains))
-    sum_up = (f"{blocks} blocks of {sessions[0]['block_tokens']} tokens or fewer in the sessions, {len(size)} in the store: "
-              f"{named / MIB:.1f} MiB of KV in {stored / MIB:.1f} MiB")
+    owners = {}
+    for session in sessions:
+        for key, *_ in session["chunks"]:
+            owners[key] = owners.get(key, 0) + 1
+    scale = 740 / max(session["tokens"] for session in sessions)
+    parts, lines, place = [], [], {}
+    for n, session in enumerate(sessions):
+        y, before = top + n * row, None
+        for key, begin, end, _ in session["chunks"]:
+            if key in place:
+                before = (place[key], left + end * scale)
+                continue
+            if before:
+                lines.append(line([(before[1] - 1, before[0] + bar), (before[1] - 1, y + bar / 2), (before[1] + 4, y + bar / 2)], "dim", 1))
+                before = None
+            place[key] = y
+            many = owners[key]
+            parts.append(box(left + begin * scale, y, max((end - begin) * scale - 1.5, 1), bar, "ours" if many > 3 else "third" if many > 1 else "other", 2))
+    size = {key: bytes_ for session in sessions for key, _, _, bytes_ in session["chunks"]}
+    stored, named = sum(size.values()), sum(bytes_ for session in sessions for *_, bytes_ in session["chunks"])
     assert data["store"]["chunks"] == len(size) and data["store"]["chunk_bytes"] == stored
-    parts += [text(20, height - 14, sum_up + ".", "ink s"), text(780, height - 36, f"{data['model']}, {data['date']}", "dim s", "end")]
-    what = f"Blocks of KV in a store. Session ann-2 is a fork of ann; bob began with the same system message. {sum_up}."
-    return picture(800, height, "KV blocks that sessions share", what, lines + parts)
+    height = top + len(sessions) * row + 34
+    legend = [("ours", f"KV of {max(owners.values())} sessions"), ("third", "of a few"), ("other", "of one")]
+    for n, (colour, what) in enumerate(legend):
+        parts += [box(left + n * 150, 44, 12, 12, colour, 3), text(left + 18 + n * 150, 54, what, "dim s")]
+    sum_up = f"{len(sessions)} sessions with {named / MIB:.0f} MiB of KV, in {stored / MIB:.0f} MiB on disk"
+    parts += [text(left, 28, sum_up, "ink b"), text(left, height - 12, f"a row: a session, tokens to the right; {data['model']}, {data['date']}", "dim s")]
+    what = f"{sum_up}. Four conversations and their forks: what sessions have in common is there once."
+    return picture(800, height, "KV that sessions share", what, lines + parts)
 
 
 ROWS = {
@@ -68,19 +64,40 @@ ROWS = {
     "decode_at_0_tok_s": "decode at 0", "decode_at_2048_tok_s": "decode at 2,048", "decode_at_8000_tok_s": "decode at 8,000",
     "decode_batch_8_tok_s": "8 sequences",
 }
-MODELS = {"q4_1, avx512": "SmolLM2 135M Q4_1", "q4_0, avx512": "SmolLM2 135M Q4_0", "gemma, avx512": "Gemma 3 270M Q4_K_M"}
+MODELS = {"q4_1, avx512": "SmolLM2 135M Q4_1", "gemma, avx512": "Gemma 3 270M Q4_K_M"}
+BENCHED = {"qwen2.5-coder": "Qwen2.5 0.5B Q4_K_M", "qwen2.5-coder-1.5b": "Qwen2.5 1.5B Q4_K_M"}
 
 
 def round_half_up(value):
     return f"{int(value + 0.5):,}"
 
 
-def speed(data):
-    left, top, row, panel, most = 130, 84, 30, 218, 8
+def measured():
+    """(name, figures, where) of each model: of the results of one day, and of the newest that `./dev bench --json` wrote of the others."""
+    meta, peers = RESULTS["meta"], RESULTS["against_the_peer"]
+    where = f"{meta['cpu']}, AVX-512; {meta['peer'].split(',')[0]}; {meta['date']}"
+    panels = [(name, peers[key], where) for key, name in MODELS.items()]
+    for key, name in BENCHED.items():
+        for path in sorted(HERE.glob("../../tests/bench/results/*-qwen.json"), reverse=True):
+            data = json.loads(path.read_text())
+            entry = data["models"].get(key)
+            if entry:
+                cpu = data["cpu"].get("model name", "a CPU").replace("(R)", "")
+                figures = {row.replace("_at_once_", "_once_"): found for row, found in entry["summary"].items()}
+                panels.append((name, figures, f"{cpu}, {entry['isa']}; llama-cpp-python {data['peer']['version']}; {data['date'][:10]}"))
+                break
+    return panels
+
+
+def speed(panels):
+    """Of all models the figures that each of them has."""
+    rows = {key: what for key, what in ROWS.items() if all(key in figures for _, figures, _ in panels)}
+    left, top, row, panel = 130, 84, 30, min(218, 872 // len(panels))
+    most = max(2, -(-int(max(figures[key]["greatest"] for _, figures, _ in panels for key in rows) + 1) // 2) * 2)
     parts = [text(20, 30, "Tokens a second, as a multiple of llama.cpp's", "ink b"),
              text(20, 50, "bar: median of alternating pairs; line: least to greatest (none: one pair); figures: kvrt / llama.cpp, tokens/s; red: equal", "dim s")]
-    bottom = top + row * len(ROWS)
-    for n, (key, name) in enumerate(MODELS.items()):
+    bottom = top + row * len(rows)
+    for n, (name, figures, _) in enumerate(panels):
         x0 = left + n * (panel + 8)
         scale = (panel - 20) / most
         parts.append(text(x0, top - 12, name, "ink b s"))
@@ -88,25 +105,21 @@ def speed(data):
             parts.append(line([(x0 + times * scale, top), (x0 + times * scale, bottom)], "frame", 1))
             parts.append(text(x0 + times * scale, bottom + 16, f"{times}×", "dim s", "middle"))
         parts.append(line([(x0 + scale, top), (x0 + scale, bottom)], "bad", 1.5))
-        for m, (row_key, what) in enumerate(ROWS.items()):
-            y = top + m * row
+        for m, (row_key, what) in enumerate(rows.items()):
+            y, found = top + m * row, figures[row_key]
             if n == 0:
                 parts.append(text(left - 10, y + 15, what, "ink s", "end"))
-            found = data["against_the_peer"][key].get(row_key)
-            if not found:
-                parts.append(text(x0 + 6, y + 15, "not measured", "dim s"))
-                continue
             parts.append(box(x0, y + 5, found["ratio"] * scale, 12, "ours", 2))
             parts.append(line([(x0 + found["least"] * scale, y + 11), (x0 + found["greatest"] * scale, y + 11)], "ink", 1.5))
             label = f"{round_half_up(found['kvrt'])} / {round_half_up(found['peer'])}"
             parts.append(text(x0 + 2, y + 28, label, "dim halo"))
-    where = f"{data['meta']['cpu']}, AVX-512; {data['meta']['peer'].split(',')[0]}; {data['meta']['date']}"
-    parts += [text(20, bottom + 42, where, "dim s"), text(20, bottom + 60, "Prompts in steps of 512 tokens on both sides.", "dim s")]
-    low = min(row["ratio"] for key in MODELS for name, row in data["against_the_peer"][key].items() if name in ROWS)
-    high = max(row["ratio"] for key in MODELS for name, row in data["against_the_peer"][key].items() if name in ROWS)
+    places = list(dict.fromkeys(where for *_, where in panels))
+    for n, where in enumerate([*places, "Prompts in steps of 512 tokens on both sides."]):
+        parts.append(text(20, bottom + 42 + 18 * n, where, "dim s"))
+    ratios = [figures[key]["ratio"] for _, figures, _ in panels for key in rows]
     halo = ".halo{font-size:10px;paint-order:stroke;stroke:#fff;stroke-width:3px}@media(prefers-color-scheme:dark){.halo{stroke:#0d1117}}"
-    what = f"kvrt computes {low:g} to {high:g} times as many tokens a second as llama.cpp. {where}."
-    return picture(left + 3 * (panel + 8) + 8, bottom + 76, "Speed beside llama.cpp", what, parts, halo)
+    what = f"kvrt computes {min(ratios):g} to {max(ratios):g} times as many tokens a second as llama.cpp. {'; '.join(places)}."
+    return picture(max(left + len(panels) * (panel + 8) + 8, 760), bottom + 58 + 18 * len(places), "Speed beside llama.cpp", what, parts, halo)
 
 
 def described(text, name, what):
@@ -123,7 +136,7 @@ def main():
     if sys.argv[1:] and not check:
         sys.exit(__doc__)
     read = lambda path: json.loads(path.read_text())
-    drawn = {"chat": chat(read(HERE / "chat.json"), about), "shared": shared(read(HERE / "shared.json")), "speed": speed(read(RESULTS))}
+    drawn = {"chat": chat(read(HERE / "chat.json"), about), "forest": forest(read(HERE / "forest.json")), "speed": speed(measured())}
     files = {HERE / f"{name}.svg": svg for name, svg in drawn.items()}
     files[README] = README.read_text()
     for name, svg in drawn.items():

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""record.py PROGRAM MODEL: runs what the pictures show, and writes what happened: chat.json and shared.json beside this file.
+"""record.py PROGRAM MODEL: runs what the pictures show, and writes what happened: chat.json and forest.json beside this file.
 
 chat.json    two terminals, byte by byte: a chat is killed by kill -9 in the middle of an answer, and goes on in a new process. Five runs; the one
              whose first answer took the median time to its first token is kept.
-shared.json  what `kvrt store` says of a store with three sessions that begin alike
+forest.json  what `kvrt store` says of a store with 40 sessions: four conversations and their forks
 """
+import contextlib
 import datetime
 import fcntl
 import json
@@ -23,11 +24,28 @@ import termios
 import time
 
 HERE = pathlib.Path(__file__).parent
-RUNS, COLUMNS, PATIENCE = 5, 96, 60
+RUNS, COLUMNS, PATIENCE = 5, 100, 60
 PROMPT, CHAT = "$ ", "> "
 FIRST, SECOND = "What happened in the storm?", "Write a letter to your brother about the storm and the hens."
-CHAT_COMMAND = "kvrt chat --session ann --temp 0 -n 64"
+CHAT_COMMAND = "kvrt chat -m model.gguf --store memory --session ann --temp 0 -n 64"
 KILL_AFTER = 205  # bytes of the second answer: a chat saves an answer every 64 tokens, its question counted
+
+
+class Recording(list):
+    """What terminals showed: [seconds, terminal, text]. What happens while it is off took no time."""
+
+    on = True
+    left_out = 0.0
+
+    def add(self, pane, data):
+        if self.on:
+            self.append([round(time.monotonic() - self.left_out, 3), pane, data.decode("utf-8", "surrogateescape")])
+
+    @contextlib.contextmanager
+    def off(self):
+        begin, self.on = time.monotonic(), False
+        yield
+        self.left_out, self.on = self.left_out + time.monotonic() - begin, True
 
 
 class Shell:
@@ -45,7 +63,7 @@ class Shell:
     def read(self, seconds):
         if select.select([self.fd], [], [], seconds)[0]:
             data = os.read(self.fd, 65536)
-            self.recording.append([round(time.monotonic(), 3), self.pane, data.decode("utf-8", "surrogateescape")])
+            self.recording.add(self.pane, data)
             self.new += data
 
     def until(self, done):
@@ -96,14 +114,15 @@ def first_token(stats):
 
 
 def chat(folder, environment):
-    recording = []
+    recording = Recording()
     shells = one, two = [Shell(recording, pane, folder, environment) for pane in (0, 1)]
     for shell in shells:
         shell.until(lambda said: said == PROMPT.encode())
     one.rest(0.8)
     one.command(CHAT_COMMAND + ' --system "$(cat keeper.txt)"', CHAT)
     one.command(FIRST, CHAT)
-    before = first_token(one.command("/stats", CHAT))
+    with recording.off():
+        before = first_token(one.command("/stats", CHAT))
     two.keys(f"kill -9 {one.child()}")
     one.keys(SECOND)
     one.enter()
@@ -114,7 +133,8 @@ def chat(folder, environment):
     one.rest(1)
     goes_on = one.command(CHAT_COMMAND, CHAT)
     one.command("/continue", CHAT)
-    after = first_token(one.command("/stats", CHAT))
+    with recording.off():
+        after = first_token(one.command("/stats", CHAT))
     for shell in shells:
         shell.close()
     start = recording[0][0]
@@ -131,20 +151,45 @@ def machine():
     return f"{name.replace('(R)', '')}, {os.cpu_count()} CPUs, {platform.system()}"
 
 
-def shared(kvrt, folder, environment):
-    system = (HERE / "keeper.txt").read_text().rstrip("\n")
+PEOPLE = ("keeper of the lighthouse", "cook of the island", "postman of the bay", "doctor of the village")
+QUESTIONS = ("What happened in the storm?", "What did the captain send?", "Who is afraid of the stairs?")
+MORE = ("And then?", "Who saw it?")
 
-    def run(*arguments, said=""):
-        return subprocess.run([kvrt, *arguments], input=said, text=True, capture_output=True, check=True, cwd=folder, env=environment).stdout
 
-    run("chat", "--session", "ann", "--temp", "0", "--system", system, said=f"What did the captain send?\n{FIRST}\n")
-    run("chat", "--session", "bob", "--temp", "0", "--system", system, said="Is the lamp still burning?\n")
-    run("run", "--fork-from", "ann", "--session", "ann-2", "--chat", "-p", "What did the supply boat bring?", "-n", "40")
+def forest(folder, environment):
+    """Four conversations that begin alike, each with three forks, and two of each fork: 40 sessions."""
+    log = (HERE / "keeper.txt").read_text().rstrip("\n").partition("log")[2]
+
+    def run(*arguments):
+        command = ["kvrt", "run", "-m", "model.gguf", "--store", "memory", "--durability", "process", *arguments]
+        subprocess.run(command, capture_output=True, check=True, stdin=subprocess.DEVNULL, cwd=folder, env=environment)
+
+    for tree, person in enumerate(PEOPLE):
+        root = f"{tree}"
+        run("--session", root, "--chat", "-n", "0", "-p", f"You are the {person}. Answer from this log{log}")
+        for fork, question in enumerate(QUESTIONS):
+            run("--fork-from", root, "--session", f"{root}-{fork}", "--chat", "-p", question, "-n", "32")
+            for leaf, more in enumerate(MORE):
+                run("--fork-from", f"{root}-{fork}", "--session", f"{root}-{fork}-{leaf}", "--chat", "-p", more, "-n", "48")
+
+    def read(*arguments):
+        command = ["kvrt", "store", *arguments, "--json"]
+        return [json.loads(line) for line in subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment).stdout.splitlines()]
+
     sessions = []
-    for name in ("ann", "ann-2", "bob"):
-        shown = json.loads(run("store", "show", "memory", name, "--json"))
-        sessions.append({key: shown[key] for key in ("name", "block_tokens", "chunks")} | {"tokens": len(shown["tokens"])})
-    return {"sessions": sessions, "store": json.loads(run("store", "stat", "memory", "--json"))}
+    for entry in sorted(read("ls", "memory"), key=lambda entry: entry["name"]):
+        shown = read("show", "memory", entry["name"])[0]
+        chunks = [[chunk["key"][:16], chunk["begin"], chunk["end"], chunk["bytes"]] for chunk in shown["chunks"]]
+        sessions.append({"name": entry["name"], "block_tokens": shown["block_tokens"], "tokens": entry["tokens"], "chunks": chunks})
+    return {"sessions": sessions, "store": read("stat", "memory")[0]}
+
+
+def place(folder, kvrt, model):
+    """A folder as a user has it, with the model in it, and the environment of its programs."""
+    shutil.copy(HERE / "keeper.txt", folder)
+    os.symlink(model, f"{folder}/model.gguf")
+    return {"PATH": f"{pathlib.Path(kvrt).parent}:/usr/bin:/bin", "HOME": folder, "TERM": "xterm", "LC_ALL": "C.UTF-8", "PS1": PROMPT,
+            "KVRT_CACHE": os.path.expanduser("~/.cache/kvrt/weights")}
 
 
 def main():
@@ -155,21 +200,18 @@ def main():
         "isa": version[1].split()[1].rstrip(","), "model": pathlib.Path(model).name,
     }
     runs = []
-    for number in range(RUNS + 1):
+    for _ in range(RUNS):
         with tempfile.TemporaryDirectory() as folder:
-            shutil.copy(HERE / "keeper.txt", folder)
-            environment = {
-                "PATH": f"{pathlib.Path(kvrt).parent}:/usr/bin:/bin", "HOME": folder, "TERM": "xterm", "LC_ALL": "C.UTF-8", "PS1": PROMPT,
-                "KVRT_MODEL": model, "KVRT_STORE": folder + "/memory", "KVRT_CACHE": os.path.expanduser("~/.cache/kvrt/weights"),
-            }
-            if number == RUNS:
-                stored = shared(kvrt, folder, environment)
-                break
-            runs.append(chat(folder, environment))
+            runs.append(chat(folder, place(folder, kvrt, model)))
             print({key: value["ms"] for key, value in runs[-1].items() if key != "recording"}, file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        stored = forest(folder, place(folder, kvrt, model))
     runs.sort(key=lambda one: one["before"]["ms"])
-    for name, what in (("chat", runs[RUNS // 2]), ("shared", stored)):
-        (HERE / f"{name}.json").write_text(json.dumps(about | what, indent=None).replace("[[", "[\n[").replace("], [", "],\n[") + "\n")
+    for name, what in (("chat", runs[RUNS // 2]), ("forest", stored)):
+        text = json.dumps(about | what)
+        lines = text.replace("[[", "[\n[").replace("], [", "],\n[") if name == "chat" else text.replace('{"name"', '\n{"name"')
+        (HERE / f"{name}.json").write_text(lines + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -12,9 +12,11 @@ class Terminal:
         self.lines = [[]]  # of cells: a character and its style
         self.row = self.column = 0
         self.style = ""
+        self.broken = []  # lines that the edge ended, not the text
 
     def put(self, character):
         if self.column == self.columns:
+            self.broken.append("".join(seen for seen, _ in self.lines[self.row]))
             self.row, self.column = self.row + 1, 0
         while len(self.lines) <= self.row:
             self.lines.append([])

@@ -83,12 +83,12 @@ export PKG_CONFIG_LIBDIR="$library/pkgconfig" # it asks for no other package
 "$work/consumer" "$model" || fail "the program built by pkg-config exits $?"
 [ -f "$(pkg-config --variable=abi kvrt)" ] || fail "pkg-config --variable=abi kvrt names no file"
 
-block c "$source/README.md" >"$work/example.c"
-grep -q kvrt_session_resume "$work/example.c" || fail "no example in README.md"
+block c "$source/bindings/README.md" >"$work/example.c"
+grep -q kvrt_session_resume "$work/example.c" || fail "no example in C in bindings/README.md"
 # shellcheck disable=SC2046
-"$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror "$work/example.c" -o "$work/example" $(pkg-config --cflags --libs kvrt) || fail "the README's example does not build"
+"$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror "$work/example.c" -o "$work/example" $(pkg-config --cflags --libs kvrt) || fail "the example in C does not build"
 cp "$model" "$work/model.gguf"
-(cd "$work" && ./example >first && ./example >second) || fail "the README's example exits $?"
+(cd "$work" && ./example >first && ./example >second) || fail "the example in C exits $?"
 grep -aq '^(ann goes on' "$work/first" && fail "the README's example found a session at its first run"
 grep -aq '^(ann goes on: [1-9][0-9]* tokens came from the disk)' "$work/second" || fail "the README's example does not say at its second run that it goes on"
 
@@ -98,35 +98,26 @@ grep -aq '^(ann goes on: [1-9][0-9]* tokens came from the disk)' "$work/second" 
 if [ "$static" = 1 ]; then
   # shellcheck disable=SC2046
   "$cc" -std=c99 "$work/example.c" -o "$work/example_static" $(pkg-config --static --cflags --libs kvrt | sed 's/-lkvrt /-l:libkvrt.a /') ||
-    fail "the README's example does not build with libkvrt.a"
+    fail "the example in C does not build with libkvrt.a"
   needs "$work/example_static" libkvrt && fail "the README's example asks for libkvrt.so"
   # shellcheck disable=SC2046 # kvrt-static asks for the packages under it
   "$cc" -std=c99 "$work/example.c" -o "$work/example_static" $(env -u PKG_CONFIG_LIBDIR PKG_CONFIG_PATH="$library/pkgconfig" pkg-config --cflags --libs kvrt-static) ||
-    fail "the README's example does not build by kvrt-static.pc"
+    fail "the example in C does not build by kvrt-static.pc"
   needs "$work/example_static" libkvrt && fail "the README's example by kvrt-static.pc asks for libkvrt.so"
   (cd "$work" && ./example_static >third && grep -aq '^(ann goes on' third) || fail "the README's example with libkvrt.a exits $?"
 fi
 
-# The README's programs in C++ and Python go on with the conversation that the one in C began, and with their own.
-block cpp "$source/README.md" >"$work/readme.cc"
+# The README's program in Python goes on with the conversation that the one in C began, and with its own.
 block python "$source/README.md" >"$work/readme.py"
-grep -q kvrt::Session "$work/readme.cc" || fail "no C++ example in README.md"
 grep -q kvrt.Runtime "$work/readme.py" || fail "no Python example in README.md"
-# shellcheck disable=SC2046
-"$cxx" -std=c++17 -Wall -Wextra -Wpedantic -Werror "$work/readme.cc" -o "$work/readme_cpp" $(pkg-config --cflags --libs kvrt) ||
-  fail "the README's example in C++ does not build"
 in_python() { PYTHONPATH="$source/bindings/python" KVRT_LIBRARY="$library/libkvrt.so.0" PYTHONDONTWRITEBYTECODE=1 "$python" -W error readme.py; }
 for run in 1 2; do
-  for program in ./readme_cpp in_python; do
-    (cd "$work" && $program >third) || fail "the README's example $program exits $?"
-    grep -aq '^(ann goes on: [1-9][0-9]* tokens came from the disk)' "$work/third" || fail "the README's example $program does not say in run $run that it goes on"
-  done
+  (cd "$work" && in_python >third) || fail "the README's example exits $?"
+  grep -aq '^(ann goes on: [1-9][0-9]* tokens came from the disk)' "$work/third" || fail "the README's example does not say in run $run that it goes on"
 done
-for program in ./readme_cpp in_python; do
-  rm -rf "$work/memory"
-  (cd "$work" && $program >third) || fail "the README's example $program exits $?"
-  grep -aq '^(ann goes on' "$work/third" && fail "the README's example $program found a session at its first run"
-done
+rm -rf "$work/memory"
+(cd "$work" && in_python >third) || fail "the README's example exits $?"
+grep -aq '^(ann goes on' "$work/third" && fail "the README's example found a session at its first run"
 
 # The README has apt-get install the packages that .ci/apt.txt names for the library and the program.
 named() { sed -n '/^sudo apt-get install/,/[^\\]$/p' "$source/README.md" | sed 's/^sudo apt-get install//; s/\\$//' | tr -s ' ' '\n' | grep . | sort; }
