@@ -277,23 +277,6 @@ first() { "$kvrt" "$1" --help | sed -n 's/^  \(-[^ ,]*\).*/\1/p' | head -n "$2" 
 is "-m --store --session --system -n --temp " "$(first chat 6)" "the first options of chat --help"
 is "-m --chat -n --store --session " "$(first run 5)" "the first options of run --help"
 for section in Sampling Saving Computing KV 'Weight cache'; do grep -q "^$section:" out || fail "run --help has no section $section: $(cat out)"; done
-# a pipe or a file at standard input is the prompt of a line that has none
-"$kvrt" run -m "$model" -p 'The lamp' -n 4 >want 2>/dev/null </dev/null
-printf 'The lamp' | "$kvrt" run -m "$model" -n 4 >out 2>err || fail "a pipe into run: $(cat err)"
-cmp -s out want || fail "a pipe into run: $(cat out err)"
-printf 'The lamp' >prompt
-"$kvrt" run -m "$model" -n 4 >out 2>err <prompt || fail "a file into run: $(cat err)"
-cmp -s out want || fail "a file into run: $(cat out err)"
-echo not this | "$kvrt" run -m "$model" -p 'The lamp' -n 4 >out 2>/dev/null
-cmp -s out want || fail "a pipe beside -p: $(cat out)"
-"$kvrt" run -m "$model" -n 4 --store piped --session a <prompt >out 2>/dev/null
-cmp -s out want || fail "a pipe into a session: $(cat out)"
-printf '' | "$kvrt" run -m "$model" -n 2 --store piped --session a >out 2>err || fail "an empty pipe into a session: $(cat err)"
-exits 0 run -m "$model" -n 2 --store piped --session a
-status=0
-printf '' | "$kvrt" run -m "$model" >out 2>err || status=$?
-is "1 1" "$status $(grep -c 'give a prompt: ' err)" "an empty pipe alone: $(cat err)"
-exits 0 run --help
 exits 0 plan -m "$tiny/row_gemma2.gguf"
 is "" "$(grep -E '.{81}' out)" "lines of plan over 80 columns"
 exits 0 help store rm
