@@ -1,8 +1,10 @@
 #!/bin/sh
-# build.sh OUT, from the root of the tree: the pages and the reference as HTML, by doxygen, into OUT/html. Its warnings are errors.
+# build.sh OUT PYTHON, from the root of the tree: the pages and the reference as HTML, by doxygen with the style of doxygen-awesome-css (a package of
+# PYTHON), into OUT/html. Its warnings are errors.
 set -eu
-out=$1
-python3 tests/tidy/links.py .
+out=$1 python=$2
+theme=$("$python" -c 'import doxygen_awesome_css; print(doxygen_awesome_css.__path__[0])')
+"$python" tests/tidy/links.py .
 rm -rf "$out"
 mkdir -p "$out"
 # The header alone comes first, with no other page: kvrt.h has a comment for all that it declares.
@@ -12,6 +14,6 @@ mkdir -p "$out"
 } | doxygen -
 {
   cat docs/Doxyfile
-  printf '%s\n' "OUTPUT_DIRECTORY=$out"
+  printf '%s\n' "OUTPUT_DIRECTORY=$out" "HTML_EXTRA_STYLESHEET=$theme/doxygen-awesome.css $theme/doxygen-awesome-sidebar-only.css docs/kvrt.css"
 } | doxygen -
 cp -r --parents LICENSE include/kvrt.h samples tests/bench/results docs/pictures/*.svg "$out/html" # the pages link to these

@@ -83,8 +83,8 @@ export PKG_CONFIG_LIBDIR="$library/pkgconfig" # it asks for no other package
 "$work/consumer" "$model" || fail "the program built by pkg-config exits $?"
 [ -f "$(pkg-config --variable=abi kvrt)" ] || fail "pkg-config --variable=abi kvrt names no file"
 
-block c "$source/bindings/README.md" >"$work/example.c"
-grep -q kvrt_session_resume "$work/example.c" || fail "no example in C in bindings/README.md"
+block c "$source/include/README.md" >"$work/example.c"
+grep -q kvrt_session_resume "$work/example.c" || fail "no example in include/README.md"
 # shellcheck disable=SC2046
 "$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror "$work/example.c" -o "$work/example" $(pkg-config --cflags --libs kvrt) || fail "the example in C does not build"
 cp "$model" "$work/model.gguf"

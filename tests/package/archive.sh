@@ -13,7 +13,7 @@ nm -g --defined-only "$archive" 2>/dev/null | awk 'NF == 3 {print $3}' | LC_ALL=
 sed -n 's/^ *\(kvrt_[a-z0-9_]*\);.*/\1/p' "$source/runtime/api/kvrt.map" | LC_ALL=C sort >"$work/public"
 cmp -s "$work/shown" "$work/public" || fail "other symbols than kvrt.map: $(LC_ALL=C comm -3 "$work/shown" "$work/public" | head -5 | tr '\n' ' ')"
 
-awk '$0 == "```c" {on = 1; next} /^```$/ {if (on) exit} on' "$source/bindings/README.md" >"$work/example.c"
+awk '$0 == "```c" {on = 1; next} /^```$/ {if (on) exit} on' "$source/include/README.md" >"$work/example.c"
 cp "$source/tests/golden/tiny/llama_gqa_f32.gguf" "$work/model.gguf"
 # A host with an SQLite of its own, of which nothing works.
 echo 'int calls; int sqlite3_step(void) { return ++calls; } int sqlite3_open_v2(void) { return ++calls; }' >"$work/host.c"

@@ -52,7 +52,7 @@ first_screen ann /home/ann/kvrt ""
 # Install, by root, who has no sudo: each block of lines is of the one before.
 new_root
 clone "$root/root/kvrt"
-awk '$0 == "```c" {on = 1; next} /^```$/ {if (on) exit} on' "$source/README.md" >"$root/root/kvrt/example.c"
+awk '$0 == "```c" {on = 1; next} /^```$/ {if (on) exit} on' "$source/include/README.md" >"$root/root/kvrt/example.c"
 cp "$source/tests/golden/tiny/llama_gqa_f32.gguf" "$root/root/kvrt/model.gguf"
 for text in 'cmake --preset user' 'cmake --install build/user && ' 'cmake --install build/user --prefix'; do
   lines=$(block "$text" | sed 's/sudo //g; s/apt-get install/apt-get install -y/')

@@ -12,7 +12,7 @@ fail() {
 . "$(dirname "$0")/root.sh"
 new_root
 cp "$source/tests/golden/tiny/llama_gqa_f32.gguf" "$root/root/model.gguf"
-awk '$0 == "```c" {on = 1; next} /^```$/ {if (on) exit} on' "$source/bindings/README.md" >"$root/root/example.c"
+awk '$0 == "```c" {on = 1; next} /^```$/ {if (on) exit} on' "$source/include/README.md" >"$root/root/example.c"
 # Two runs of a program in C, of which the second goes on; and a chat, twice likewise.
 goes_on() {
   inside "rm -rf memory; $1 >/dev/null && $1"

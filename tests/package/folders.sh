@@ -11,7 +11,7 @@ fail() {
   exit 1
 }
 unset LD_LIBRARY_PATH PKG_CONFIG_LIBDIR 2>/dev/null || true
-awk '$0 == "```c" {on = 1; next} /^```$/ {if (on) exit} on' "$source/bindings/README.md" >"$work/example.c"
+awk '$0 == "```c" {on = 1; next} /^```$/ {if (on) exit} on' "$source/include/README.md" >"$work/example.c"
 cat >"$work/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.16)
 project(consumer LANGUAGES C)

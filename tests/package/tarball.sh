@@ -25,7 +25,7 @@ sh "$here/glibc.sh" "$work/first/bin/kvrt" "$work/first"/lib/*.so* || fail "need
 sh "$here/archive.sh" "$work/first/lib/libkvrt.a" "$source" "$cc" || fail "libkvrt.a"
 grep -rlF "$(cd "$source" && pwd)" "$work/first" && fail "a file names the folder that it was built in"
 
-awk '$0 == "```c" {on = 1; next} /^```$/ {if (on) exit} on' "$source/bindings/README.md" >"$work/example.c"
+awk '$0 == "```c" {on = 1; next} /^```$/ {if (on) exit} on' "$source/include/README.md" >"$work/example.c"
 cp "$source/tests/golden/tiny/llama_gqa_f32.gguf" "$work/model.gguf"
 cat >"$work/CMakeLists.txt" <<'END_OF_CMAKE'
 cmake_minimum_required(VERSION 3.16)
