@@ -271,12 +271,6 @@ for text in 'Usage: kvrt run \[OPTIONS\]' '-m, --model FILE' 'or set KVRT_MODEL'
 done
 grep -A 1 '^At most one of:' out | grep -q '^  --kv-bytes ' || fail "run --help: --kv-bytes and --context do not exclude each other: $(cat out)"
 is "" "$(grep -E '.{121}' out)" "lines of run --help over 120 columns"
-grep -q -e '- for standard input' out || fail "run --help lacks -f -: $(cat out)"
-# what most people need comes first
-first() { "$kvrt" "$1" --help | sed -n 's/^  \(-[^ ,]*\).*/\1/p' | head -n "$2" | tr '\n' ' '; }
-is "-m --store --session --system -n --temp " "$(first chat 6)" "the first options of chat --help"
-is "-m --chat -n --store --session " "$(first run 5)" "the first options of run --help"
-for section in Sampling Saving Computing KV 'Weight cache'; do grep -q "^$section:" out || fail "run --help has no section $section: $(cat out)"; done
 exits 0 plan -m "$tiny/row_gemma2.gguf"
 is "" "$(grep -E '.{81}' out)" "lines of plan over 80 columns"
 exits 0 help store rm

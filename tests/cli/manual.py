@@ -106,6 +106,16 @@ def check_page(path, text):
         assert len(verbs) > 8 and re.findall(r"^(/\w+)", parts["LINES OF A CHAT"], re.M) == verbs, (verbs, parts["LINES OF A CHAT"])
 
 
+def check_order():
+    """--help begins with what most people need; the rest has titles."""
+    for command, first in (("chat", ["-m", "--store", "--session", "--system", "-n", "--temp"]), ("run", ["-m", "--chat", "-n", "--store", "--session"])):
+        text = output(command, "--help")
+        assert re.findall(r"^  (-[^ ,]*)", text, re.M)[:len(first)] == first, text
+        for title in ("Sampling", "Saving", "Computing", "KV", "Weight cache"):
+            assert f"\n{title}:\n" in text, (title, text)
+    assert "- for standard input" in output("run", "--help")
+
+
 def check_sessions(complete):
     """NAME is a session of the store."""
     os.environ["PATH"] = f"{os.path.dirname(kvrt)}:{os.environ['PATH']}"
@@ -151,6 +161,7 @@ def main():
             for command in commands:
                 assert f"'{command}:" in function and any(f" -a {command} " in line for line in fish), (path, command)
         check_completions(lambda words: bash_completes(scripts["bash"], ["kvrt", *words]), found)
+        check_order()
         check_sessions(lambda words: bash_completes(scripts["bash"], ["kvrt", *words]))
         tried = ["bash"]
         for shell in ("bash", "zsh", "fish"):
