@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""record.py PROGRAM MODEL: runs what the pictures show, and writes what happened: chat.json and forest.json beside this file.
+"""record.py PROGRAM MODEL DOCUMENTS-MODEL: runs what the pictures show, and writes what happened, into files beside this one.
 
 chat.json    two terminals, byte by byte: a chat is killed by kill -9 in the middle of an answer, and goes on in a new process. Five runs; the one
              whose first answer took the median time to its first token is kept.
 forest.json  what `kvrt store` says of a store with 40 sessions: four conversations and their forks
+rag.json     when three processes that ask the other model about a document saw their first tokens
 """
 import contextlib
 import datetime
@@ -151,6 +152,25 @@ def machine():
     return f"{name.replace('(R)', '')}, {os.cpu_count()} CPUs, {platform.system()}"
 
 
+DOCUMENT = "docs/USING.md"
+ASKED = ("Which variables name the model and the store?", "How do I check a store?", "What does kvrt doctor do?")
+
+
+def documents(kvrt, model):
+    """Three processes that ask about a document, from an empty store and without weights that are ready."""
+    runs = []
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {"PYTHONPATH": "bindings/python", "KVRT_LIBRARY": str(pathlib.Path(kvrt).parents[1] / "lib/libkvrt.so.0"),
+                                    "KVRT_CACHE": folder + "/weights", "PYTHONDONTWRITEBYTECODE": "1"}
+        for question in ASKED:
+            command = [sys.executable, "bindings/python/examples/rag.py", model, folder + "/store", question, DOCUMENT]
+            said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=HERE / "../..", env=environment).stderr
+            found = re.search(r"\((\d+) of (\d+) tokens came from the disk; first token after ([\d.]+) s\)", said)
+            runs.append({"disk": int(found[1]), "tokens": int(found[2]), "seconds": float(found[3])})
+            print(runs[-1], file=sys.stderr)
+    return {"document": DOCUMENT, "model": pathlib.Path(model).name, "runs": runs}
+
+
 PEOPLE = ("keeper of the lighthouse", "cook of the island", "postman of the bay", "doctor of the village")
 QUESTIONS = ("What happened in the storm?", "What did the captain send?", "Who is afraid of the stairs?")
 MORE = ("And then?", "Who saw it?")
@@ -193,12 +213,13 @@ def place(folder, kvrt, model):
 
 
 def main():
-    kvrt, model = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:])
+    kvrt, model, reader = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:])
     version = subprocess.run([kvrt, "version"], capture_output=True, text=True, check=True).stdout.split("\n")
     about = {
         "date": datetime.date.today().isoformat(), "machine": machine(), "kvrt": version[0],
         "isa": version[1].split()[1].rstrip(","), "model": pathlib.Path(model).name,
     }
+    read = documents(kvrt, reader)
     runs = []
     for _ in range(RUNS):
         with tempfile.TemporaryDirectory() as folder:
@@ -207,7 +228,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         stored = forest(folder, place(folder, kvrt, model))
     runs.sort(key=lambda one: one["before"]["ms"])
-    for name, what in (("chat", runs[RUNS // 2]), ("forest", stored)):
+    for name, what in (("chat", runs[RUNS // 2]), ("forest", stored), ("rag", read)):
         text = json.dumps(about | what)
         lines = text.replace("[[", "[\n[").replace("], [", "],\n[") if name == "chat" else text.replace('{"name"', '\n{"name"')
         (HERE / f"{name}.json").write_text(lines + "\n")
