@@ -89,7 +89,7 @@ def speed(name):
             if isinstance(entry, dict) and entry.get("file") == f"{name}.gguf" and "summary" in entry:
                 cpu = data["cpu"].get("model name", "a CPU").replace("(R)", "")
                 return f"{entry['summary']['decode_at_0_tok_s']['kvrt']:.1f} ({data['threads']} threads, {cpu})"
-    return "not measured"
+    return "—"
 
 
 def table(kvrt):
