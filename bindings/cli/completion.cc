@@ -136,13 +136,15 @@ _kvrt() {
   folders) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
   files) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
   sessions)
-    [ -n "$store" ] || mapfile -t COMPREPLY < <(compgen -d -- "$cur")
     while IFS= read -r word; do
-      [[ $word != "$cur"* ]] || COMPREPLY+=("$word")
+      [[ $word == "$cur"* ]] || continue
+      printf -v word %q "$word"
+      COMPREPLY+=("$word")
     done < <(_kvrt_sessions "$store")
+    [ -n "$store" ] || { kind=folders && mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$cur"); }
     ;;
   esac
-  [[ $kind == words || $kind == other ]] || compopt -o filenames 2>/dev/null
+  [[ $kind != f* ]] || compopt -o filenames 2>/dev/null
 }
 complete -F _kvrt kvrt
 )";

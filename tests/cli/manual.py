@@ -126,6 +126,9 @@ def check_sessions(complete):
     assert {"ann", "bob"} <= set(complete(["store", "rm", "--json", "memory", "ann", ""])), complete(["store", "rm", "memory", "ann", ""])
     assert not {"ann", "bob"} & set(complete(["store", "rm", "nowhere", ""]))
     assert any(found.rstrip("/") == "memory" for found in complete(["store", "rm", "mem"]))
+    os.mkdir("bob")  # a folder of that name changes nothing
+    assert "bob" in complete(["store", "rm", "memory", "b"]), complete(["store", "rm", "memory", "b"])
+    os.rmdir("bob")
     assert not pathlib.Path("ran").exists(), "a session's name was run"
 
 
