@@ -41,6 +41,8 @@ std::string_view methods_of(const std::string& path) {
   if (path == "/v1/chat/completions" || path == "/v1/completions" || path == "/v1/responses") return "POST, OPTIONS";
   if (constexpr std::string_view kOne = "/v1/responses/"; path.starts_with(kOne) && path.find('/', kOne.size()) == path.npos)
     return "GET, HEAD, DELETE, OPTIONS";
+  if (constexpr std::string_view kOne = "/v1/kvrt/sessions/"; path.starts_with(kOne) && path.size() > kOne.size())
+    return "GET, HEAD, DELETE, OPTIONS";
   const auto is_it = [&](const auto& known) { return path == known; };
   constexpr std::string_view kRead[] = {"/v1/models", "/v1/kvrt/sessions", "/v1/kvrt/graph", "/metrics", "/health"};
   const auto files = page_files();
@@ -134,6 +136,8 @@ App::App(kvrt::Model model, StorePlace& place, Access access, AppOptions options
       conversations_(model_, place, options_.model_id, std::move(conversations)),
       graph_(model_, conversations_) {}
 
+const std::string& App::domain() { return t_domain; }
+
 // What every request has to be. False: it is answered with an error.
 bool App::check(const httplib::Request& request, httplib::Response& response) {
   try {
@@ -168,7 +172,6 @@ void App::add_routes(HttpServer* server) {
     server->Get(path, [make](const Request&, Response& response) { response.set_content(make(), kJson); });
   };
   respond("/v1/models", [this] { return R"({"object":"list","data":[)" + models() + "]}"; });
-  respond("/v1/kvrt/sessions", [this] { return sessions(); });
   server->Get("/v1/kvrt/graph", [this](const Request& request, Response& response) { graph(request, response); });
   add_page(server);
   server->Get(R"(/v1/models/(.+))", [this](const Request& request, Response& response) {
@@ -196,6 +199,7 @@ void App::add_routes(HttpServer* server) {
   post("/v1/completions", Api::kText);
   post("/v1/responses", Api::kResponses);
   add_responses(server);
+  add_sessions(server);
   server->set_pre_routing_handler([this](const Request& request, Response& response) {
     return check(request, response) ? httplib::Server::HandlerResponse::Unhandled : httplib::Server::HandlerResponse::Handled;
   });
@@ -333,18 +337,8 @@ std::string App::health(bool closing) const {
 std::string App::models() const {
   JsonWriter w;
   w.begin('{').pair("id", options_.model_id).pair("object", "model").pair("created", options_.created).pair("owned_by", "kvrt");
-  w.pair("max_model_len", tokens_max(model_));
+  w.pair("max_model_len", tokens_max(model_)).key("suggested_sampling").raw(options_.sampling);
   return w.end('}').take();
-}
-
-std::string App::sessions() {
-  JsonWriter w;
-  w.begin('{').pair("object", "list").key("data").begin('[');
-  for (const SessionEntry& e : conversations_.list(t_domain)) {
-    w.begin('{').pair("name", e.name).pair("state", e.state).pair("tokens", e.tokens).pair("disk_bytes", e.bytes);
-    w.pair("saved_unix_ms", static_cast<uint64_t>(e.saved_ms)).pair("expires_unix_ms", static_cast<uint64_t>(e.expires_ms)).end('}');
-  }
-  return w.end(']').end('}').take();
 }
 
 void App::graph(const httplib::Request& request, httplib::Response& response) {

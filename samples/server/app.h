@@ -23,7 +23,8 @@ struct AppOptions {
   uint64_t created = 0;  // the model's, seconds since 1970
   size_t answers = 128;  // that are generated at once
   std::chrono::seconds time_limit{600};
-  std::string pages;  // a folder of static files; "": none
+  std::string sampling = "{}";  // what the model's file suggests, as fields of a request
+  std::string pages;            // a folder of static files; "": none
   std::function<void(const std::string&)> log;
 };
 
@@ -39,6 +40,7 @@ class App {
   };
   struct Job;
 
+  static const std::string& domain();  // of the request that this thread serves
   bool check(const httplib::Request& request, httplib::Response& response);
   enum class Api { kChat, kText, kResponses };
   Request read(const std::string& body, Api api);
@@ -49,6 +51,7 @@ class App {
   std::string sessions();
   void graph(const httplib::Request& request, httplib::Response& response);
   void add_responses(HttpServer* server);
+  void add_sessions(HttpServer* server);
   void say_left_out(const std::vector<std::string>& types);
   std::string metrics();
 

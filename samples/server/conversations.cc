@@ -191,6 +191,7 @@ std::shared_ptr<Conversation> Conversations::replace(const std::shared_ptr<Conve
 
 std::shared_ptr<Conversation> Conversations::take(const Request& request, const std::string& domain) {
   const std::vector<std::string> names = names_of(request);
+  if (request.continues) return take_cut(request, {domain, names.front()});
   std::shared_ptr<Conversation> c;
   for (const std::string& name : names) {
     const Found found = take_open({domain, name}, &c);
@@ -318,7 +319,8 @@ std::vector<SessionEntry> Conversations::list(const std::string& domain) {
   std::vector<SessionEntry> out;
   if (const kvrt::Store store = this->store()) {
     (void)store.list(domain, [&](const kvrt::Event& e) {
-      out.push_back({e.entry->name, "disk", e.entry->tokens, e.entry->bytes, e.entry->saved_unix_ms, e.entry->expires_unix_ms});
+      out.push_back(
+          {e.entry->name, "disk", e.entry->tokens, e.entry->bytes, e.entry->saved_unix_ms, e.entry->expires_unix_ms, e.entry->revision});
     });
   }
   std::lock_guard lock(mu_);
@@ -328,7 +330,7 @@ std::vector<SessionEntry> Conversations::list(const std::string& domain) {
     const auto info = c->session.info();
     if (!info.ok()) continue;
     auto it = std::ranges::find(out, name, &SessionEntry::name);
-    if (it == out.end()) it = out.insert(out.end(), SessionEntry{name, "", 0, 0, 0, 0});
+    if (it == out.end()) it = out.insert(out.end(), SessionEntry{name, ""});
     it->state = info->state == KVRT_STATE_GENERATING ? "computing" : info->kv_blocks > 0 ? "memory" : "disk";
     it->tokens = info->tokens;
   }

@@ -34,10 +34,18 @@ struct Conversation {
   std::string ended;             // of such a one: the name of the conversation that the response ended
 };
 
+struct SessionWords {
+  std::string title, last;   // the first words of the first question, and of the last one
+  std::string conversation;  // what the client calls the conversation that this is a branch of
+  uint64_t messages = 0;
+};
+
 struct SessionEntry {  // of the list
   std::string name, state;
   uint64_t tokens = 0, bytes = 0;
   int64_t saved_ms = 0, expires_ms = 0;
+  uint64_t revision = 0;
+  SessionWords words{};
 };
 
 class Conversations {
@@ -86,6 +94,10 @@ class Conversations {
   void save_text(kvrt::Session& session, const Prompt& prompt) noexcept;
 
   std::vector<SessionEntry> list(const std::string& domain);
+  // Gives the entries their words. The number of those that the next call has them of.
+  size_t add_words(const std::string& domain, std::vector<SessionEntry>* entries);
+  std::string read_session(const std::string& name, const std::string& domain);  // its messages, as JSON; "": there is none
+  bool remove_session(const std::string& name, const std::string& domain);       // false: there is none. Throws ApiError
   // The open ones, each with its name, when it was last used, and whether a request works on it. Their sessions may be read.
   struct Opened {
     std::string name;
@@ -104,6 +116,11 @@ class Conversations {
     std::vector<Message> messages;
     std::string answer;  // the last one as the session has it
   };
+  struct Known {  // of a saved session
+    uint64_t revision;
+    int64_t saved_ms;
+    SessionWords words;
+  };
 
   std::vector<std::string> names_of(const Request& request) const;
   StorePlace::Found look() const;
@@ -113,6 +130,8 @@ class Conversations {
   kvrt_session_options session_options(const std::string& domain, const kvrt::Store& store) const;
   Found take_open(const Key& key, std::shared_ptr<Conversation>* out);
   std::shared_ptr<Conversation> take_saved(const Key& key);
+  std::shared_ptr<Conversation> take_cut(const Request& request, const Key& key);
+  bool ends_turn(int32_t token) const;
   std::shared_ptr<Conversation> take_by_key(const Request& request, const std::string& domain);
   std::string setting_hex(const Request& request) const;
   Kept find_kept(const std::string& id, const std::string& domain) const;
@@ -139,6 +158,8 @@ class Conversations {
   mutable std::mutex mu_;
   mutable std::condition_variable changed_;
   std::map<Key, std::shared_ptr<Conversation>> open_;
+  std::mutex words_mu_;
+  std::map<std::string, std::map<std::string, Known>> words_;  // by domain and name
   uint64_t clock_ = 0;
   mutable std::atomic<uint64_t> seen_{0};  // StorePlace's count
   mutable bool moves_ = false;             // there are conversations to be saved in another store

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "conversations.h"
+#include "error.h"
 #include "room.h"
 
 namespace {
@@ -82,5 +83,29 @@ std::shared_ptr<Conversation> Conversations::renew(const std::shared_ptr<Convers
   (void)session.set_messages(messages_json(request)).or_throw();
   const auto c = replace(old, std::move(session), count);
   c->prompt = std::move(old->prompt);
+  return c;
+}
+
+// The conversation whose last answer was cut, where the client sends that back as it is. The model goes on with it, token by token.
+std::shared_ptr<Conversation> Conversations::take_cut(const Request& request, const Key& key) {
+  std::shared_ptr<Conversation> c;
+  if (take_open(key, &c) == Found::kBusy) refuse("messages", "messages: this answer is still being given", "answer_busy");
+  if (!c) c = take_saved(key);
+  const auto says = [&](size_t i, const Message& m) {
+    std::string said;
+    if (!c->session.message(i, nullptr, said).ok()) return false;
+    const Json json = read_json(said);
+    return same(json, read_json(m.json())) || (m.role == "assistant" && same_answer(m, json));
+  };
+  auto place = kvrt::init<kvrt_message_props>();
+  const size_t last = request.messages.size();
+  std::string answer;
+  bool found = c && c->session.message(last, &place, answer).ok() && place.generated && !place.ended && says(last, request.cut);
+  for (size_t i = 0; found && i < last; ++i) found = says(i, request.messages[i]);
+  if (!found) {
+    if (c) drop(c);
+    refuse("messages", "messages: the last one is not an answer of this server that was cut, as it is remembered", "answer_not_found");
+  }
+  c->tools = request.tools, c->variables = request.variables;
   return c;
 }

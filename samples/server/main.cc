@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "app.h"
+#include "sampling.h"
 
 namespace {
 
@@ -259,6 +260,7 @@ int run(const Options& o) {
   conversations.as_generated = o.as_generated;
   AppOptions app_options = o.app;
   app_options.log = log_line;
+  app_options.sampling = suggested_sampling(runtime, o.model);
   App app(model, place, o.access, app_options, conversations);
   HttpServer server(o.http, o.app.model_id);
   app.add_routes(&server);

@@ -134,6 +134,7 @@ const Field kChatFields[] = {
     {"reasoning_effort", [](const Json& v, Request* r) { add_variables("\"reasoning_effort\":" + std::string(v.raw), r); }},
     {"chat_template_kwargs", read_template_kwargs},
     {"thinking_budget", [](const Json& v, Request* r) { r->options.reasoning_tokens_max = integer(v, "thinking_budget", 1, kTokensMax); }},
+    {"continue_final_message", [](const Json& v, Request* r) { r->continues = flag(v, "continue_final_message"); }},
     {"verbosity", nullptr},
     {"store",
      [](const Json& v, Request*) {
@@ -167,6 +168,18 @@ Request read_completion(std::string_view body, std::span<const Field> own) {
   return r;
 }
 
+// The last message is an answer that was cut, and goes on.
+void take_cut_answer(Request* r) {
+  constexpr const char* kField = "continue_final_message";
+  const auto no = [&](const std::string& why) { refuse(kField, std::string(kField) + ": " + why, "unsupported_value"); };
+  if (r->messages.back().role != "assistant") no("the last message has to be the assistant's");
+  if (r->messages.size() == 1) no("there is no question before the answer");
+  if (r->n > 1) no("n has to be 1");
+  if (!r->tools.empty() || !r->grammar.empty()) no("it does not go with tools or response_format");
+  r->cut = std::move(r->messages.back());
+  r->messages.pop_back();
+}
+
 // Of no tokens is an answer that is the prompt alone.
 void check_answers(const Request& r) {
   if (r.no_answer && !r.echo)
@@ -186,6 +199,7 @@ Request read_chat_request(std::string_view body) {
   if (!r.tool_name.empty() && std::find(r.tool_names.begin(), r.tool_names.end(), r.tool_name) == r.tool_names.end())
     refuse("tool_choice.function.name", "tool_choice.function.name: there is no tool \"" + r.tool_name + "\"");
   settle_calls(&r);
+  if (r.continues) take_cut_answer(&r);
   return r;
 }
 

@@ -61,6 +61,8 @@ struct Request {
   std::vector<kvrt_token_value> bias;
   bool max_tokens_given = false, seeded = false;
   bool no_answer = false;  // max_tokens is 0: the prompt alone comes back
+  bool continues = false;  // `cut` is an answer that goes on; it is none of the messages
+  Message cut;
   ResponseFields response;
 
   // Its answers are calls alone.
