@@ -19,7 +19,7 @@ std::string first_words(std::string_view text) {
     const bool space = static_cast<unsigned char>(c) <= ' ';
     if (!space) out += c;
     if (space && !out.empty() && out.back() != ' ') out += ' ';
-    if (out.size() > kTitleBytes) break;
+    if (out.size() >= kTitleBytes) break;
   }
   out.resize(out.size() - half_character(out));
   if (out.ends_with(' ')) out.pop_back();

@@ -105,8 +105,18 @@ class PageCase(Case):
     def note(self):
         return self.all("#talk .note")[-1].text
 
-    def answered(self):
-        self.wait(lambda: "came from memory" in self.note(), "there is no answer")
+    def press(self, text, within="#talk"):
+        """The last button of this text, or this label."""
+        found = [b for b in self.all(f"{within} button") if text in (b.text, b.get_attribute("aria-label")) and b.is_displayed()]
+        found[-1].click()
+
+    def answers(self):
+        return self.all("#talk li.assistant")
+
+    def answered(self, count=None):
+        """The last answer is whole; there are `count` of them."""
+        self.wait(lambda: (self.answers()[-1].get_attribute("data-state"), count or len(self.answers())) == ("done", len(self.answers())), "there is no answer")
 
     def texts(self):
-        return [e.get_property("textContent") for e in self.all("#talk li > .text")]
+        """What is said, as it came: Markdown, before it became elements."""
+        return self.script("return [...document.querySelectorAll('#talk > li > .text')].map(e => e.source)")

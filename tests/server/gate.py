@@ -22,6 +22,8 @@ class Gate:
             def do_GET(self):
                 gate.serve(self, None)
 
+            do_DELETE = do_GET
+
             def do_POST(self):
                 gate.serve(self, self.rfile.read(int(self.headers["Content-Length"])))
 

@@ -62,7 +62,7 @@ class Talks(Case):
         self.assertEqual((one["last"], one["conversation"], one["messages"]), ("More", "c1", 6))
 
     def test_a_title_is_short(self):
-        for text, title in (("word " * 100, ("word " * 100)[:121].rstrip()), ("\u00e4" * 200, "\u00e4" * 60), (" \n ", ""), ("<b>&\u202e", "<b>&\u202e")):
+        for text, title in (("word " * 100, ("word " * 100)[:120].rstrip()), ("\u00e4" * 200, "\u00e4" * 60), (" \n ", ""), ("<b>&\u202e", "<b>&\u202e")):
             self.talk(text)
             one, = listed(self.server)
             self.assertEqual(one["title"], title)

@@ -4,7 +4,7 @@ const kKey = "kvrt.key";
 let key = stored(kKey) ?? "";
 let era = new AbortController(); // of the key: ends all its requests
 
-export const events = new EventTarget(); // "key": it has changed; "refused": the server wants one; "answer": one begins or ends
+export const events = new EventTarget(); // "key": it has changed; "refused": the server wants one; "answer": one begins or ends; "talk": another is shown
 
 export class ApiError extends Error {
   constructor(message, status = 0, code = "") {
@@ -45,7 +45,7 @@ export function setKey(text) {
 }
 
 // The response; ApiError where there is none or it is an error's. An abort is an AbortError.
-export async function ask(path, { body, headers = {}, signal } = {}) {
+export async function ask(path, { body, headers = {}, signal, method = body === undefined ? "GET" : "POST" } = {}) {
   const own = era;
   const all = { ...headers };
   if (key !== "") all.Authorization = `Bearer ${key}`;
@@ -53,7 +53,7 @@ export async function ask(path, { body, headers = {}, signal } = {}) {
   let response;
   try {
     response = await fetch(path, {
-      method: body === undefined ? "GET" : "POST", body: body === undefined ? undefined : JSON.stringify(body),
+      method, body: body === undefined ? undefined : JSON.stringify(body),
       headers: all, cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer",
       signal: signal ? AbortSignal.any([own.signal, signal]) : own.signal,
     });

@@ -1,19 +1,35 @@
-// The chat. The conversation is in sessionStorage, so a reload keeps it; the server has its KV.
-import { $, make, printable, show } from "./dom.js";
+// The chat. What is shown is in sessionStorage, so a reload keeps it; the server has its words and its KV.
+import { $, show } from "./dom.js";
 import { ApiError, ask, eraSignal, events, store, stored, streamed } from "./api.js";
+import { common, groupOf, messageOf, newBranch, newMark, requestOf, variantsOf } from "./branches.js";
+import { list, readList, readSession } from "./sessions.js";
+import { draw, edit, isEmpty, view } from "./talk.js";
 
 const kConversation = "kvrt.conversation";
+const kFields = ["system", "temperature", "longest"];
+const kBranchesMax = 24; // that are read of a conversation
+const kSpeedMs = 200; // of an answer that a speed is told of
+const kSaidMax = 4000; // characters that a screen reader is told at once
 let model = "";
-let messages = []; // {role, content, reasoning, calls, seed, state: asking | done | stopped | cut, usage, error}
+let suggested = {}; // sampling, as fields of a request
+let mark = newMark(); // of the branch that is shown; "=NAME": a session that another client began
+let messages = []; // {role, content, reasoning, calls, seed, state: asking | done | stopped | cut, finish, usage, error}
+let branches = new Map(); // messages by mark, the oldest first
+let branchesOf = ""; // the group that they were read for
 let answering = null; // the AbortController of the answer that comes
+let variants = new Map(); // by message, of what is shown
 let saveTimer = 0;
+let frame = 0;
 let leaving = false; // the page ends, and the browser its requests
 
 export const isAnswering = () => answering !== null;
+export const shown = () => mark;
 
-export function setModel(name) {
+export function setModel(name, sampling) {
   model = name;
-  $("send").disabled = model === "" || isAnswering();
+  suggested = sampling;
+  $("temperature").placeholder = sampling.temperature ?? "";
+  refresh();
 }
 
 // ---- what is kept ----
@@ -21,7 +37,7 @@ export function setModel(name) {
 function save() {
   clearTimeout(saveTimer);
   saveTimer = 0;
-  const kept = { messages, system: $("system").value, temperature: $("temperature").value, longest: $("longest").value };
+  const kept = { mark, messages, ...Object.fromEntries(kFields.map((name) => [name, $(name).value])) };
   if (!store(kConversation, JSON.stringify(kept))) show($("failure"), "The browser has no room to keep this conversation over a reload.");
 }
 const saveSoon = () => (saveTimer ||= setTimeout(save, 250));
@@ -34,104 +50,92 @@ function load() {
     store(kConversation, null);
   }
   if (!kept) return;
-  messages = kept.messages;
-  for (const name of ["system", "temperature", "longest"]) $(name).value = kept[name];
-  const last = messages.at(-1);
-  if (last?.state === "asking") last.state = "cut";
-  for (const message of messages) $("talk").append(view(message));
+  for (const name of kFields) $(name).value = kept[name];
+  const last = kept.messages.at(-1);
+  if (last?.state === "asking") Object.assign(last, { state: "cut", error: "The page was loaded again before the answer was whole. The server has kept what it computed." });
+  put(kept.mark, kept.messages);
   if (last?.state === "cut" && isEmpty(last)) takeBack();
 }
 
-export function forget() {
+// Shows these messages.
+function put(newMark_, list_) {
+  mark = newMark_;
+  messages = list_;
+  branches.set(mark, messages);
+  $("talk").replaceChildren(...messages.map((m) => view(m, acts)));
+  refresh();
+  toEnd();
+  events.dispatchEvent(new Event("talk"));
+}
+
+function fresh() {
   answering?.abort();
   answering = null;
-  messages = [];
-  $("talk").replaceChildren();
-  for (const name of ["question", "system", "longest"]) $(name).value = "";
-  $("temperature").value = "1";
-  $("said").textContent = "";
+  branches = new Map();
+  branchesOf = "";
   show($("failure"), "");
-  store(kConversation, null);
+  $("said").textContent = "";
+  put(newMark(), []);
+}
+
+export function begin() {
+  const kept = kFields.map((name) => [name, $(name).value]);
+  fresh();
+  for (const [name, value] of kept) $(name).value = value;
+  save();
+  $("question").focus();
+}
+
+export function forget() {
+  fresh();
+  for (const name of ["question", ...kFields]) $(name).value = "";
   clearTimeout(saveTimer);
   saveTimer = 0;
-  refresh();
+  store(kConversation, null);
 }
 
 // ---- how it looks ----
 
-const isEmpty = (m) => m.content === "" && m.reasoning === "" && m.calls.length === 0;
+const lastShown = () => messages.at(-1);
 
-function view(message) {
-  const item = make("li", { class: message.role });
-  item.append(make("p", { class: "who" }, message.role === "user" ? "You" : "Answer"));
-  message.view = { item, text: make("div", { class: "text", dir: "auto" }) };
-  if (message.role === "assistant") {
-    const details = make("details");
-    const reasoning = make("div", { class: "text", dir: "auto" });
-    details.append(make("summary", {}, "Reasoning"), reasoning);
-    const again = make("button", { type: "button" }, "Continue this answer");
-    again.addEventListener("click", () => {
-      $("question").focus();
-      answer(message);
-    });
-    Object.assign(message.view, { details, reasoning, calls: make("div"), note: make("p", { class: "note" }), again });
-    item.append(details, message.view.text, message.view.calls, message.view.note, again);
-  } else {
-    item.append(message.view.text);
-  }
-  Object.defineProperty(message, "view", { enumerable: false });
-  draw(message);
-  return item;
+function drawOne(m, i) {
+  draw(m, { last: m === lastShown(), busy: isAnswering(), variants: variants.get(i) }, acts);
 }
 
-// Sets an element's text; what is only longer is appended.
-function setText(element, text) {
-  const node = element.firstChild;
-  if (node && text.length > node.length && text.startsWith(node.data)) node.appendData(text.slice(node.length));
-  else if (element.textContent !== text) element.textContent = text;
+function refresh() {
+  variants = variantsOf(mark, branches);
+  $("empty").hidden = messages.length > 0;
+  $("send").disabled = model === "" || isAnswering();
+  $("stop").disabled = !isAnswering();
+  if (!isAnswering() && document.activeElement === $("stop")) $("question").focus();
+  $("send").hidden = isAnswering();
+  $("stop").hidden = !isAnswering();
+  messages.forEach(drawOne);
+  const title = messages.find((m) => m.role === "user")?.content.trim().slice(0, 60) ?? "";
+  document.title = title === "" ? "kvrt" : `${title} – kvrt`;
 }
 
-function noteOf(m) {
-  const parts = [];
-  if (m.state === "asking") parts.push(m.content === "" && m.reasoning === "" ? "Computing…" : "Answering…");
-  if (m.state === "stopped") parts.push("Stopped.");
-  if (m.state === "cut") parts.push(m.error || "The page was loaded again before the answer was whole. The server has kept what it computed.");
-  if (m.finish === "length") parts.push("The answer is as long as it may be.");
-  if (m.usage) {
-    const { prompt_tokens: all, prompt_tokens_details: { cached_tokens: cached }, completion_tokens: made } = m.usage;
-    parts.push(`${cached} of ${all} tokens came from memory; ${made} generated.`);
-  }
-  return parts.join(" ");
-}
+const isAtEnd = () => $("scroll").scrollTop + $("scroll").clientHeight >= $("scroll").scrollHeight - 24;
+const toEnd = () => ($("scroll").scrollTop = $("scroll").scrollHeight);
 
-function draw(m) {
-  setText(m.view.text, m.content);
-  if (m.role !== "assistant") return;
-  setText(m.view.reasoning, m.reasoning);
-  m.view.details.hidden = m.reasoning === "";
-  while (m.view.calls.children.length < m.calls.length) {
-    const call = m.calls[m.view.calls.children.length];
-    m.view.calls.append(make("p", { class: "call" }, `${printable(call.name)}(${call.arguments})`));
-  }
-  m.view.text.setAttribute("aria-busy", String(m.state === "asking"));
-  show(m.view.note, noteOf(m));
-  m.view.again.hidden = m !== messages.at(-1) || isAnswering() || (m.state !== "stopped" && m.state !== "cut");
+function drawSoon(m) {
+  frame ||= requestAnimationFrame(() => {
+    frame = 0;
+    if (m !== lastShown()) return;
+    const follow = isAtEnd();
+    drawOne(m, messages.length - 1);
+    if (follow) toEnd();
+  });
 }
 
 // An answer begins or ends.
 function turn(controller) {
+  const follow = isAtEnd();
   answering = controller;
   refresh();
+  if (follow) toEnd();
   save();
   events.dispatchEvent(new Event("answer"));
-}
-
-function refresh() {
-  $("talk-empty").hidden = messages.length > 0;
-  $("send").disabled = model === "" || isAnswering();
-  if (!isAnswering() && document.activeElement === $("stop")) $("question").focus();
-  $("stop").disabled = !isAnswering();
-  for (const m of messages) draw(m);
 }
 
 // ---- questions and answers ----
@@ -142,51 +146,62 @@ function takeBack() {
   for (const m of [question, reply]) m.view.item.remove();
   const field = $("question");
   field.value = field.value === "" ? question.content : `${question.content}\n${field.value}`;
+  refresh();
 }
 
 function requestFor(message) {
-  const said = messages.slice(0, messages.indexOf(message)).map(({ role, content }) => ({ role, content }));
+  const said = messages.slice(0, messages.indexOf(message)).map(requestOf);
   if ($("system").value.trim() !== "") said.unshift({ role: "system", content: $("system").value });
-  const body = { model, messages: said, stream: true, stream_options: { include_usage: true }, seed: message.seed };
+  const body = { ...suggested, model, messages: said, stream: true, stream_options: { include_usage: true }, seed: message.seed };
   if ($("temperature").value !== "") body.temperature = Number($("temperature").value);
   if ($("longest").value !== "") body.max_tokens = Number($("longest").value);
+  if (!mark.startsWith("=")) body.chat_template_kwargs = { kvrt_conversation: mark };
   return body;
 }
 
-// The words of an answer, as they come. One that was cut is given again by its seed: the words that are there stay until there are more.
-async function receive(message, signal) {
-  const response = await ask("/v1/chat/completions", { body: requestFor(message), signal });
-  let content = "", reasoning = "";
+// The words of an answer, as they come, after what there is of it. One that is given again by its seed: the words that are there stay until there
+// are more.
+async function receive(message, body, signal, { content, reasoning } = { content: "", reasoning: "" }) {
+  const begun = performance.now();
+  const before = content === "" && reasoning === "" ? 0 : (message.made ?? 0);
+  const response = await ask("/v1/chat/completions", { body, signal });
   message.calls = [];
-  message.view.calls.replaceChildren();
-  const longer = (now, before) => (before.startsWith(now) ? before : now);
+  let first = 0, pieces = 0;
+  const longer = (now, before) => (now.length < before.length && before.startsWith(now) ? before : now);
   for await (const event of streamed(response)) {
     const choice = event.choices?.[0];
-    content += choice?.delta?.content ?? "";
-    reasoning += choice?.delta?.reasoning_content ?? "";
-    for (const call of choice?.delta?.tool_calls ?? []) {
-      message.calls.push({ name: String(call.function?.name), arguments: String(call.function?.arguments) });
+    const { content: more = "", reasoning_content: thought = "", tool_calls: calls = [] } = choice?.delta ?? {};
+    content += more ?? "";
+    reasoning += thought ?? "";
+    for (const call of calls) message.calls.push({ id: call.id, name: String(call.function?.name), arguments: String(call.function?.arguments) });
+    if (more || thought || calls.length > 0) {
+      const now = performance.now();
+      if (pieces++ === 0) message.firstMs = (first = now) - begun;
+      else if (now - first > kSpeedMs) message.perSecond = ((pieces - 1) * 1000) / (now - first);
     }
     message.content = longer(content, message.content);
     message.reasoning = longer(reasoning, message.reasoning);
     message.finish = choice?.finish_reason ?? message.finish;
-    message.usage = event.usage ?? message.usage;
-    const atEnd = innerHeight + scrollY >= document.body.scrollHeight - 8;
-    draw(message);
-    if (atEnd) scrollTo(0, document.body.scrollHeight);
+    if (event.usage) {
+      message.usage = event.usage;
+      message.made = before + event.usage.completion_tokens;
+      const made = event.usage.completion_tokens - 1, took = performance.now() - first;
+      message.perSecond = made > 0 && took > kSpeedMs ? (made * 1000) / took : 0;
+    }
+    drawSoon(message);
     saveSoon();
   }
   Object.assign(message, { content, reasoning });
 }
 
-async function answer(message) {
+async function answer(message, give = (signal) => receive(message, requestFor(message), signal)) {
   const era = eraSignal();
   const mine = new AbortController();
-  Object.assign(message, { state: "asking", error: "", usage: null, finish: "" });
+  Object.assign(message, { state: "asking", error: "", usage: null, finish: "", firstMs: undefined, perSecond: 0 });
   $("said").textContent = "The answer comes.";
   turn(mine);
   try {
-    await receive(message, mine.signal);
+    await give(mine.signal);
     message.state = "done";
   } catch (error) {
     if (leaving) return; // as one that was being answered it is kept
@@ -199,51 +214,190 @@ async function answer(message) {
     show($("failure"), message.error);
     $("said").textContent = message.error === "" ? "Stopped." : ""; // an alert is heard by itself
   } else {
-    $("said").textContent = `${{ done: "Answer", stopped: "Stopped", cut: message.error }[message.state]}: ${message.content}`;
+    $("said").textContent = `${{ done: "Answer", stopped: "Stopped", cut: message.error }[message.state]}: ${message.content.slice(0, kSaidMax)}`;
   }
   turn(null);
 }
 
-function send() {
-  const text = $("question").value;
-  if (isAnswering() || model === "" || text.trim() === "") return;
-  for (const name of ["temperature", "longest"]) {
-    if ($(name).checkValidity()) continue;
-    $("settings").open = true;
-    $(name).reportValidity();
-    return;
-  }
-  $("question").value = "";
+const seed = () => crypto.getRandomValues(new Uint32Array(1))[0];
+
+function askFor(...said) {
   show($("failure"), "");
-  const seed = crypto.getRandomValues(new Uint32Array(1))[0];
-  messages.push({ role: "user", content: text }, { role: "assistant", content: "", reasoning: "", calls: [], seed });
-  for (const m of messages.slice(-2)) {
-    m.state ??= m.role === "user" ? "done" : "asking";
-    $("talk").append(view(m));
-  }
-  answer(messages.at(-1));
+  for (const content of said) messages.push({ role: "user", content, state: "done" });
+  messages.push({ role: "assistant", content: "", reasoning: "", calls: [], seed: seed(), state: "asking" });
+  for (const m of messages.slice(-1 - said.length)) $("talk").append(view(m, acts));
+  toEnd();
+  answer(lastShown());
 }
 
-export function begin() {
+function settingsAreRight() {
+  const wrong = ["temperature", "longest"].find((name) => !$(name).checkValidity());
+  if (!wrong) return true;
+  if (!$("settings").open) $("settings").showModal();
+  $(wrong).reportValidity();
+  return false;
+}
+
+export function send(text) {
+  if (isAnswering() || model === "" || text.trim() === "" || !settingsAreRight()) return false;
+  if (mark.startsWith("=")) branch(messages.length, newMark()); // another client has it, and may go on with it
+  askFor(text);
+  return true;
+}
+
+// ---- branches ----
+
+// From here on another branch is said; this one stays.
+function branch(count, to = mark.startsWith("=") ? newMark() : newBranch(mark)) {
+  put(to, messages.slice(0, count).map((m) => ({ ...m })));
+}
+
+const acts = {
+  goOn(message) {
+    $("question").focus();
+    answer(message, (signal) => goOn(message, signal));
+  },
+  retry(message) {
+    if (isAnswering() || !settingsAreRight()) return;
+    branch(messages.indexOf(message));
+    $("question").focus();
+    askFor();
+  },
+  edit(message) {
+    edit(message, (text) => {
+      if (isAnswering() || !settingsAreRight()) return;
+      branch(messages.indexOf(message));
+      $("question").focus();
+      askFor(text);
+    });
+  },
+  fork(message) {
+    if (isAnswering()) return;
+    const part = messages.slice(0, messages.indexOf(message) + 1).map((m) => ({ ...m }));
+    const question = message.role === "user" ? part.pop() : null;
+    branches = new Map();
+    branchesOf = "";
+    put(newMark(), part);
+    if (question) $("question").value = question.content;
+    $("said").textContent = "A fork: a new conversation, which has all up to here.";
+    save();
+    $("question").focus();
+  },
+  show(to) {
+    if (isAnswering() || !branches.has(to)) return;
+    put(to, branches.get(to));
+    save();
+    $("scroll").focus();
+  },
+};
+
+// What the server has of a conversation, without its system message.
+async function readBranch(name, signal) {
+  const data = await readSession(name, signal);
+  const system = data.messages[0]?.role === "system" ? data.messages[0].content : "";
+  const said = system === "" ? data.messages : data.messages.slice(1);
+  return { system, whole: data.whole, messages: said.map((m, i) => messageOf(m, i === said.length - 1 && !data.whole)) };
+}
+
+const entryOf = (entries, wanted) => entries.find((e) => (e.conversation === "" ? `=${e.name}` : e.conversation) === wanted);
+
+// The answer goes on from what the server has of it, where it has it; else it is given again, by its seed.
+async function goOn(message, signal) {
+  const at = messages.indexOf(message);
+  let entry = entryOf(await readList(signal), mark);
+  for (let tries = 0; entry?.state === "computing" && tries < 50; ++tries) {
+    await new Promise((done) => setTimeout(done, 100)); // of a connection that ended a moment ago
+    entry = entryOf(await readList(signal), mark);
+  }
+  const kept = entry ? await readBranch(entry.name, signal).catch(() => null) : null;
+  const last = kept?.messages[at];
+  const known = last?.role === "assistant" && !isEmpty(last) && kept.messages.length === at + 1 && common(kept.messages, messages) >= at;
+  if (known) {
+    Object.assign(message, { content: last.content, reasoning: last.reasoning, calls: last.calls });
+    drawSoon(message);
+    if (kept.whole) return;
+    const body = requestFor(message);
+    body.messages.push({ ...requestOf(message), ...(message.reasoning === "" ? {} : { reasoning_content: message.reasoning }) });
+    body.continue_final_message = true;
+    try {
+      return await receive(message, body, signal, last);
+    } catch (error) {
+      if (error.code !== "answer_not_found") throw error;
+    }
+  }
+  message.seed ??= seed();
+  const body = requestFor(message);
+  if (body.max_tokens) body.max_tokens += message.made ?? 0;
+  return receive(message, body, signal);
+}
+
+// Shows a session of the list, with the other branches of its conversation.
+export async function open(entry) {
+  if (isAnswering()) answering.abort();
+  show($("failure"), "");
+  const group = groupOf(entry);
+  try {
+    const one = await readBranch(entry.name);
+    fresh();
+    $("system").value = one.system;
+    if (one.messages.at(-1)?.role === "user") one.messages.push(messageOf({ role: "assistant", content: "" }, true));
+    put(entry.conversation === "" ? `=${entry.name}` : entry.conversation, one.messages);
+    save();
+  } catch (error) {
+    if (error.name !== "AbortError") show($("failure"), error.message);
+    return;
+  }
+  await readBranches(group);
+}
+
+async function readBranches(group) {
+  branchesOf = group;
+  const own = mark;
+  const entries = list().filter((e) => groupOf(e) === group && e.messages > 0).slice(-kBranchesMax);
+  const read = await Promise.all(entries.map((e) => (e.conversation === own ? null : readBranch(e.name).catch(() => null))));
+  if (mark !== own || branchesOf !== group) return;
+  const known = branches;
+  branches = new Map();
+  entries.forEach((e, i) => {
+    if (e.conversation === own) branches.set(own, messages);
+    else if (read[i]) branches.set(e.conversation, read[i].messages);
+  });
+  for (const [name, said] of known) branches.set(name, said); // what is known here is newer
+  branches.set(own, messages);
+  refresh();
+}
+
+export function start() {
+  fresh();
   load();
   refresh();
+  const ask_ = () => {
+    const field = $("question");
+    const text = field.value;
+    if (send(text)) field.value = "";
+  };
   $("ask").addEventListener("submit", (event) => {
     event.preventDefault();
-    send();
+    ask_();
   });
   $("question").addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && isAnswering()) answering.abort();
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
-    send();
+    ask_();
   });
+  for (const b of $("starts").querySelectorAll("button")) {
+    b.addEventListener("click", () => {
+      $("question").focus();
+      send(b.textContent);
+    });
+  }
   $("stop").addEventListener("click", () => answering?.abort());
-  $("new").addEventListener("click", () => {
-    const kept = ["system", "temperature", "longest"].map((name) => [name, $(name).value]);
-    forget();
-    for (const [name, value] of kept) $(name).value = value;
-    $("question").focus();
+  for (const name of kFields) $(name).addEventListener("change", save);
+  events.addEventListener("list", () => {
+    const group = mark.split(".")[0];
+    if (messages.length > 0 && branchesOf !== group && !isAnswering() && list().some((e) => groupOf(e) === group)) readBranches(group);
   });
-  for (const name of ["system", "temperature", "longest"]) $(name).addEventListener("change", save);
   addEventListener("beforeunload", () => (leaving = true));
   addEventListener("pagehide", save);
 }

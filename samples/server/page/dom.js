@@ -11,6 +11,34 @@ export function make(tag, attributes = {}, text = "") {
   return element;
 }
 
+export function button(text, press, attributes = {}) {
+  const element = make("button", { type: "button", ...attributes }, text);
+  element.addEventListener("click", press);
+  return element;
+}
+
+// Pages that did not come by TLS or from this machine have no clipboard: there the text is selected and copied as by hand.
+async function copy(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const field = make("textarea", { class: "unseen", readonly: "" });
+  field.value = text;
+  document.body.append(field);
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  if (!done) throw new Error("the browser does not copy");
+}
+
+export function copyButton(textOf, label) {
+  const element = button("Copy", async () => {
+    const said = await copy(textOf()).then(() => "Copied", () => "Not copied");
+    element.focus();
+    element.textContent = said;
+    setTimeout(() => (element.textContent = "Copy"), 1500);
+  }, { class: "quiet", "aria-label": label });
+  return element;
+}
+
 // A name without what is not seen, or turns the direction of text.
 export function printable(name) {
   return String(name).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
@@ -24,4 +52,30 @@ export function counted(n, what) {
 export function show(element, text) {
   if (element.textContent !== text) element.textContent = text;
   element.hidden = text === "";
+}
+
+// Keeps the elements of `kept` that look as before, in the order of `rows`: [name, looks, make an element].
+export function update(parent, kept, rows) {
+  const names = new Set();
+  let at = parent.firstElementChild;
+  for (const [name, looks, element] of rows) {
+    names.add(name);
+    let row = kept.get(name);
+    if (!row || row.looks !== looks) {
+      const made = element();
+      if (row) {
+        if (row.element === at) at = made;
+        row.element.replaceWith(made);
+      }
+      row = { element: made, looks };
+      kept.set(name, row);
+    }
+    if (row.element === at) at = at.nextElementSibling;
+    else parent.insertBefore(row.element, at);
+  }
+  for (const [name, row] of kept) {
+    if (names.has(name)) continue;
+    row.element.remove();
+    kept.delete(name);
+  }
 }

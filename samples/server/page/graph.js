@@ -1,6 +1,6 @@
 // Draws the forest of shared blocks as `kvrt store graph` does: a session has a row, tokens run to the right, a shared run of blocks is drawn
 // once, and a way leads down to where a fork begins. Beside it a list with the same in words.
-import { $, counted, make, printable } from "./dom.js";
+import { $, button, counted, make, printable, update } from "./dom.js";
 import { blocksOf, common, ordered, runsOf, sharedOf } from "./forest.js";
 
 const kBar = 18, kGapFrom = 5; // blocks of this width and more are drawn apart
@@ -11,14 +11,28 @@ let shown = null; // the server's data
 let svg = null;
 const drawn = new Map(); // by name: {element, looks} of its row in the picture
 const listed = new Map(); // by name: {element, looks} of its row in the list
+let words = new Map(); // by name: what a session is called
+let current = ""; // the name of the one that the chat shows
+let opens = () => {};
+
+// How sessions are called, which one the chat shows, and what opens one.
+export function setWords(names, now, open) {
+  words = names;
+  current = now;
+  opens = open;
+  if (shown) draw(shown);
+}
+
+// By what is said in it; where nothing is, the beginning of its name.
+const labelOf = (name) => words.get(name) ?? (/^(chat|text|resp)-/.test(name) ? name.slice(0, 10) : name);
 
 // The picture's measures at a width of the page.
 function measures(width, longest) {
   const narrow = width < 560;
-  const left = narrow ? 12 : 190;
-  const right = narrow ? 12 : 110;
+  const left = narrow ? 12 : 176;
+  const right = narrow ? 12 : 96;
   return {
-    narrow, left, width, row: narrow ? 46 : 30, top: narrow ? 30 : 12, names: narrow ? 30 : 20,
+    narrow, left, width, row: narrow ? 46 : 30, top: narrow ? 30 : 12, names: narrow ? 40 : 20,
     scale: Math.max(width - left - right, 60) / Math.max(longest, 1),
   };
 }
@@ -26,32 +40,6 @@ function measures(width, longest) {
 function shortened(name, most) {
   const text = [...printable(name)];
   return text.length > most ? `${text.slice(0, most).join("")}…` : text.join("");
-}
-
-// Keeps the elements of `kept` that look as before, in the order of `rows`: [name, looks, make an element].
-function update(parent, kept, rows) {
-  const names = new Set();
-  let at = parent.firstElementChild;
-  for (const [name, looks, element] of rows) {
-    names.add(name);
-    let row = kept.get(name);
-    if (!row || row.looks !== looks) {
-      const made = element();
-      if (row) {
-        if (row.element === at) at = made;
-        row.element.replaceWith(made);
-      }
-      row = { element: made, looks };
-      kept.set(name, row);
-    }
-    if (row.element === at) at = at.nextElementSibling;
-    else parent.insertBefore(row.element, at);
-  }
-  for (const [name, row] of kept) {
-    if (names.has(name)) continue;
-    row.element.remove();
-    kept.delete(name);
-  }
 }
 
 function drawRun(group, session, run, m, y, blockTokens) {
@@ -79,8 +67,9 @@ function drawRow(session, first, row, from, runs, m, blockTokens) {
   const group = make("g");
   const y = m.top + m.row * row, middle = y + kBar / 2;
   const name = make("g");
-  name.append(make("title", {}, printable(session.name)));
-  name.append(make("text", { x: 12, y: m.narrow ? y - 7 : middle + 4, class: "n" }, shortened(session.name, m.names)));
+  name.append(make("title", {}, `${printable(labelOf(session.name))}\n${printable(session.name)}`));
+  name.append(make("text", { x: 12, y: m.narrow ? y - 9 : middle + 4, class: "n" }, shortened(labelOf(session.name), m.names)));
+  if (session.name === current) group.append(make("rect", { x: 2, y: m.narrow ? y - 21 : y, width: 4, height: m.narrow ? kBar + 21 : kBar, rx: 2, class: "now" }));
   if (from) {
     const x = m.left + m.scale * first * blockTokens - 2;
     const top = m.top + m.row * from.row + (from.fork ? kBar / 2 : kBar);
@@ -92,6 +81,10 @@ function drawRow(session, first, row, from, runs, m, blockTokens) {
     group.append(make("text", { x: (end + 10).toFixed(1), y: middle + 4, class: "d" }, counted(session.tokens, "token")));
   }
   group.append(name); // above the way
+  if (words.has(session.name)) {
+    group.setAttribute("class", "opens"); // the list has the same as a button
+    group.addEventListener("click", () => opens(session.name));
+  }
   return group;
 }
 
@@ -102,7 +95,7 @@ function drawPicture(sessions, blocks, blockTokens, sum) {
     svg = make("svg", { role: "img", "aria-label": "Shared blocks", "aria-describedby": "sum list-title" });
     $("picture").replaceChildren(svg);
   }
-  const height = m.top + m.row * sessions.length + 8;
+  const height = m.top + m.row * (sessions.length - 1) + kBar + 12;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("width", width);
   svg.setAttribute("height", height);
@@ -118,7 +111,7 @@ function drawPicture(sessions, blocks, blockTokens, sum) {
     ways.set(shared, row);
     while (homes.length < session.blocks.length) homes.push(row);
     const runs = runsOf(session, shared, blocks);
-    const looks = JSON.stringify([row, from, shared, session.tokens, runs, m.left, m.scale]);
+    const looks = JSON.stringify([row, from, shared, session.tokens, runs, m.left, m.scale, labelOf(session.name), session.name === current]);
     return [session.name, looks, () => drawRow(session, shared, row, from, runs, m, blockTokens)];
   });
   update(svg, drawn, rows);
@@ -131,9 +124,13 @@ function drawList(sessions, blocks, blockTokens) {
       (most.others === least.others ? "" : `, the first ${most.tokens.toLocaleString("en")} with ${most.others.toLocaleString("en")}`);
     const state = { memory: "in memory", disk: "on disk", computing: "computing" }[s.state] ?? printable(s.state);
     const cells = [state, ...[s.tokens, s.computed, s.on_disk].map((n) => n.toLocaleString("en")), shared];
-    return [s.name, JSON.stringify(cells), () => {
+    const label = printable(labelOf(s.name));
+    return [s.name, JSON.stringify([label, s.name === current, ...cells]), () => {
       const line = make("tr");
-      line.append(make("th", { scope: "row" }, printable(s.name)));
+      const head = make("th", { scope: "row", title: printable(s.name) });
+      head.append(words.has(s.name) ? button(label, () => opens(s.name), { class: "name" }) : label);
+      if (s.name === current) line.setAttribute("aria-current", "true");
+      line.append(head);
       for (const cell of cells) line.append(make("td", {}, cell));
       return line;
     }];

@@ -1,20 +1,25 @@
 // The page: the API key, the model, and what keeps both halves up to date.
 import { $, printable, show } from "./dom.js";
 import { ApiError, ask, events, hasKey, setKey } from "./api.js";
+import { groupOf } from "./branches.js";
 import * as chat from "./chat.js";
+import * as conversations from "./conversations.js";
 import * as graph from "./graph.js";
+import { forgetList, list, readList } from "./sessions.js";
 
 const kPollMs = 1000, kAnswerMs = 300, kSlowMs = 5000;
 let tag = ""; // of the graph that is shown
 let modelKnown = false;
+let names = ""; // of the sessions in the picture
+let listIsOld = true;
 let timer = 0;
 let round = 0; // of polls: a new one ends those before
 
 async function readModel() {
   const { data } = await (await ask("/v1/models")).json();
   modelKnown = true;
-  chat.setModel(data[0].id);
-  $("model").textContent = `${printable(data[0].id)}, a context of ${data[0].max_model_len.toLocaleString("en")} tokens`;
+  chat.setModel(data[0].id, data[0].suggested_sampling ?? {});
+  $("model").textContent = `${printable(data[0].id)} · ${data[0].max_model_len.toLocaleString("en")} tokens of context`;
 }
 
 // One look at the server; the milliseconds until the next.
@@ -29,6 +34,13 @@ async function look(isLast) {
       unread = data.unread;
       graph.draw(data);
       tag = response.headers.get("ETag") ?? "";
+      const now = data.sessions.map((s) => s.name).sort().join("\n") + data.more;
+      listIsOld ||= now !== names;
+      names = now;
+    }
+    if (listIsOld) {
+      listIsOld = false;
+      await readList();
     }
     show($("server-note"), "");
     $("key-forget").hidden = !hasKey();
@@ -53,8 +65,10 @@ events.addEventListener("key", () => {
   tag = "";
   modelKnown = false;
   chat.forget();
-  chat.setModel("");
+  chat.setModel("", {});
   graph.forget();
+  forgetList();
+  listIsOld = true;
   $("model").textContent = "";
   $("key").value = "";
   $("key-form").hidden = true;
@@ -82,7 +96,47 @@ $("key-form").addEventListener("submit", (event) => {
   }
 });
 $("key-forget").addEventListener("click", () => setKey(""));
-events.addEventListener("answer", poll);
+events.addEventListener("answer", () => {
+  listIsOld = true;
+  poll();
+});
 document.addEventListener("visibilitychange", poll);
-chat.begin();
+
+// What sessions are called in the picture: by the conversation's first words; its further branches by their last question.
+function name() {
+  const words = new Map(), first = new Set();
+  let now = "";
+  for (const entry of list()) {
+    if (entry.messages === 0) continue;
+    const again = entry.conversation !== "" && first.has(groupOf(entry));
+    words.set(entry.name, again ? `↳ ${entry.last || entry.title}` : entry.title || entry.name);
+    first.add(groupOf(entry));
+    if ((entry.conversation === "" ? `=${entry.name}` : entry.conversation) === chat.shown()) now = entry.name;
+  }
+  graph.setWords(words, now, (wanted) => {
+    const entry = list().find((e) => e.name === wanted);
+    if (entry) chat.open(entry), lookAt("chat");
+  });
+}
+events.addEventListener("list", name);
+events.addEventListener("talk", name);
+
+// Where there is no room for all parts, one is shown.
+function lookAt(part) {
+  document.body.dataset.view = part;
+  for (const b of $("views").querySelectorAll("button")) b.setAttribute("aria-pressed", String(b.dataset.view === part));
+}
+for (const b of $("views").querySelectorAll("button")) b.addEventListener("click", () => lookAt(b.dataset.view));
+events.addEventListener("opened", () => lookAt("chat"));
+$("new").addEventListener("click", () => {
+  lookAt("chat");
+  chat.begin();
+});
+$("settings-open").addEventListener("click", () => $("settings").showModal());
+$("settings").addEventListener("click", (event) => {
+  if (event.target === $("settings")) $("settings").close(); // beside it
+});
+
+conversations.start();
+chat.start();
 poll();
