@@ -203,7 +203,7 @@ std::shared_ptr<Conversation> Conversations::take(const Request& request, const 
   if (!c) c = take_by_key(request, domain);
   if (!c) c = open_new(request, {domain, names.front()});
   try {
-    c->tools = request.tools, c->variables = request.variables;
+    say_setting(c.get(), request);
     if (move(&c)) begun(c);                                 // it is in the store that is there now, whatever becomes of the request
     const bool named = !request.response.previous.empty();  // by its id, as it is
     options_.as_generated || named ? say_as_generated(c.get(), request) : say_as_sent(&c, request);
@@ -212,6 +212,12 @@ std::shared_ptr<Conversation> Conversations::take(const Request& request, const 
     throw;
   }
   return c;
+}
+
+// Who lists conversations reads it meanwhile.
+void Conversations::say_setting(Conversation* c, const Request& request) {
+  std::lock_guard lock(mu_);
+  c->tools = request.tools, c->variables = request.variables;
 }
 
 kvrt_save_options Conversations::save_options() const {

@@ -130,6 +130,7 @@ class Conversations {
   kvrt_session_options session_options(const std::string& domain, const kvrt::Store& store) const;
   Found take_open(const Key& key, std::shared_ptr<Conversation>* out);
   std::shared_ptr<Conversation> take_saved(const Key& key);
+  void say_setting(Conversation* conversation, const Request& request);
   std::shared_ptr<Conversation> take_cut(const Request& request, const Key& key);
   bool ends_turn(int32_t token) const;
   std::shared_ptr<Conversation> take_by_key(const Request& request, const std::string& domain);

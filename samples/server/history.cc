@@ -106,6 +106,6 @@ std::shared_ptr<Conversation> Conversations::take_cut(const Request& request, co
     if (c) drop(c);
     refuse("messages", "messages: the last one is not an answer of this server that was cut, as it is remembered", "answer_not_found");
   }
-  c->tools = request.tools, c->variables = request.variables;
+  say_setting(c.get(), request);
   return c;
 }

@@ -52,6 +52,15 @@ void write_message(const Json& m, JsonWriter* w) {
   w->end('}');
 }
 
+// A message of a session; nothing where it is deeper than a request may be.
+Json parsed(const std::string& text) {
+  try {
+    return read_json(text);
+  } catch (const JsonError&) {
+    return {};
+  }
+}
+
 // A session as the store shows it, without its tokens, which may be a million, but for the last one; -1: it has none.
 struct Shown {
   std::string text;
@@ -80,7 +89,7 @@ SessionWords words_of(const std::vector<std::string>& messages) {
   SessionWords words;
   words.messages = messages.size();
   for (const std::string& text : messages) {
-    const Json m = read_json(text);
+    const Json m = parsed(text);
     if (text_in(m, "role") != "user") continue;
     words.last = first_words(text_in(m, "content"));
     if (words.title.empty()) words.title = words.last;
@@ -132,11 +141,11 @@ std::string conversation_in(const std::string& variables) {
 size_t Conversations::add_words(const std::string& domain, std::vector<SessionEntry>* entries) {
   const auto until = std::chrono::steady_clock::now() + kTitlesTime;
   const kvrt::Store store = this->store();
-  std::map<std::string, std::shared_ptr<Conversation>> open;
+  std::map<std::string, std::pair<std::shared_ptr<Conversation>, std::string>> open;  // with its variables
   {
     std::lock_guard lock(mu_);
     for (const auto& [key, c] : open_) {
-      if (key.first == domain && c->session) open[key.second] = c;
+      if (key.first == domain && c->session) open[key.second] = {c, c->variables};
     }
   }
   std::lock_guard lock(words_mu_);
@@ -144,22 +153,21 @@ size_t Conversations::add_words(const std::string& domain, std::vector<SessionEn
   std::map<std::string, Known> now;
   size_t unread = 0;
   for (SessionEntry& e : *entries) {
-    const auto before = known.find(e.name);
-    const bool same = before != known.end() && before->second.revision == e.revision && before->second.saved_ms == e.saved_ms;
-    if (same) {
-      now[e.name] = before->second;
-    } else if (const auto c = open.find(e.name); c != open.end()) {
-      SessionWords words = words_of(messages_of(c->second->session));
-      // One that was resumed does not say its variables: the store does.
-      words.conversation = before != known.end() ? before->second.words.conversation : conversation_in(c->second->variables);
-      now[e.name] = {e.revision, e.saved_ms, std::move(words)};
-    } else if (std::chrono::steady_clock::now() >= until) {
-      ++unread;
+    if (const auto it = open.find(e.name); it != open.end()) {
+      e.words = words_of(messages_of(it->second.first->session));
+      e.words.conversation = conversation_in(it->second.second);
       continue;
-    } else {
+    }
+    const auto before = known.find(e.name);
+    if (before != known.end() && before->second.revision == e.revision && before->second.saved_ms == e.saved_ms) {
+      now.insert(*before);
+    } else if (std::chrono::steady_clock::now() < until) {
       Saved saved;
       (void)read_saved(store, e.name, domain, &saved);
       now[e.name] = {e.revision, e.saved_ms, std::move(saved.words)};
+    } else {
+      ++unread;
+      continue;
     }
     e.words = now[e.name].words;
   }
@@ -175,29 +183,30 @@ bool Conversations::ends_turn(int32_t token) const {
 
 std::string Conversations::read_session(const std::string& name, const std::string& domain) {
   std::shared_ptr<Conversation> open;
+  std::string variables;
   {
     std::lock_guard lock(mu_);
     const auto it = open_.find({domain, name});
-    if (it != open_.end() && it->second->session) open = it->second;
+    if (it != open_.end() && it->second->session) open = it->second, variables = open->variables;
   }
   Saved found;
-  const bool saved = read_saved(store(), name, domain, &found);
-  bool whole = saved && found.generated && ends_turn(found.last_token);
-  if (open) {  // it may be ahead of its last save
+  bool whole = false;
+  if (open) {
     found.messages = messages_of(open->session);
-    const std::string conversation = saved ? found.words.conversation : conversation_in(open->variables);
     found.words = words_of(found.messages);
-    found.words.conversation = conversation;
+    found.words.conversation = conversation_in(variables);
     auto last = kvrt::init<kvrt_message_props>();
     std::string text;
     whole = !found.messages.empty() && open->session.message(found.messages.size() - 1, &last, text).ok() && last.ended;
-  } else if (!saved) {
+  } else if (read_saved(store(), name, domain, &found)) {
+    whole = found.generated && ends_turn(found.last_token);
+  } else {
     return "";
   }
   JsonWriter w;
   w.begin('{').pair("object", "kvrt.session").pair("name", name).pair("title", found.words.title);
   w.pair("conversation", found.words.conversation).key("whole").raw(whole ? "true" : "false").key("messages").begin('[');
-  for (const std::string& m : found.messages) write_message(read_json(m), &w);
+  for (const std::string& m : found.messages) write_message(parsed(m), &w);
   return w.end(']').end('}').take();
 }
 
@@ -206,7 +215,18 @@ bool Conversations::remove_session(const std::string& name, const std::string& d
   if (take_open({domain, name}, &open) == Found::kBusy)
     throw ApiError(409, "this conversation is being answered: end that first", "conversation_busy");
   const bool known = static_cast<bool>(open);
-  if (open) forget({domain, name}), let_go(open), open.reset();  // closed before: its end may save it
+  if (open) {
+    forget({domain, name});
+    let_go(open);
+    // It is closed before it is removed, as an autosave or its close would save it again. Who reads it, or has just answered, is done in a moment.
+    while (open.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    open.reset();
+  }
   const kvrt::Store store = this->store();
-  return (store && store.remove(name, domain).ok()) || known;
+  if (!store) return known;
+  const kvrt::Status removed = store.remove(name, domain);
+  if (removed.code() == KVRT_BUSY)
+    throw ApiError(503, "another program writes the server's store: send the request again in a moment", "overloaded");
+  if (removed.code() != KVRT_NOT_FOUND) removed.or_throw();
+  return removed.ok() || known;
 }

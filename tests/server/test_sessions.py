@@ -89,7 +89,7 @@ class Talks(Case):
                 self.restart()
 
     def test_busy(self):
-        chunks = self.ask("Go on for ever", max_tokens=900, stream=True, **ENDLESS)
+        chunks = self.ask("Go on for ever", max_tokens=900, n=32, temperature=1, stream=True, **ENDLESS)
         next(chunks)
         one, = listed(self.server)
         status, session = opened(self.server, one["name"])
@@ -125,6 +125,22 @@ class Talks(Case):
         self.client.completions.create(model=self.name, prompt="Once", max_tokens=4)
         one, = listed(self.server)
         self.assertEqual((one["title"], one["messages"], opened(self.server, one["name"])[1]["messages"]), ("", 0, []))
+
+
+class InMemory(Case):
+    stored = False
+
+    def test_without_a_store(self):
+        said = [{"role": "user", "content": "one"}]
+        said += [message(self.ask(said)), {"role": "user", "content": "two"}]
+        one, = listed(self.server)
+        self.assertEqual((one["title"], one["last"], one["messages"]), ("one", "one", 2))
+        said.append(message(self.ask(said)))
+        one, = listed(self.server)
+        self.assertEqual((one["title"], one["last"], one["messages"]), ("one", "two", 4))
+        self.assertEqual([m["content"] for m in opened(self.server, one["name"])[1]["messages"]], [m["content"] for m in said])
+        self.assertEqual(self.server.raw("DELETE", path(one["name"]))[0], 200)
+        self.assertEqual((listed(self.server), opened(self.server, one["name"])[0]), ([], 404))
 
 
 class Keys(Case):
@@ -183,7 +199,7 @@ class GoesOn(Case):
         chunks = self.whole(said, max_tokens=900, stream=True)
         next(chunks)
         chunks.close()
-        name = lambda: next(one["name"] for one in listed(self.server) if one["last"].startswith("Tell") and one["messages"] == 2)
+        name = lambda: next((one["name"] for one in listed(self.server) if one["last"].startswith("Tell") and one["messages"] == 2), None)
         self.eventually(lambda: name(), "it is not there")
         session = opened(self.server, name())[1]
         self.eventually(lambda: all(one["state"] != "computing" for one in listed(self.server)), "it goes on")

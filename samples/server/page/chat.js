@@ -18,6 +18,7 @@ let branches = new Map(); // messages by mark, the oldest first
 let branchesOf = ""; // the group that they were read for
 let answering = null; // the AbortController of the answer that comes
 let variants = new Map(); // by message, of what is shown
+let follows = true; // the end of the talk is in sight, and stays there
 let saveTimer = 0;
 let frame = 0;
 let leaving = false; // the page ends, and the browser its requests
@@ -115,25 +116,25 @@ function refresh() {
   document.title = title === "" ? "kvrt" : `${title} – kvrt`;
 }
 
-const isAtEnd = () => $("scroll").scrollTop + $("scroll").clientHeight >= $("scroll").scrollHeight - 24;
-const toEnd = () => ($("scroll").scrollTop = $("scroll").scrollHeight);
+function toEnd() {
+  $("scroll").scrollTop = $("scroll").scrollHeight;
+  follows = true;
+}
 
 function drawSoon(m) {
   frame ||= requestAnimationFrame(() => {
     frame = 0;
     if (m !== lastShown()) return;
-    const follow = isAtEnd();
     drawOne(m, messages.length - 1);
-    if (follow) toEnd();
+    if (follows) toEnd();
   });
 }
 
 // An answer begins or ends.
 function turn(controller) {
-  const follow = isAtEnd();
   answering = controller;
   refresh();
-  if (follow) toEnd();
+  if (follows) toEnd();
   save();
   events.dispatchEvent(new Event("answer"));
 }
@@ -393,6 +394,9 @@ export function start() {
     });
   }
   $("stop").addEventListener("click", () => answering?.abort());
+  const scroll = $("scroll");
+  scroll.addEventListener("scroll", () => (follows = scroll.scrollTop + scroll.clientHeight >= scroll.scrollHeight - 24));
+  new ResizeObserver(() => follows && messages.length > 0 && toEnd()).observe(scroll);
   for (const name of kFields) $(name).addEventListener("change", save);
   events.addEventListener("list", () => {
     const group = mark.split(".")[0];

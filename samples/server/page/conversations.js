@@ -3,7 +3,7 @@ import { $, button, make, printable, show, update } from "./dom.js";
 import { events } from "./api.js";
 import { groupOf } from "./branches.js";
 import * as chat from "./chat.js";
-import { list, readList, removeSession } from "./sessions.js";
+import { list, readList, removeSession, titleOf } from "./sessions.js";
 
 const rows = new Map(); // by group: {element, looks}
 let groups = []; // {id, title, words, entries, when}, the newest first
@@ -31,8 +31,8 @@ function group() {
   groups = [...by.values()];
   for (const one of groups) {
     const newest = one.entries.at(-1);
-    one.title = printable(newest.title || newest.last || "Without words");
-    one.words = one.entries.map((e) => `${e.title}\n${e.last}`).join("\n").toLowerCase();
+    one.title = printable(titleOf(newest));
+    one.words = one.entries.map((e) => `${titleOf(e)}\n${e.title}\n${e.last}`).join("\n").toLowerCase();
     one.at = list().indexOf(newest);
   }
   groups.sort((a, b) => b.at - a.at);
@@ -48,9 +48,9 @@ function rowOf(one) {
     events.dispatchEvent(new Event("opened"));
   }, { class: "open", tabindex: -1 });
   const note = [ago(one.when)];
-  const { last, title } = one.entries.at(-1);
+  const { last } = one.entries.at(-1);
   if (one.entries.length > 1) note.push(`${one.entries.length} branches`);
-  if (last !== title) note.push(printable(last));
+  if (printable(last) !== one.title) note.push(printable(last));
   open.append(make("span", { class: "title", dir: "auto" }, one.title), make("span", { class: "note" }, note.join(" · ")));
   if (isShown(one)) open.setAttribute("aria-current", "true");
   const gone = button("×", () => remove(one, gone), { class: "quiet delete", tabindex: -1, "aria-label": `Delete: ${one.title}` });

@@ -11,11 +11,12 @@ let shown = null; // the server's data
 let svg = null;
 const drawn = new Map(); // by name: {element, looks} of its row in the picture
 const listed = new Map(); // by name: {element, looks} of its row in the list
-let words = new Map(); // by name: what a session is called
+let words = new Map(); // by name: {title, last: the last question, group: its conversation}
+let labels = new Map(); // by name: what a session is called
 let current = ""; // the name of the one that the chat shows
 let opens = () => {};
 
-// How sessions are called, which one the chat shows, and what opens one.
+// What is said in sessions, which one the chat shows, and what opens one.
 export function setWords(names, now, open) {
   words = names;
   current = now;
@@ -23,8 +24,18 @@ export function setWords(names, now, open) {
   if (shown) draw(shown);
 }
 
-// By what is said in it; where nothing is, the beginning of its name.
-const labelOf = (name) => words.get(name) ?? (/^(chat|text|resp)-/.test(name) ? name.slice(0, 10) : name);
+// By its words: of a conversation's branches the first one by its title, the others by their last question. Where nothing is said, the beginning of
+// its name.
+function label(sessions) {
+  const known = new Set();
+  labels = new Map();
+  for (const { name } of sessions) {
+    const said = words.get(name);
+    const text = !said ? (/^(chat|text|resp)-/.test(name) ? name.slice(0, 10) : name) : known.has(said.group) ? `↳ ${said.last || said.title}` : said.title;
+    known.add(said?.group);
+    labels.set(name, text);
+  }
+}
 
 // The picture's measures at a width of the page.
 function measures(width, longest) {
@@ -67,8 +78,8 @@ function drawRow(session, first, row, from, runs, m, blockTokens) {
   const group = make("g");
   const y = m.top + m.row * row, middle = y + kBar / 2;
   const name = make("g");
-  name.append(make("title", {}, `${printable(labelOf(session.name))}\n${printable(session.name)}`));
-  name.append(make("text", { x: 12, y: m.narrow ? y - 9 : middle + 4, class: "n" }, shortened(labelOf(session.name), m.names)));
+  name.append(make("title", {}, `${printable(labels.get(session.name))}\n${printable(session.name)}`));
+  name.append(make("text", { x: 12, y: m.narrow ? y - 9 : middle + 4, class: "n" }, shortened(labels.get(session.name), m.names)));
   if (session.name === current) group.append(make("rect", { x: 2, y: m.narrow ? y - 21 : y, width: 4, height: m.narrow ? kBar + 21 : kBar, rx: 2, class: "now" }));
   if (from) {
     const x = m.left + m.scale * first * blockTokens - 2;
@@ -111,7 +122,7 @@ function drawPicture(sessions, blocks, blockTokens, sum) {
     ways.set(shared, row);
     while (homes.length < session.blocks.length) homes.push(row);
     const runs = runsOf(session, shared, blocks);
-    const looks = JSON.stringify([row, from, shared, session.tokens, runs, m.left, m.scale, labelOf(session.name), session.name === current]);
+    const looks = JSON.stringify([row, from, shared, session.tokens, runs, m.left, m.scale, labels.get(session.name), session.name === current]);
     return [session.name, looks, () => drawRow(session, shared, row, from, runs, m, blockTokens)];
   });
   update(svg, drawn, rows);
@@ -124,7 +135,7 @@ function drawList(sessions, blocks, blockTokens) {
       (most.others === least.others ? "" : `, the first ${most.tokens.toLocaleString("en")} with ${most.others.toLocaleString("en")}`);
     const state = { memory: "in memory", disk: "on disk", computing: "computing" }[s.state] ?? printable(s.state);
     const cells = [state, ...[s.tokens, s.computed, s.on_disk].map((n) => n.toLocaleString("en")), shared];
-    const label = printable(labelOf(s.name));
+    const label = printable(labels.get(s.name));
     return [s.name, JSON.stringify([label, s.name === current, ...cells]), () => {
       const line = make("tr");
       const head = make("th", { scope: "row", title: printable(s.name) });
@@ -160,6 +171,7 @@ export function draw(data) {
   const sum = sessions.length === 0 ? "Nothing is remembered yet: ask something." : sumOf(data, blocks);
   $("sum").textContent = sum;
   $("picture").hidden = $("list").hidden = $("list-title").hidden = $("legend").hidden = sessions.length === 0;
+  label(sessions);
   drawPicture(sessions, blocks, data.block_tokens, sum);
   drawList(sessions, blocks, data.block_tokens);
 }

@@ -5,7 +5,7 @@ import { groupOf } from "./branches.js";
 import * as chat from "./chat.js";
 import * as conversations from "./conversations.js";
 import * as graph from "./graph.js";
-import { forgetList, list, readList } from "./sessions.js";
+import { forgetList, list, readList, titleOf } from "./sessions.js";
 
 const kPollMs = 1000, kAnswerMs = 300, kSlowMs = 5000;
 let tag = ""; // of the graph that is shown
@@ -102,15 +102,12 @@ events.addEventListener("answer", () => {
 });
 document.addEventListener("visibilitychange", poll);
 
-// What sessions are called in the picture: by the conversation's first words; its further branches by their last question.
+// What sessions are called in the picture.
 function name() {
-  const words = new Map(), first = new Set();
+  const words = new Map();
   let now = "";
   for (const entry of list()) {
-    if (entry.messages === 0) continue;
-    const again = entry.conversation !== "" && first.has(groupOf(entry));
-    words.set(entry.name, again ? `↳ ${entry.last || entry.title}` : entry.title || entry.name);
-    first.add(groupOf(entry));
+    if (entry.messages > 0) words.set(entry.name, { title: titleOf(entry), last: entry.last, group: groupOf(entry) });
     if ((entry.conversation === "" ? `=${entry.name}` : entry.conversation) === chat.shown()) now = entry.name;
   }
   graph.setWords(words, now, (wanted) => {

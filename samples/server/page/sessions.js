@@ -12,6 +12,9 @@ export function forgetList() {
   events.dispatchEvent(new Event("list"));
 }
 
+// A name that was given by hand, else the first words.
+export const titleOf = (entry) => (/^(chat|text|resp)-/.test(entry.name) ? entry.title || entry.last || "Without words" : entry.name);
+
 // Reads it anew. "list": it has changed.
 export async function readList(signal) {
   for (let unread = 1; unread > 0;) {
