@@ -133,6 +133,11 @@ class Chat(PageCase):
         self.server.start()
         self.gate.fakes, self.gate.pause = {}, 0
         self.wait(lambda: not self.find("#server-note").is_displayed(), "the page does not find the server again", 20)
+        part = self.texts()[1]
+        self.longest(len(part) + 40)
+        self.find("#talk .again").click()  # again by its seed, where so few tokens were not saved
+        self.answered()
+        self.assertTrue(self.texts()[1].startswith(part) and len(self.texts()[1]) > len(part), (part, self.texts()[1]))
 
 
 class Forest(PageCase):

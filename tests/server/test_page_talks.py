@@ -1,19 +1,24 @@
 """The page's conversations in headless Chromium: the list, opening again, branches, forks, answers that go on, its layout; axe-core looks at it."""
 import concurrent.futures
 import json
+import os
+import pathlib
+import subprocess
 import unittest
+import urllib.parse
 
 from selenium.webdriver.common.keys import Keys
 
 from browser import ENDLESS, PageCase
 
+KVRT = pathlib.Path(os.environ["KVRT_CLI"])
 LONG = "Tell me of the harbour, its boats and their owners. " * 3
 
 
 class Talks(PageCase):
     def setUp(self):
         for one in json.loads(self.server.raw("GET", "/v1/kvrt/sessions")[2])["data"]:
-            self.server.raw("DELETE", "/v1/kvrt/sessions/" + one["name"])
+            self.server.raw("DELETE", "/v1/kvrt/sessions/" + urllib.parse.quote(one["name"], safe=""))
         super().setUp()
         self.ready()
 
@@ -210,6 +215,24 @@ class Talks(PageCase):
         self.answered(2)
         self.wait(lambda: len(self.entries()) == 2, "the other client's stays as it is")
         self.assertEqual(sorted((e["messages"], e["conversation"] != "") for e in self.entries()), [(2, False), (4, True)])
+
+    def test_a_name_given_by_hand(self):
+        self.talk("one")
+        name = self.entries()[0]["name"]
+        self.server.stop()
+        subprocess.run([KVRT, "store", "mv", self.dir / "store", name, "My notes/1.2"], check=True)
+        self.server.start()
+        self.browser.refresh()
+        self.listed("My notes/1.2")
+        self.wait(lambda: [t.text for t in self.all("#picture text.n")] == ["My notes/1.2"], "it is drawn by its name")
+        self.open("My notes")
+        self.wait(lambda: len(self.texts()) == 2, "it does not open")
+        self.say("two", 8)
+        self.answered(2)
+        self.wait(lambda: len(self.entries()) == 2, "it stays as it is")
+        self.assertIn(("My notes/1.2", 2), {(e["name"], e["messages"]) for e in self.entries()})
+        self.find("#search").send_keys("notes")
+        self.listed("My notes/1.2")
 
     def test_what_is_asked_for(self):
         self.say("one")

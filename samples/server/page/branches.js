@@ -10,8 +10,11 @@ function random(length) {
 export const newMark = () => `${random(8)}.${random(4)}`;
 export const newBranch = (mark) => `${mark.split(".")[0]}.${random(4)}`;
 
+// The mark of a session of the list; of one that another client began its name.
+export const markOf = (entry) => (entry.conversation === "" ? `=${entry.name}` : entry.conversation);
+
 // What groups a session of the list: its mark's first part, or its own name.
-export const groupOf = (entry) => (entry.conversation === "" ? `=${entry.name}` : entry.conversation.split(".")[0]);
+export const groupOf = (entry) => (entry.conversation === "" ? markOf(entry) : entry.conversation.split(".")[0]);
 
 const same = (a, b) => a.role === b.role && a.content === b.content && (a.reasoning ?? "") === (b.reasoning ?? "");
 

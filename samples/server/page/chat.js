@@ -1,8 +1,8 @@
 // The chat. What is shown is in sessionStorage, so a reload keeps it; the server has its words and its KV.
 import { $, show } from "./dom.js";
 import { ApiError, ask, eraSignal, events, store, stored, streamed } from "./api.js";
-import { common, groupOf, messageOf, newBranch, newMark, requestOf, variantsOf } from "./branches.js";
-import { list, readList, readSession } from "./sessions.js";
+import { common, groupOf, markOf, messageOf, newBranch, newMark, requestOf, variantsOf } from "./branches.js";
+import { list, readBranch, readList } from "./sessions.js";
 import { draw, edit, isEmpty, view } from "./talk.js";
 
 const kConversation = "kvrt.conversation";
@@ -292,23 +292,14 @@ const acts = {
   },
 };
 
-// What the server has of a conversation, without its system message.
-async function readBranch(name, signal) {
-  const data = await readSession(name, signal);
-  const system = data.messages[0]?.role === "system" ? data.messages[0].content : "";
-  const said = system === "" ? data.messages : data.messages.slice(1);
-  return { system, whole: data.whole, messages: said.map((m, i) => messageOf(m, i === said.length - 1 && !data.whole)) };
-}
-
-const entryOf = (entries, wanted) => entries.find((e) => (e.conversation === "" ? `=${e.name}` : e.conversation) === wanted);
-
 // The answer goes on from what the server has of it, where it has it; else it is given again, by its seed.
 async function goOn(message, signal) {
   const at = messages.indexOf(message);
-  let entry = entryOf(await readList(signal), mark);
+  const find = async () => (await readList(signal)).find((e) => markOf(e) === mark);
+  let entry = await find();
   for (let tries = 0; entry?.state === "computing" && tries < 50; ++tries) {
     await new Promise((done) => setTimeout(done, 100)); // of a connection that ended a moment ago
-    entry = entryOf(await readList(signal), mark);
+    entry = await find();
   }
   const kept = entry ? await readBranch(entry.name, signal).catch(() => null) : null;
   const last = kept?.messages[at];
@@ -342,7 +333,7 @@ export async function open(entry) {
     fresh();
     $("system").value = one.system;
     if (one.messages.at(-1)?.role === "user") one.messages.push(messageOf({ role: "assistant", content: "" }, true));
-    put(entry.conversation === "" ? `=${entry.name}` : entry.conversation, one.messages);
+    put(markOf(entry), one.messages);
     save();
   } catch (error) {
     if (error.name !== "AbortError") show($("failure"), error.message);

@@ -1,9 +1,9 @@
 // The list of conversations: open again, delete, search. A conversation is one row, whatever branches it has.
 import { $, button, make, printable, show, update } from "./dom.js";
 import { events } from "./api.js";
-import { groupOf } from "./branches.js";
+import { groupOf, markOf } from "./branches.js";
 import * as chat from "./chat.js";
-import { list, readList, removeSession, titleOf } from "./sessions.js";
+import { isNamed, list, readList, removeSession, titleOf } from "./sessions.js";
 
 const rows = new Map(); // by group: {element, looks}
 let groups = []; // {id, title, words, entries, when}, the newest first
@@ -31,14 +31,14 @@ function group() {
   groups = [...by.values()];
   for (const one of groups) {
     const newest = one.entries.at(-1);
-    one.title = printable(titleOf(newest));
+    one.title = printable(titleOf(one.entries.find(isNamed) ?? newest));
     one.words = one.entries.map((e) => `${titleOf(e)}\n${e.title}\n${e.last}`).join("\n").toLowerCase();
     one.at = list().indexOf(newest);
   }
   groups.sort((a, b) => b.at - a.at);
 }
 
-const isShown = (one) => one.entries.some((e) => (e.conversation === "" ? `=${e.name}` : e.conversation) === chat.shown()) ||
+const isShown = (one) => one.entries.some((e) => markOf(e) === chat.shown()) ||
                          one.id === chat.shown().split(".")[0];
 
 function rowOf(one) {

@@ -1,7 +1,7 @@
 // The page: the API key, the model, and what keeps both halves up to date.
 import { $, printable, show } from "./dom.js";
 import { ApiError, ask, events, hasKey, setKey } from "./api.js";
-import { groupOf } from "./branches.js";
+import { groupOf, markOf } from "./branches.js";
 import * as chat from "./chat.js";
 import * as conversations from "./conversations.js";
 import * as graph from "./graph.js";
@@ -108,7 +108,7 @@ function name() {
   let now = "";
   for (const entry of list()) {
     if (entry.messages > 0) words.set(entry.name, { title: titleOf(entry), last: entry.last, group: groupOf(entry) });
-    if ((entry.conversation === "" ? `=${entry.name}` : entry.conversation) === chat.shown()) now = entry.name;
+    if (markOf(entry) === chat.shown()) now = entry.name;
   }
   graph.setWords(words, now, (wanted) => {
     const entry = list().find((e) => e.name === wanted);

@@ -1,5 +1,6 @@
 // The list of the caller's sessions, as the server has it.
 import { ask, events } from "./api.js";
+import { messageOf } from "./branches.js";
 
 let entries = []; // the newest last
 let tag = "";
@@ -12,8 +13,11 @@ export function forgetList() {
   events.dispatchEvent(new Event("list"));
 }
 
-// A name that was given by hand, else the first words.
-export const titleOf = (entry) => (/^(chat|text|resp)-/.test(entry.name) ? entry.title || entry.last || "Without words" : entry.name);
+// True where somebody gave it its name.
+export const isNamed = (entry) => !/^(chat|text|resp)-/.test(entry.name);
+
+// That name, else the first words.
+export const titleOf = (entry) => (isNamed(entry) ? entry.name : entry.title || entry.last || "Without words");
 
 // Reads it anew. "list": it has changed.
 export async function readList(signal) {
@@ -32,5 +36,12 @@ export async function readList(signal) {
 
 const pathOf = (name) => `/v1/kvrt/sessions/${encodeURIComponent(name)}`;
 
-export const readSession = async (name, signal) => (await ask(pathOf(name), { signal })).json();
+// What the server has of a session, without its system message.
+export async function readBranch(name, signal) {
+  const { messages, whole } = await (await ask(pathOf(name), { signal })).json();
+  const system = messages[0]?.role === "system" ? messages[0].content : "";
+  const said = system === "" ? messages : messages.slice(1);
+  return { system, whole, messages: said.map((m, i) => messageOf(m, i === said.length - 1 && !whole)) };
+}
+
 export const removeSession = (name) => ask(pathOf(name), { method: "DELETE" });

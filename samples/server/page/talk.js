@@ -54,11 +54,11 @@ function worthOf({ prompt_tokens: all, prompt_tokens_details: { cached_tokens: c
   return `${cached.toLocaleString("en")} of ${all.toLocaleString("en")} tokens were not computed again.`;
 }
 
-function noteOf(m) {
+function noteOf(m, last) {
   const parts = [];
   if (m.state === "asking") parts.push(isEmpty(m) ? "Computing…" : m.perSecond > 0 ? `Answering, ${round(m.perSecond)} tokens a second…` : "Answering…");
   if (m.state === "stopped") parts.push("Stopped.");
-  if (m.state === "cut") parts.push(m.error || "The answer was cut. The server has kept what it computed.");
+  if (m.state === "cut" && (last || m.error)) parts.push(m.error || "The answer was cut. The server has kept what it computed.");
   if (m.state === "done" && m.finish === "length") parts.push("The answer is as long as it may be.");
   if (m.usage) parts.push(worthOf(m.usage), speedOf(m));
   return parts.filter((part) => part !== "").join(" ");
@@ -81,7 +81,7 @@ export function draw(m, { last, busy, variants }, act) {
   }
   m.view.text.setAttribute("aria-busy", String(m.state === "asking"));
   m.view.item.dataset.state = m.state;
-  show(m.view.note, noteOf(m));
+  show(m.view.note, noteOf(m, last));
   m.view.again.hidden = !last || busy || !isCut(m);
 }
 
