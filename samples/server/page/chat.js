@@ -19,6 +19,7 @@ let branchesOf = ""; // the group that they were read for
 let answering = null; // the AbortController of the answer that comes
 let variants = new Map(); // by message, of what is shown
 let follows = true; // the end of the talk is in sight, and stays there
+let opening = 0; // counts what was to be opened: the last one is
 let saveTimer = 0;
 let frame = 0;
 let leaving = false; // the page ends, and the browser its requests
@@ -70,6 +71,7 @@ function put(newMark_, list_) {
 }
 
 function fresh() {
+  ++opening;
   answering?.abort();
   answering = null;
   branches = new Map();
@@ -325,11 +327,13 @@ async function goOn(message, signal) {
 
 // Shows a session of the list, with the other branches of its conversation.
 export async function open(entry) {
+  const mine = ++opening;
   if (isAnswering()) answering.abort();
   show($("failure"), "");
   const group = groupOf(entry);
   try {
     const one = await readBranch(entry.name);
+    if (mine !== opening) return; // another one since, or a new conversation
     fresh();
     $("system").value = one.system;
     if (one.messages.at(-1)?.role === "user") one.messages.push(messageOf({ role: "assistant", content: "" }, true));

@@ -4,7 +4,7 @@
 import { copyButton, make } from "./dom.js";
 import { lineOf } from "./inline.js";
 
-const kMost = 100_000, kSignsMax = 16_000; // characters that are read, and signs among them; the rest is shown as it is
+const kMost = 100_000, kSignsMax = 8_000; // characters that are read, and signs among them; the rest is shown as it is
 const kPiece = 8192; // of that rest
 const kDeep = 8; // quotes and lists within each other
 

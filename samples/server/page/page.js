@@ -10,7 +10,7 @@ import { forgetList, list, readList, titleOf } from "./sessions.js";
 const kPollMs = 1000, kAnswerMs = 300, kSlowMs = 5000;
 let tag = ""; // of the graph that is shown
 let modelKnown = false;
-let names = ""; // of the sessions in the picture
+let names = null; // of the sessions in the picture
 let listIsOld = true;
 let timer = 0;
 let round = 0; // of polls: a new one ends those before
@@ -22,10 +22,21 @@ async function readModel() {
   $("model").textContent = `${printable(data[0].id)} · ${data[0].max_model_len.toLocaleString("en")} tokens of context`;
 }
 
+async function readWords() {
+  listIsOld = false;
+  try {
+    await readList();
+  } catch (error) {
+    listIsOld = true;
+    throw error;
+  }
+}
+
 // One look at the server; the milliseconds until the next.
 async function look(isLast) {
   try {
     if (!modelKnown) await readModel();
+    if (listIsOld) await readWords();
     const response = await ask("/v1/kvrt/graph", { headers: tag === "" ? {} : { "If-None-Match": tag } });
     let unread = 0;
     if (response.status !== 304) {
@@ -35,12 +46,8 @@ async function look(isLast) {
       graph.draw(data);
       tag = response.headers.get("ETag") ?? "";
       const now = data.sessions.map((s) => s.name).sort().join("\n") + data.more;
-      listIsOld ||= now !== names;
+      if (names !== null && now !== names) await readWords();
       names = now;
-    }
-    if (listIsOld) {
-      listIsOld = false;
-      await readList();
     }
     show($("server-note"), "");
     $("key-forget").hidden = !hasKey();
@@ -69,6 +76,7 @@ events.addEventListener("key", () => {
   graph.forget();
   forgetList();
   listIsOld = true;
+  names = null;
   $("model").textContent = "";
   $("key").value = "";
   $("key-form").hidden = true;
