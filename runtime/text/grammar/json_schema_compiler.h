@@ -288,7 +288,7 @@ class SchemaCompiler {
   std::map<std::string, const Node*> names_;  // schemas by $id and $anchor
   std::map<std::string, uint32_t> dynamic_anchors_;
   uint32_t recursive_anchors_ = 0;
-  mutable std::map<std::string, std::unique_ptr<const Regex>, std::less<>> regexes_;
+  mutable std::map<std::string, std::unique_ptr<const Regex>> regexes_;
   std::map<std::tuple<const ValueSpelling*, StringForm, std::vector<Demand>, uint32_t, uint32_t>, uint32_t> string_rules_;
   mutable uint64_t pattern_steps_ = kPatternStepsMax;  // left
   mutable uint64_t search_steps_ = kSchemaSearchStepsMax;

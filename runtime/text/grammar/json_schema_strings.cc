@@ -14,10 +14,12 @@ Result<const Regex*> SchemaCompiler::regex_of(const Node& pattern) const {
   const bool is_name = &list != &document_.root() && document_.key(list) == "patternProperties" && list.kind == Kind::kObject;
   if (!is_name && pattern.kind != Kind::kString) return invalid(pattern, "pattern is a string");
   const std::string_view text = is_name ? document_.key(pattern) : document_.text(pattern);
-  const auto known = regexes_.find(text);
-  if (known != regexes_.end()) return known->second.get();
-  KVRT_ASSIGN(Regex regex, Regex::parse(text, "schema: " + document_.pointer(pattern)));
-  return (regexes_[std::string(text)] = std::make_unique<const Regex>(std::move(regex))).get();
+  auto& known = regexes_["pattern " + std::string(text)];
+  if (!known) {
+    KVRT_ASSIGN(Regex regex, Regex::parse(text, "schema: " + document_.pointer(pattern)));
+    known = std::make_unique<const Regex>(std::move(regex));
+  }
+  return known.get();
 }
 
 // Of a text that is known.

@@ -187,6 +187,7 @@ TEST(Schema, FormatsWithLengths) {
 TEST(Schema, StringsAndFormats) {
   const Fact facts[] = {
       {R"({"type":"string","pattern":"^[a-z]+$","minLength":2,"maxLength":3})", {"\"ab\"", "\"abc\""}, {"\"a\"", "\"abcd\"", "\"A1\""}},
+      {R"({"type":"string","anyOf":[{"not":{"format":"x"}},{"pattern":"everything"}]})", {"\"everything\""}, {"\"nothing\""}},
       {R"({"type":"string","pattern":"b","maxLength":2})", {"\"b\"", "\"ab\"", "\"bx\""}, {"\"abx\"", "\"a\""}},
       {R"({"allOf":[{"pattern":"^a"},{"pattern":"z$"}],"type":"string"})", {"\"az\"", "\"a-z\""}, {"\"a\"", "\"z\""}},
       {R"({"type":"string","pattern":"^(?!aws:)[a-z:]+$"})", {"\"aw\"", "\"xaws:\""}, {"\"aws:\"", "\"aws:x\""}},
