@@ -49,9 +49,11 @@ class FileLock {
   virtual void release() = 0;
   // Marks: bytes of the file that this process tells others of. They refuse nobody anything, and any number of processes may have the same.
   // The kernel takes them away when the process dies; a child of fork(2) has none. They are the process's, not the handle's: when any
-  // handle of the file is closed here, all of this process's go. Nothing happens where the file system has no such locks.
+  // handle of the file is closed here, all of this process's go, which marks_taken() counts. Nothing happens where the file system has no
+  // such locks.
   virtual void mark(uint64_t byte) = 0;
   virtual void unmark(uint64_t byte) = 0;
+  virtual uint64_t marks_taken() const = 0;  // if it grows, marks of this file may be gone
   // Another process that has the mark: its id, or kUnseenProcess; 0: none, or nobody can tell.
   virtual int32_t marked_by(uint64_t byte) = 0;
 };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <mutex>
 #include <string>
@@ -172,9 +173,11 @@ class PosixLock final : public FileLock {
   // Record locks, shared: flock does not know them. Those of the open file (F_OFD_SETLK) would outlive the process in a child of fork(2).
   void mark(uint64_t byte) override { set(F_RDLCK, byte); }
   void unmark(uint64_t byte) override { set(F_UNLCK, byte); }
+  uint64_t marks_taken() const override { return closed_.load(); }
   int32_t marked_by(uint64_t byte) override {
     struct flock lock = record(F_WRLCK, byte);  // what any mark would be in the way of; it needs no right to write
     if (::fcntl(fd_.get(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return 0;
+    if (lock.l_pid == ::getpid()) return 0;  // of a thread that has a table of descriptors of its own
     return lock.l_pid > 0 ? lock.l_pid : kUnseenProcess;
   }
 
@@ -192,6 +195,11 @@ class PosixLock final : public FileLock {
     (void)::fcntl(fd_.get(), F_SETLK, &lock);
   }
 
+  struct CountsItsEnd {
+    ~CountsItsEnd() { ++closed_; }
+  };
+  static inline std::atomic<uint64_t> closed_{0};
+  CountsItsEnd closes_;  // before fd_: it ends after the descriptor is closed
   Fd fd_;
   std::string path_;
 };

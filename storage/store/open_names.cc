@@ -8,11 +8,12 @@ class OpenNames::Mark final : public Store::OpenName {
  public:
   Mark(OpenNames* names, uint64_t byte) : names_(names), byte_(byte) {
     Lock lock(names_->mutex_);
-    ++names_->open_[byte_];
-    names_->lock_->mark(byte_);  // also one that is there: another handle of the file that was closed here took it away
+    names_->renew();
+    if (++names_->open_[byte_] == 1) names_->lock_->mark(byte_);
   }
   ~Mark() override {
     Lock lock(names_->mutex_);
+    names_->renew();
     const auto sessions = names_->open_.find(byte_);
     if (--sessions->second > 0) return;
     names_->open_.erase(sessions);
@@ -39,7 +40,18 @@ std::unique_ptr<Store::OpenName> OpenNames::open(std::string_view domain, std::s
 }
 
 int32_t OpenNames::other_process(std::string_view domain, std::string_view name) {
-  return lock_ != nullptr ? lock_->marked_by(byte_of(domain, name)) : 0;
+  if (lock_ == nullptr) return 0;
+  Lock lock(mutex_);
+  renew();
+  return lock_->marked_by(byte_of(domain, name));
+}
+
+// Marks anew what a handle of the file that was closed here took away.
+void OpenNames::renew() {
+  const uint64_t taken = lock_->marks_taken();
+  if (taken == taken_) return;
+  taken_ = taken;
+  for (const auto& [byte, sessions] : open_) lock_->mark(byte);
 }
 
 }  // namespace kvrt

@@ -24,10 +24,12 @@ class OpenNames {
  private:
   class Mark;
   uint64_t byte_of(std::string_view domain, std::string_view name) const;
+  void renew() KVRT_REQUIRES(mutex_);
   FileLock* const lock_;
   Hash256 salt_;
   Mutex mutex_;
   std::map<uint64_t, uint64_t> open_ KVRT_GUARDED_BY(mutex_);  // sessions by byte
+  uint64_t taken_ KVRT_GUARDED_BY(mutex_) = 0;                 // the lock's marks_taken() when all of them were there
 };
 
 }  // namespace kvrt

@@ -34,7 +34,8 @@ Result<SessionStat> StoreImpl::stat(std::string_view domain, std::string_view na
 }
 
 std::unique_ptr<Store::OpenName> StoreImpl::open_name(std::string_view domain, std::string_view name) {
-  return dir_.read_only ? nullptr : open_names_.open(domain, name);
+  // One that waits for room is marked, too: its save may find some.
+  return dir_.write_lock == nullptr ? nullptr : open_names_.open(domain, name);
 }
 
 int32_t StoreImpl::other_process(std::string_view domain, std::string_view name) { return open_names_.other_process(domain, name); }

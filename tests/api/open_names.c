@@ -149,15 +149,19 @@ static void another_process(kvrt_store* store) {
   kvrt_session_close(s);
 }
 
-// Another handle of the lock file that is closed in this process takes its names away: a save tells of them again.
+// Another handle of the lock file that is closed in this process takes its names away: the next call about any of them tells of all again.
 static void another_runtime(kvrt_store* store) {
-  kvrt_session* s = resume_session(model, store, "ann", NULL);
+  kvrt_session *ann = resume_session(model, store, "ann", NULL), *bob = resume_session(model, store, "bob", NULL);
   kvrt_runtime* second = open_runtime(1, 0);
   kvrt_store_release(open_store(second, place));
+  save(ann, "ann");
+  EXPECT(told("ann") == 1 && told("bob") == 1, "names beside one that was saved again");
+  EXPECT_STATUS(kvrt_store_repair(second, place, strlen(place), NULL, NULL, NULL, NULL), KVRT_BUSY);
+  EXPECT(other_process(bob) == 0 && told("ann") == 1 && told("bob") == 1, "names of which one was asked about");
   kvrt_runtime_release(second);
-  save(s, "ann");
-  EXPECT(told("ann") == 1, "a name that was saved again");
-  kvrt_session_close(s);
+  kvrt_session_close(ann);
+  EXPECT(told("ann") == 0 && told("bob") == 1, "one is closed");
+  kvrt_session_close(bob);
 }
 
 // A child has its parent's descriptors: it keeps no name when the parent is killed, and takes none from a parent that lives.
