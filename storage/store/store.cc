@@ -48,15 +48,16 @@ void StoreImpl::after_commit(Durability durability) try {
   }
   if (unfolded_) unfolded_ = !catalog_.db.checkpoint(true).is_ok();
   fold_log(kLogBytesMax);
-  remake_reserve();
+  remake_reserve(durability == Durability::kTokens || durability == Durability::kKv);
 } catch (const std::bad_alloc&) {
 }
 
-// There may not be room enough yet: then it is made after the next commit. The log may be in its way, so that is folded in.
-void StoreImpl::remake_reserve() {
+// There may not be room enough yet: then it is made after the next commit. The log may be in its way, so that is folded in; not for a caller
+// that does not wait for the disk.
+void StoreImpl::remake_reserve(bool may_wait) {
   if (!reserve_given_) return;
   reserve_given_ = !make_reserve(env_, dir_.root);
-  if (reserve_given_ && catalog_.db.checkpoint(true).is_ok()) reserve_given_ = !make_reserve(env_, dir_.root);
+  if (reserve_given_ && may_wait && catalog_.db.checkpoint(true).is_ok()) reserve_given_ = !make_reserve(env_, dir_.root);
 }
 
 void StoreImpl::fold_log(uint64_t from_bytes) {

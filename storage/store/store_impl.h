@@ -124,7 +124,7 @@ class StoreImpl final : public Store {
   Status change_locked(bool frees, const std::function<Status()>& change) KVRT_REQUIRES(mutex_);
   void after_commit(Durability durability) KVRT_REQUIRES(mutex_);
   void fold_log(uint64_t from_bytes) KVRT_REQUIRES(mutex_);
-  void remake_reserve() KVRT_REQUIRES(mutex_);
+  void remake_reserve(bool may_wait = true) KVRT_REQUIRES(mutex_);
   Result<bool> gc_rows(Collection* c);
   Result<bool> gc_trash(Collection* c);
   Result<bool> gc_pages(Collection* c);
