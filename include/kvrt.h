@@ -1396,7 +1396,8 @@ typedef struct kvrt_session_props {
    * seen from here, in another container, say. This call looks: ask after resume. The name is that of the last save or
    * resume; before there is one, autosave_name. Both may go on, but once one of the two has saved, a save of the other is
    * CONFLICT: a fork can be saved under another name. A session in a store that is open read-only sees others and is not
-   * seen. Neither are sessions of another runtime of this process, nor those of kvrt 0.1. */
+   * seen. Neither are sessions of another runtime of this process, which when they close take this name's mark away,
+   * nor those of kvrt 0.1. */
   int32_t other_process;
 } kvrt_session_props;
 
@@ -1865,7 +1866,9 @@ typedef struct kvrt_save_report {
  * does not, and a resume then goes on from the last boundary, at most 1024 tokens before.
  *
  * Where the store has no room for KV, the save keeps the tokens, and as much KV as fits from the first block on: see
- * chunks_missing. It is NO_SPACE where the tokens have no room, and with KVRT_DURABILITY_KV where KV has none.
+ * chunks_missing. It is NO_SPACE where the tokens have no room, and with KVRT_DURABILITY_KV where KV has none. A session
+ * that was resumed with another KV format or block size keeps the KV it was saved with, which the report counts, until
+ * a block of its own is computed.
  * - `name`, name_size: 1 to 255 bytes of UTF-8.
  * - `report`: may be NULL.
  * - Statuses: CONFLICT: another session has the name (NAME_TAKEN), or another handle saved it since (REVISION): see

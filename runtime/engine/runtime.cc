@@ -73,7 +73,7 @@ Result<std::shared_ptr<Store>> Runtime::open_store(const std::shared_ptr<Runtime
     }
     const Store::Place place = known->store->place();
     if (place == Store::Place::kThere) {
-      known->store->retry_writing();
+      if (!options.read_only) known->store->retry_writing();
       return std::shared_ptr<Store>(known, known->store.get());
     }
     if (place == Store::Place::kLogLeft) {

@@ -162,8 +162,8 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   plan.pending_begin = full * T + tail;
   if (full) plan.mark.head = plan.keys[full - 1];
   if (full * T < n) plan.mark.head = chain_key(plan.mark.head, tokens.subspan(full * T));
-  // Where there are states the last row always runs, so one token less is as much.
-  if (s.stored.other.tokens > s.kv.computed(std::min(n, kept)) + 1) keep_other(s, kept, &plan);
+  // A session that computes goes on in its own format: the other's KV is kept for one that only looks, or does not fit the pool.
+  if (s.stored.other.tokens > 0 && s.kv.computed(std::min(n, kept)) < T) keep_other(s, kept, &plan);
   return plan;
 }
 
