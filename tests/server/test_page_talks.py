@@ -270,7 +270,7 @@ class Talks(PageCase):
         inside = """const r = arguments[0].getBoundingClientRect();
                     return r.width > 0 && r.top >= 0 && r.left >= 0 && r.bottom <= innerHeight && r.right <= innerWidth
                            && document.elementFromPoint(r.left + r.width / 2, r.top + r.height / 2) === arguments[0]"""
-        self.say("word " * 60, 600)
+        self.say("word " * 60, 700)
         self.wait(lambda: len(self.texts()[1]) > 5, "the answer does not stream")
         sizes = [(360, 640), (768, 1000), (1280, 800), (1800, 1100)]
         for width, height in sizes:
@@ -283,6 +283,17 @@ class Talks(PageCase):
                     self.assertTrue(self.script(inside, self.find("#stop")))
                     self.assertLessEqual(self.script("return document.documentElement.scrollHeight"), height)
             self.assertEqual(self.script("return getComputedStyle(document.getElementById('memory')).overflowY"), "auto")
+            if self.find("#views [data-view=chat]").is_displayed():
+                self.find("#views [data-view=chat]").click()
+            end = "const s = document.getElementById('scroll'); return s.scrollTop + s.clientHeight >= s.scrollHeight - 24"
+            self.wait(lambda: self.script(end), f"the end of the answer stays in sight at {width} points")
+        # Who reads above is left there.
+        self.emulate(1280, 400)
+        self.wait(lambda: self.script("return document.getElementById('scroll').scrollTop") > 50, "there is something above")
+        self.script("document.getElementById('scroll').scrollTop = 20")
+        length = len(self.texts()[1])
+        self.wait(lambda: len(self.texts()[1]) > length + 30, "the answer goes on")
+        self.assertEqual(self.script("return document.getElementById('scroll').scrollTop"), 20)
         self.find("#stop").click()
         self.wait(lambda: "Stopped" in self.note(), "it does not stop")
 

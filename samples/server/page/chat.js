@@ -2,6 +2,7 @@
 import { $, show } from "./dom.js";
 import { ApiError, ask, eraSignal, events, store, stored, streamed } from "./api.js";
 import { common, groupOf, markOf, messageOf, newBranch, newMark, requestOf, variantsOf } from "./branches.js";
+import { keepEnd, start as startEnd, toEnd } from "./end.js";
 import { list, readBranch, readList } from "./sessions.js";
 import { draw, edit, isEmpty, view } from "./talk.js";
 
@@ -18,7 +19,6 @@ let branches = new Map(); // messages by mark, the oldest first
 let branchesOf = ""; // the group that they were read for
 let answering = null; // the AbortController of the answer that comes
 let variants = new Map(); // by message, of what is shown
-let follows = true; // the end of the talk is in sight, and stays there
 let opening = 0; // counts what was to be opened: the last one is
 let saveTimer = 0;
 let frame = 0;
@@ -118,17 +118,12 @@ function refresh() {
   document.title = title === "" ? "kvrt" : `${title} – kvrt`;
 }
 
-function toEnd() {
-  $("scroll").scrollTop = $("scroll").scrollHeight;
-  follows = true;
-}
-
 function drawSoon(m) {
   frame ||= requestAnimationFrame(() => {
     frame = 0;
     if (m !== lastShown()) return;
     drawOne(m, messages.length - 1);
-    if (follows) toEnd();
+    keepEnd();
   });
 }
 
@@ -136,7 +131,7 @@ function drawSoon(m) {
 function turn(controller) {
   answering = controller;
   refresh();
-  if (follows) toEnd();
+  keepEnd();
   save();
   events.dispatchEvent(new Event("answer"));
 }
@@ -389,9 +384,7 @@ export function start() {
     });
   }
   $("stop").addEventListener("click", () => answering?.abort());
-  const scroll = $("scroll");
-  scroll.addEventListener("scroll", () => (follows = scroll.scrollTop + scroll.clientHeight >= scroll.scrollHeight - 24));
-  new ResizeObserver(() => follows && messages.length > 0 && toEnd()).observe(scroll);
+  startEnd();
   for (const name of kFields) $(name).addEventListener("change", save);
   events.addEventListener("list", () => {
     const group = mark.split(".")[0];
