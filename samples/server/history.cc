@@ -94,8 +94,8 @@ std::shared_ptr<Conversation> Conversations::take_cut(const Request& request, co
   const auto says = [&](size_t i, const Message& m) {
     std::string said;
     if (!c->session.message(i, nullptr, said).ok()) return false;
-    const Json json = read_json(said);
-    return same(json, read_json(m.json())) || (m.role == "assistant" && same_answer(m, json));
+    const Json json = read_json(said, kKvrtDepthMax);
+    return same(json, read_json(m.json(), kKvrtDepthMax)) || (m.role == "assistant" && same_answer(m, json));
   };
   auto place = kvrt::init<kvrt_message_props>();
   const size_t last = request.messages.size();

@@ -52,15 +52,6 @@ void write_message(const Json& m, JsonWriter* w) {
   w->end('}');
 }
 
-// A message of a session; nothing where it is deeper than a request may be.
-Json parsed(const std::string& text) {
-  try {
-    return read_json(text);
-  } catch (const JsonError&) {
-    return {};
-  }
-}
-
 // A session as the store shows it, without its tokens, which may be a million, but for the last one; -1: it has none.
 struct Shown {
   std::string text;
@@ -89,7 +80,7 @@ SessionWords words_of(const std::vector<std::string>& messages) {
   SessionWords words;
   words.messages = messages.size();
   for (const std::string& text : messages) {
-    const Json m = parsed(text);
+    const Json m = read_json(text, kKvrtDepthMax);
     if (text_in(m, "role") != "user") continue;
     words.last = first_words(text_in(m, "content"));
     if (words.title.empty()) words.title = words.last;
@@ -109,7 +100,7 @@ bool read_saved(const kvrt::Store& store, const std::string& name, const std::st
   Shown shown;
   if (!show_words(store, name, domain, &shown)) return false;
   try {
-    const Json json = read_json(shown.text);
+    const Json json = read_json(shown.text, kKvrtDepthMax);
     const Json *messages = json.find("messages"), *spans = json.find("spans"), *options = json.find("options");
     if (!messages || !spans) return false;
     for (const Json& m : messages->items) out->messages.emplace_back(m.raw);
@@ -206,7 +197,7 @@ std::string Conversations::read_session(const std::string& name, const std::stri
   JsonWriter w;
   w.begin('{').pair("object", "kvrt.session").pair("name", name).pair("title", found.words.title);
   w.pair("conversation", found.words.conversation).key("whole").raw(whole ? "true" : "false").key("messages").begin('[');
-  for (const std::string& m : found.messages) write_message(parsed(m), &w);
+  for (const std::string& m : found.messages) write_message(read_json(m, kKvrtDepthMax), &w);
   return w.end(']').end('}').take();
 }
 
@@ -222,11 +213,5 @@ bool Conversations::remove_session(const std::string& name, const std::string& d
     while (open.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     open.reset();
   }
-  const kvrt::Store store = this->store();
-  if (!store) return known;
-  const kvrt::Status removed = store.remove(name, domain);
-  if (removed.code() == KVRT_BUSY)
-    throw ApiError(503, "another program writes the server's store: send the request again in a moment", "overloaded");
-  if (removed.code() != KVRT_NOT_FOUND) removed.or_throw();
-  return removed.ok() || known;
+  return remove_saved(name, domain) || known;
 }

@@ -121,6 +121,20 @@ class Talks(Case):
         self.assertEqual(self.server.raw("DELETE", path(hostile))[0], 200)
         self.assertEqual(listed(self.server), [])
 
+    def test_deep_calls(self):
+        deep = "{\"a\":" * 58 + "1" + "}" * 58
+        call = {"id": "x", "type": "function", "function": {"name": "f", "arguments": deep}}
+        said = [{"role": "user", "content": "Deep"}, {"role": "assistant", "content": "", "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "x", "content": "1"}, {"role": "user", "content": "And?"}]
+        self.ask(said)
+        for restarted in (False, True):
+            one, = listed(self.server)
+            self.assertEqual((one["title"], one["last"], one["messages"]), ("Deep", "And?", 5))
+            found, = opened(self.server, one["name"])[1]["messages"][1]["tool_calls"]
+            self.assertEqual((found["id"], found["function"]["name"], json.loads(found["function"]["arguments"])), ("x", "f", json.loads(deep)))
+            if not restarted:
+                self.restart()
+
     def test_without_messages(self):
         self.client.completions.create(model=self.name, prompt="Once", max_tokens=4)
         one, = listed(self.server)
