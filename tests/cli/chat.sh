@@ -101,10 +101,10 @@ exits 0 run -m "$model" --store long --session long --truncate 40 -p Hello -n 4 
 grep -q '"reused_disk": 32, .*"reuse_stopped": "new_tokens"' out || fail "a run of a session that was made shorter: $(cat out)"
 # a session that another chat has open: it is said before the answer, by the process that comes second; the one that saves second is refused
 exits 0 run -m "$model" --chat -p Hello -n 4 --store twice --session both
-mkfifo lines
-"$kvrt" chat -m "$model" --ignore-eos -n 4 --store twice --session both <lines >/dev/null 2>first &
+mkfifo typed
+"$kvrt" chat -m "$model" --ignore-eos -n 4 --store twice --session both <typed >/dev/null 2>first &
 other=$!
-exec 3>lines
+exec 3>typed
 until grep -q '^both goes on' first || ! kill -0 $other; do sleep 0.1; done
 told="^(both is open in process $other, too: once one of the two has saved, saves of the other are refused; "
 exits 0 run -m "$model" --chat -p Hello -n 4 --store twice --session both --no-save
