@@ -36,18 +36,20 @@ struct StoredKv {
   bool not_stored = false;      // resumed, and the store lacks a chunk of it
   bool behind_window = false;   // the store has more of its KV, without the windows that make it usable
   bool other_numerics = false;  // resumed, but its KV has another root or block size
+  bool inexact = false;         // some of its KV may be another arithmetic's; its root is then a mixed one
   uint64_t resumed_tokens = 0;  // leading tokens that came from a snapshot
   uint64_t own_tokens = 0;      // leading tokens whose chunks are its own: its last save or resume named them
-  bool inexact = false;         // some of its KV may be another arithmetic's; its root is then a mixed one
   // The root of the snapshot whose KV it takes as it is, though another arithmetic made it, and the count of leading tokens under it.
   BlockKey foreign_root;
   uint64_t foreign_tokens = 0;
-  // The snapshot that it was resumed from, if that has KV of another root or block size: a save keeps those nodes until memory has as much KV.
+  // The snapshot that it was resumed from, if that has KV of another root or block size, and its leading tokens: a save keeps those nodes until
+  // a block of its own is computed. Null: there is none.
   struct Other {
     BlockKey root;
-    uint32_t block_tokens = 0;
-    uint64_t tokens = 0;  // leading tokens in its nodes; 0: there is none
-  } other;
+    uint32_t block_tokens;
+  };
+  std::shared_ptr<const Other> other;
+  uint64_t other_tokens = 0;
   // The tail node in the store: tokens [begin, end) after the full blocks; valid while the session keeps those tokens.
   uint64_t tail_begin = 0, tail_end = 0;
 };
@@ -66,13 +68,13 @@ struct SavedSession {
   SessionId id;
   std::string name;
   uint64_t revision = 0;
-  // An autosave with the same mark, and no new KV, is skipped.
   struct Mark {
     BlockKey head;  // the key of all tokens' chain
     uint64_t tokens = 0;
     Hash256 rest;  // of messages, arguments and grammar
     bool operator==(const Mark&) const = default;
-  } mark;
+  };
+  std::unique_ptr<Mark> mark;  // of a session with autosave: one with the same mark, and no new KV, is skipped
   uint64_t blocks = 0;  // full blocks whose KV that save had
 };
 

@@ -23,7 +23,8 @@ Result<Session*> Engine::open_session(const SessionOptions& options) {
   session->wake = options.wake;
   KVRT_TRY(set_autosave(options, session.get()));
   if (session->autosave) {
-    session->saved.mark = {session->kv.root, 0, hash_rest(*session, session->arguments)};  // of no tokens: no autosave of an empty session
+    // Of no tokens: no autosave of an empty session.
+    session->saved.mark.reset(new SavedSession::Mark{session->kv.root, 0, hash_rest(*session, session->arguments)});
     const std::string& name = session->autosave->policy.name;
     if (!name.empty()) session->open_name = session->store->open_name(session->domain, name);
   }
@@ -73,6 +74,7 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   if (session->autosave) {
     copy->autosave = std::make_unique<Autosave>(*session->autosave);
     copy->autosave->policy.name.clear();  // the name belongs to the original
+    copy->saved.mark = std::make_unique<SavedSession::Mark>();
   }
   copy->kv.root = session->kv.root;
   copy->kv.share = session->kv.share;
@@ -255,7 +257,7 @@ void Engine::cut_kv(Session* session, uint64_t count) {
   if (s.stored.tail_end > count) s.stored.tail_begin = s.stored.tail_end = 0;
   s.stored.resumed_tokens = std::min(s.stored.resumed_tokens, count);
   s.stored.own_tokens = std::min(s.stored.own_tokens, count);
-  if (s.stored.other.tokens > count) s.stored.other.tokens = count / s.stored.other.block_tokens * s.stored.other.block_tokens;
+  if (s.stored.other_tokens > count) s.stored.other_tokens = count / s.stored.other->block_tokens * s.stored.other->block_tokens;
   if (s.stored.foreign_tokens > count) s.stored.foreign_tokens = count / kv_.block_tokens() * kv_.block_tokens();
 }
 

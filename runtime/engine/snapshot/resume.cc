@@ -27,8 +27,9 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
   s.messages = std::move(manifest->messages);
   s.arguments = std::move(manifest->arguments);
   s.grammar = std::move(manifest->grammar);
-  if (options.autosave.on()) s.saved.mark.rest = hash_rest(s, s.arguments);       // as saved, whatever the caller gives instead
-  if (s.arguments.now == 0) s.arguments.now = runtime_->env()->unix_ms() / 1000;  // repair made it, without a manifest
+  if (options.autosave.on())
+    s.saved.mark.reset(new SavedSession::Mark{{}, 0, hash_rest(s, s.arguments)});  // as saved, whatever the caller gives instead
+  if (s.arguments.now == 0) s.arguments.now = runtime_->env()->unix_ms() / 1000;   // repair made it, without a manifest
   s.wake = options.wake;
   s.stored.resumed_tokens = saved.tokens.size();
   auto root = root_for(options);
@@ -45,7 +46,10 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
   if (saved.root != s.kv.root || manifest->block_tokens != kv_.block_tokens()) {
     const uint32_t size = manifest->block_tokens;
     const auto fits = [&](const uint32_t& n) { return n == size || (n < size && &n == &saved.node_tokens.back()); };
-    if (std::ranges::all_of(saved.node_tokens, fits)) s.stored.other = {saved.root, size, saved.tokens.size()};
+    if (std::ranges::all_of(saved.node_tokens, fits)) {
+      s.stored.other = std::make_shared<StoredKv::Other>(StoredKv::Other{saved.root, size});
+      s.stored.other_tokens = saved.tokens.size();
+    }
   }
   if (saved.root == s.kv.root) s.stored.own_tokens = saved.tokens.size();
   if (saved.root == s.kv.root && !s.stored.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens()) {
@@ -61,10 +65,11 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
 // Marks a resumed session as saved: the store has its whole conversation. Under mu_; its keys are known.
 void Engine::mark_restored(Session* session) const {
   Session& s = *session;
+  if (!s.saved.mark) return;
   const auto rest = std::span<const int32_t>(s.tokens).subspan(s.kv.chain.size() * kv_.block_tokens());
-  s.saved.mark.head = s.kv.chain.empty() ? s.kv.root : s.kv.chain.back()->key;
-  s.saved.mark.tokens = s.tokens.size();
-  if (!rest.empty()) s.saved.mark.head = chain_key(s.saved.mark.head, rest);
+  s.saved.mark->head = s.kv.chain.empty() ? s.kv.root : s.kv.chain.back()->key;
+  s.saved.mark->tokens = s.tokens.size();
+  if (!rest.empty()) s.saved.mark->head = chain_key(s.saved.mark->head, rest);
 }
 
 Result<Session*> Engine::resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report) {

@@ -207,7 +207,7 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
       plan_save(*model_, cache_.get(), session, which,
                 [&](uint32_t group, std::span<const BlockId> units, std::vector<uint8_t>* to) { return copy_out(group, units, to); });
   if (options.durability == Durability::kKv) KVRT_TRY(plan.tail_copied.clone());
-  if (options.autosave && plan.mark == s.saved.mark && plan.blocks <= s.saved.blocks && plan.tail_end <= s.stored.tail_end)
+  if (options.autosave && s.saved.mark && plan.mark == *s.saved.mark && plan.blocks <= s.saved.blocks && plan.tail_end <= s.stored.tail_end)
     return SaveReport();
   turn.keep(plan.chunks);
   auto open_name = s.store->open_name(s.domain, own_name);
@@ -223,14 +223,14 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   s.saved.name = std::move(own_name);
   s.open_name = std::move(open_name);
   s.saved.revision = saved->revision;
-  s.saved.mark = plan.mark;
+  if (s.saved.mark) *s.saved.mark = plan.mark;
   s.saved.blocks = report.left_out ? 0 : plan.blocks;  // 0: the next autosave tries again
   const auto& was = plan.said.tokens;                  // the session may have changed since
   const auto same = static_cast<uint64_t>(std::mismatch(was.begin(), was.end(), s.tokens.begin(), s.tokens.end()).first - was.begin());
   const bool has_tail = same >= plan.tail_end && !report.left_out;
   const bool own = plan.root == s.kv.root && plan.block_tokens == kv_.block_tokens();
   s.stored.own_tokens = own ? std::min(same, plan.pending_begin) : 0;
-  if (own) s.stored.other = {};
+  if (own) s.stored.other_tokens = 0;
   s.stored.tail_begin = has_tail ? plan.tail_begin : 0;
   s.stored.tail_end = has_tail ? plan.tail_end : 0;
   if (options.suspend) {

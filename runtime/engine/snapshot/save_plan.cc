@@ -68,9 +68,9 @@ void add_tail(const KvShape& shape, std::span<const int32_t> tokens, const Block
 
 // The nodes of the snapshot that the session was resumed from, as far as it still has their tokens. The rest is saved without KV.
 void keep_other(const Session& s, uint64_t kept, SavePlan* plan) {
-  const StoredKv::Other& other = s.stored.other;
+  const StoredKv::Other& other = *s.stored.other;
   const KvShape& shape = s.kv.shape;
-  const uint64_t T = other.block_tokens, end = other.tokens <= kept ? other.tokens : kept / T * T;
+  const uint64_t T = other.block_tokens, end = s.stored.other_tokens <= kept ? s.stored.other_tokens : kept / T * T;
   plan->root = other.root;
   plan->block_tokens = other.block_tokens;
   plan->chunks.clear();
@@ -163,7 +163,7 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   if (full) plan.mark.head = plan.keys[full - 1];
   if (full * T < n) plan.mark.head = chain_key(plan.mark.head, tokens.subspan(full * T));
   // A session that computes goes on in its own format: the other's KV is kept for one that only looks, or does not fit the pool.
-  if (s.stored.other.tokens > 0 && s.kv.computed(std::min(n, kept)) < T) keep_other(s, kept, &plan);
+  if (s.stored.other_tokens > 0 && s.kv.computed(std::min(n, kept)) < T) keep_other(s, kept, &plan);
   return plan;
 }
 

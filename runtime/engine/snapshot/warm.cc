@@ -29,7 +29,7 @@ void Engine::tell_store(Session* session) {
   s.stored.suspect = false;
   const std::vector<std::vector<NodeIn>> chains = stored_chains(s);
   s.stored.tail_begin = s.stored.tail_end = s.stored.foreign_tokens = s.saved.blocks = 0;
-  s.saved.mark = {};
+  if (s.saved.mark) *s.saved.mark = {};
   const std::string name = s.saved.name;  // a save beside this may change it
   Unlocked unlocked(mu_);
   uint64_t dropped = 0;
