@@ -93,16 +93,22 @@ std::vector<Message> read_messages(const Json& list) {
     refuse("messages", "messages: expected at most " + std::to_string(kMessagesMax) + ", found " + std::to_string(list.items.size()));
   std::vector<Message> out;
   for (size_t i = 0; i < list.items.size(); ++i) out.push_back(read_message(list.items[i], item("messages", i)));
-  name_results(&out);
+  match_results(&out);
   return out;
 }
 
-void name_results(std::vector<Message>* messages) {
+void match_results(std::vector<Message>* messages) {
   std::map<std::string, std::string> called;  // the functions, by the ids of their calls
-  for (Message& m : *messages) {
-    for (const ToolCall& call : m.calls) called[call.id] = call.name;
-    const auto call = called.find(m.call_id);
-    if (m.role == "tool" && m.name.empty() && call != called.end()) m.name = call->second;
+  for (auto m = messages->begin(); m != messages->end(); ++m) {
+    for (const ToolCall& call : m->calls) called[call.id] = call.name;
+    if (m->calls.size() > 1) {  // templates that show no ids tell results apart by their order
+      const auto end = std::find_if(m + 1, messages->end(), [](const Message& other) { return other.role != "tool"; });
+      std::ranges::stable_sort(m + 1, end, {}, [&](const Message& result) {
+        return std::ranges::find(m->calls, result.call_id, &ToolCall::id) - m->calls.begin();
+      });
+    }
+    const auto call = called.find(m->call_id);
+    if (m->role == "tool" && m->name.empty() && call != called.end()) m->name = call->second;
   }
 }
 

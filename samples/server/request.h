@@ -112,8 +112,9 @@ std::string read_parts(const Json& value, const std::string& where, std::span<co
 std::vector<Message> read_messages(const Json& list);
 // The arguments of a call as kvrt takes them: the object, or else the text that they are: what a model wrote wrongly, was cut, or is too deep.
 std::string arguments_of(std::string_view text);
-// Gives messages with results of calls the functions' names, which OpenAI's form says at the calls alone.
-void name_results(std::vector<Message>* messages);
+// Matches results of calls with the calls by their ids: gives them the functions' names, which OpenAI's form says at the calls alone, and puts
+// those of one message's calls in the order of these.
+void match_results(std::vector<Message>* messages);
 
 // The list `input` of /v1/responses.
 std::vector<Message> read_input(const Json& list);

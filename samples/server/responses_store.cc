@@ -112,7 +112,7 @@ void Conversations::prepare(Request* r, const std::string& domain) const {
   }
   r->messages.insert(r->messages.begin(), std::make_move_iterator(before.begin()), std::make_move_iterator(before.end()));
   add_instructions(r->response.instructions, &r->messages);
-  name_results(&r->messages);
+  match_results(&r->messages);
   if (!r->response.answer.empty()) r->response.answer_at = r->messages.size() - added - 1;
 }
 

@@ -67,6 +67,31 @@ class Tools(Case):
         answer = self.call(tool_choice="auto", max_tokens=20).choices[0]
         self.assertTrue(answer.message.content or answer.message.tool_calls)
 
+    def test_results_come_in_any_order(self):
+        # Qwen's template shows no ids: what tells results apart is their order.
+        calls = [{"id": i, "type": "function", "function": {"name": "add", "arguments": json.dumps({"a": a, "b": True})}} for i, a in (("c1", 1), ("c2", 2))]
+
+        def chat(*results):
+            said = [{"role": "user", "content": "?"}, {"role": "assistant", "tool_calls": calls}]
+            said += [{"role": "tool", "tool_call_id": i, "content": text} for i, text in results]
+            answer = self.client.chat.completions.create(model=self.name, messages=said, tools=[ADD], tool_choice="none", temperature=0, max_tokens=8,
+                                                         logprobs=True)
+            return [t.logprob for t in answer.choices[0].logprobs.content]
+
+        def items(*results):
+            said = [{"role": "user", "content": "?"}]
+            said += [{"type": "function_call", "call_id": c["id"], **c["function"]} for c in calls]
+            said += [{"type": "function_call_output", "call_id": i, "output": text} for i, text in results]
+            answer = self.client.responses.create(model=self.name, input=said, tools=[{"type": "function", **ADD["function"]}], tool_choice="none",
+                                                  temperature=0, max_output_tokens=16, include=["message.output_text.logprobs"])
+            return [t.logprob for t in answer.output[0].content[0].logprobs]
+
+        for ask in (chat, items):
+            in_order = ask(("c1", "5"), ("c2", "7"))
+            self.assertTrue(in_order)
+            self.assertEqual(ask(("c2", "7"), ("c1", "5")), in_order)
+            self.assertNotEqual(ask(("c1", "7"), ("c2", "5")), in_order)
+
     def test_the_result_of_a_call(self):
         asked = [{"role": "user", "content": "What is the time?"}]
         first = self.call(text=asked, tool_choice={"type": "function", "function": {"name": "now"}}, parallel_tool_calls=False)
