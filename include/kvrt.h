@@ -1511,7 +1511,8 @@ enum {
   /** JSON text that is valid by this JSON schema: 2020-12, and what earlier drafts write in another way ($schema names
    * one before 2019-09: what stands beside $ref says nothing). What is valid and cannot be written:
    * - Members in another order than `properties`, then those that only `required` names, then others. Where an object has
-   *   properties or patternProperties and does not say additionalProperties, others: JSON_SCHEMA_OPEN lets them.
+   *   properties or patternProperties and does not say additionalProperties, others: JSON_SCHEMA_OPEN lets them. A name
+   *   that the schema does not list may come more than once in an object.
    * - Values of another type than a keyword is about, where no type is named, unless none of that type fits.
    * - White space but one space after a colon; one space, or a line break and up to 40 spaces, after a comma and inside of
    *   brackets.
@@ -1524,7 +1525,8 @@ enum {
    *   every engine does. maxItems counts up to 2,000. An object has up to 1,000 members that are not required.
    * - Formats hold, in every draft: date, time, date-time (nanoseconds, no leap second, T and Z in capitals), duration
    *   (numbers of 9 digits), uuid, ipv4, ipv6, uri, uri-reference, iri, iri-reference (no IPvFuture; beyond ASCII the
-   *   basic plane), email (4 words and 64 characters before the @, then a hostname), hostname (two labels of 63
+   *   basic plane), email (4 words and 64 characters before the @, 254 in all; a maxLength below that takes shorter
+   *   parts, as it does of a hostname), hostname (two labels of 63
    *   characters and five of 19, with hyphens 32 and 10; no two in a row but behind `xn`, where small letters and digits
    *   follow, which may be no code of a name), json-pointer, relative-json-pointer (0, or three digits from 1 on), regex
    *   (what Python and ECMAScript both take: no look-around, groups two deep). Other names say nothing.

@@ -252,7 +252,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::object_of(const Flat& flat, const M
   // A name may come twice among the others: below a minimum they count as one.
   if (min > listed + 1 && other) return unsupported(about(flat), "minProperties above the number of named members and one more");
   if (min > listed && !other && others_ == SchemaMembers::kClosed)
-    leave_out(about(flat), "a minimum of members that are not named, but with KVRT_GRAMMAR_JSON_SCHEMA_OPEN,");
+    leave_out(about(flat), "a minimum of more members than are named, in a schema that is not open,");
   if (max < min || (min > listed && !other) || (max == 0 && !may_be_empty)) return builder_.never();
   if (arguments_ && listed <= MemberRules::kNamedMax && max > 0) return object_in_any_order(m, other);
   return object_in_order(m, other, may_be_empty, listed);
