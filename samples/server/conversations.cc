@@ -253,18 +253,24 @@ void Conversations::give_back(std::shared_ptr<Conversation> c, const Request& re
   }
   if (!c->name.empty() && save(&c, now.second) && !before.second.empty() && before != now) (void)store().remove(before.second, c->domain);
   if (before != now) forget(before);
-  let_go(c);
+  let_go_after_request(c);
 }
 
 void Conversations::drop(const std::shared_ptr<Conversation>& c) noexcept {
   const auto info = c->session.info();
   const bool keep = info.ok() && info->state != KVRT_STATE_FAILED && info->messages > 0;
   if (!keep) forget({c->domain, c->name});
-  if (keep && c->place != seen_) {  // the store was replaced while it was busy
-    std::lock_guard lock(mu_);
-    moves_ = true;
-  }
+  let_go_after_request(c);
+}
+
+// What moves conversations into a store that is new passes over one that a request has: it looks again.
+void Conversations::let_go_after_request(const std::shared_ptr<Conversation>& c) noexcept {
   let_go(c);
+  const auto [store, count] = look();
+  std::lock_guard lock(mu_);
+  if (!store || c->busy || c->place == count) return;
+  moves_ = true;
+  changed_.notify_all();
 }
 
 void Conversations::forget(const Key& key) noexcept {

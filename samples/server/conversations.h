@@ -151,6 +151,7 @@ class Conversations {
   kvrt_save_options save_options() const;
   void forget(const Key& key) noexcept;
   void let_go(const std::shared_ptr<Conversation>& conversation) noexcept;
+  void let_go_after_request(const std::shared_ptr<Conversation>& conversation) noexcept;
 
   const kvrt::Model model_;
   StorePlace& place_;

@@ -102,10 +102,11 @@ void match_results(std::vector<Message>* messages) {
   for (auto m = messages->begin(); m != messages->end(); ++m) {
     for (const ToolCall& call : m->calls) called[call.id] = call.name;
     if (m->calls.size() > 1) {  // templates that show no ids tell results apart by their order
+      std::map<std::string_view, size_t> order;
+      for (const ToolCall& call : m->calls) order.try_emplace(call.id, order.size());
       const auto end = std::find_if(m + 1, messages->end(), [](const Message& other) { return other.role != "tool"; });
-      std::ranges::stable_sort(m + 1, end, {}, [&](const Message& result) {
-        return std::ranges::find(m->calls, result.call_id, &ToolCall::id) - m->calls.begin();
-      });
+      const bool known = std::all_of(m + 1, end, [&](const Message& result) { return order.contains(result.call_id); });
+      if (known) std::stable_sort(m + 1, end, [&](const Message& a, const Message& b) { return order[a.call_id] < order[b.call_id]; });
     }
     const auto call = called.find(m->call_id);
     if (m->role == "tool" && m->name.empty() && call != called.end()) m->name = call->second;

@@ -123,6 +123,7 @@ HOSTILE = {
     "brackets": "[" * N, "brackets that end": "[" * (N // 2) + "]" * (N // 2), "links": "[](" * (N // 3), "images": "![" * (N // 2), "addresses": "[a](b" * (N // 5),
     "stars": "*a " * (N // 3), "strong": "**" * (N // 2), "stars and lines": "*_a" * (N // 3), "ticks": "`" * N, "runs of ticks": " ".join("`" * i for i in range(1400)),
     "tildes": "~" * (N - 1) + "`", "quotes": ">" * N, "lists": "- " * (N // 2), "items": "- a\n" * (N // 4), "rows": "|a|b|\n|-|-|\n" + "|c|d|\n" * (N // 6),
+    "ragged": "|" + "a|" * 450 + "\n|" + "-|" * 450 + "\n" + "x\n" * 7000,
     "columns": "|" + "a|" * 450 + "\n|" + "-|" * 450 + "\n" + ("|" + "x|" * 450 + "\n") * 1000, "tags": "<" * N, "scripts": "<script>window.hacked=1</script>" * (N // 32),
     "headings": "# a\n" * (N // 4), "blank lines": "- a\n" + "\n" * N, "paragraphs": "a\n\n" * (N // 3), "http": "http://" * (N // 7), "no hosts": "http://%" * (N // 8),
     "backslashes": "\\" * N, "spaces": "[](" + " " * N, "one word": "a" * N, "fences": "```\n" * (N // 4), "dashes": ("|a|\n-" + " " * 990 + "x\n") * 1000,

@@ -16,7 +16,8 @@ export const markOf = (entry) => (entry.conversation === "" ? `=${entry.name}` :
 // What groups a session of the list: its mark's first part, or its own name.
 export const groupOf = (entry) => (entry.conversation === "" ? markOf(entry) : entry.conversation.split(".")[0]);
 
-const same = (a, b) => a.role === b.role && a.content === b.content && (a.reasoning ?? "") === (b.reasoning ?? "");
+// Without reasoning: the page does not send that back, so the server has it of the last answer alone.
+const same = (a, b) => a.role === b.role && a.content === b.content;
 
 // How many messages two branches have in common.
 export function common(a, b) {

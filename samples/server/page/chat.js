@@ -291,6 +291,7 @@ const acts = {
 
 // The answer goes on from what the server has of it, where it has it; else it is given again, by its seed.
 async function goOn(message, signal) {
+  if (mark.startsWith("=")) mark = newMark(); // another client's conversation is left as it is
   const at = messages.indexOf(message);
   const find = async () => (await readList(signal)).find((e) => markOf(e) === mark);
   let entry = await find();
@@ -391,5 +392,6 @@ export function start() {
     if (messages.length > 0 && branchesOf !== group && !isAnswering() && list().some((e) => groupOf(e) === group)) readBranches(group);
   });
   addEventListener("beforeunload", () => (leaving = true));
+  addEventListener("pageshow", () => (leaving = false)); // back again, as it was
   addEventListener("pagehide", save);
 }

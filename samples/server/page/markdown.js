@@ -167,12 +167,14 @@ function tableOf(block) {
   const table = make("table");
   const row = (tag, list, open) => {
     const tr = make("tr");
-    block.head.forEach((_, i) => {
+    list.forEach((text, i) => {
       const cell = make(tag, tag === "th" ? { scope: "col" } : {});
       if (block.align[i]) cell.className = block.align[i];
-      cell.append(...lineOf(list[i] ?? "", open && i === list.length - 1));
+      cell.append(...lineOf(text, open && i === list.length - 1));
       tr.append(cell);
     });
+    const rest = block.head.length - list.length;  // one cell: a row costs no more than its own text
+    if (rest > 0) tr.append(make(tag, { colspan: String(rest) }));
     return tr;
   };
   const head = make("thead"), body = make("tbody");
