@@ -152,7 +152,8 @@ kvrt_status Chat::history(const std::string&) {
   for (const Message& m : messages()) {
     const std::string role = printable(m.role);
     Wrap wrap(STDERR_FILENO, columns_of(role) + 2);
-    const std::string content = wrap.add(printable(m.content, true)) + wrap.end();
+    std::string content = wrap.add(printable(m.content, true));
+    content += wrap.end();
     draw("{}{}{}: {}\n", colour(stderr) ? "\x1b[1m" : "", role, colour(stderr) ? "\x1b[0m" : "", content);
   }
   return KVRT_OK;

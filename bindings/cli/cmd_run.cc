@@ -221,22 +221,23 @@ void Run::print() {
   json.print();
 }
 
-// A pipe, a socket or a file at standard input is the prompt of a command line that has none; if it is empty, there is no prompt.
-kvrt_status read_piped(PromptFlags& prompt) {
+// A pipe, a socket or a file at standard input is the prompt of a command line that needs one and has none. Not of a session, which goes on
+// without: there it may be the list that a shell's loop reads, or a pipe that nobody writes to.
+kvrt_status read_piped(RunFlags& flags) {
+  if (flags.prompt.given() || !flags.session.empty() || !flags.fork_from.empty()) return KVRT_OK;
   struct stat input {};
-  if (prompt.given() || fstat(STDIN_FILENO, &input) != 0) return KVRT_OK;
-  if (!S_ISFIFO(input.st_mode) && !S_ISSOCK(input.st_mode) && !S_ISREG(input.st_mode)) return KVRT_OK;
-  if (kvrt_status s = read_file("-", prompt.text)) return s;
-  prompt.has_text = !prompt.text.empty();
-  return KVRT_OK;
+  const bool known = fstat(STDIN_FILENO, &input) == 0;
+  if (known && (S_ISFIFO(input.st_mode) || S_ISSOCK(input.st_mode) || S_ISREG(input.st_mode))) {
+    if (kvrt_status s = read_file("-", flags.prompt.text)) return s;
+    flags.prompt.has_text = !flags.prompt.text.empty();
+  }
+  if (flags.prompt.given()) return KVRT_OK;
+  return complain(KVRT_INVALID, "give a prompt: -p TEXT, -f FILE, --tokens 1,2,3, or a pipe");
 }
 
 kvrt_status check(const RunFlags& flags) {
   if ((!flags.session.empty() || !flags.fork_from.empty()) && flags.store.empty()) {
     return complain(KVRT_INVALID, "--session and --fork-from name a session in a store: give --store DIR");
-  }
-  if (!flags.prompt.given() && flags.session.empty() && flags.fork_from.empty()) {
-    return complain(KVRT_INVALID, "give a prompt: -p TEXT, -f FILE, --tokens 1,2,3, or a pipe");
   }
   if (flags.store_named && flags.session.empty() && !flags.no_save) {
     return complain(KVRT_INVALID, "--store without --session would save nothing: give --session NAME, or --no-save");
@@ -249,8 +250,8 @@ kvrt_status check(const RunFlags& flags) {
 
 int cmd_run(const RunFlags& given) {
   RunFlags flags = given;
-  if (kvrt_status s = read_piped(flags.prompt)) return s;
   if (kvrt_status s = check(flags)) return s;
+  if (kvrt_status s = read_piped(flags)) return s;
   Interrupt interrupt;
   Run run(flags);
   if (kvrt_status s = open_runtime(flags.model, run.runtime)) return s;

@@ -28,9 +28,9 @@ const Page kPages[] = {
      {{"Appends the prompt to a session, generates, prints the text, and saves the session under --session. Without --session it saves "
        "nothing. The next run with the same name goes on where this one ended. Without --temp the answer is greedy: the most likely token "
        "each time.",
-       "Standard input is the prompt if it is a pipe or a file and the line has no -p, -f or --tokens. Use </dev/null where a session goes "
-       "on "
-       "without a prompt and standard input is somebody else's.",
+       "Standard input is the prompt if it is a pipe or a file and the line has no -p, -f, --tokens, --session or --fork-from. A session "
+       "goes "
+       "on without a prompt, and takes standard input by -f -.",
        "The text goes to standard output: broken at words on a terminal, byte for byte elsewhere. What was reused and how long it took "
        "goes "
        "to standard error."},

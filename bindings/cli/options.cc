@@ -227,7 +227,7 @@ void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens) {
       },
       "text of the prompt");
   group->add_option("-f,--file", flags.file,
-                    tokens ? "text file, - for standard input; a pipe or file at standard input is the prompt by itself"
+                    tokens ? "text file, - for standard input; a pipe or file there is the prompt by itself, but of a session"
                            : "text file, - for standard input");
   if (tokens) group->add_option("--tokens", flags.tokens, "token ids: 1,2,3, or @FILE that holds them");
   group->require_option(tokens ? 0 : 1, 1);

@@ -9,6 +9,10 @@ import sys
 import tempfile
 
 kvrt, model = sys.argv[1:]
+for name in [name for name in os.environ if name.startswith("KVRT_")]:
+    del os.environ[name]
+home = tempfile.TemporaryDirectory()
+os.environ.update(KVRT_CACHE="", HOME=home.name, XDG_CONFIG_HOME=home.name)  # nobody's own defaults
 
 
 def output(*words):

@@ -81,8 +81,8 @@ with tempfile.TemporaryDirectory() as work:
         end = next(i for i, line in enumerate(lines) if "prompt token" in line)
         check(lines[:end], TEXT, width, f"run, {width} columns")
     lines = shown(80, *run, resize=(300, 50))
-    narrow = [line for line in lines[6:] if line not in CODE and ADDRESS not in line and "prompt token" not in line]
-    assert max(map(columns, narrow)) <= 50, narrow
+    text = [line for line in lines if line not in CODE and ADDRESS not in line and "prompt token" not in line]
+    assert max(map(columns, text[-3:])) <= 50, text  # when the size came is the machine's matter
     assert {word for word in WORDS.split()} <= {word for line in lines for word in line.split()}, lines
 
     # A chat: its answers, and the messages that it shows when it goes on.
@@ -111,5 +111,5 @@ with tempfile.TemporaryDirectory() as work:
     assert len(begins) == 2 and lines[begins[0]].startswith("assistant: The keeper"), lines
     for at in begins:
         said = lines[at:at + 4]
-        assert max(map(columns, said)) <= 50 and set(WORDS.split()[:24]) <= set(" ".join(said).split()), said
+        assert max(map(columns, said)) <= 50 and set(WORDS.split()) <= set(" ".join(said).split()), said
 print("wrap: ok")
