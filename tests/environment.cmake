@@ -2,3 +2,5 @@
 # that is not set as it is.
 set(ENV{KVRT_CACHE} "none")
 set(ENV{KVRT_CACHE} "")
+# Nor any byte code into the sources.
+set(ENV{PYTHONDONTWRITEBYTECODE} 1)
