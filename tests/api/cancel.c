@@ -239,13 +239,14 @@ static void failing(int all) {
 struct compiling {
   kvrt_session* s;
   kvrt_status status;
+  int number;  // a schema that was compiled before is not compiled again
   atomic_int begun, ended;
 };
 // An answer of up to the whole context, after the compilation of a schema with 20,000 words, which takes a while.
 static void* answer_by_words(void* user) {
   struct compiling* c = user;
   static char schema[400000];
-  size_t n = (size_t)snprintf(schema, sizeof schema, "{\"enum\": [\"w\"");
+  size_t n = (size_t)snprintf(schema, sizeof schema, "{\"enum\": [\"w%d\"", c->number);
   for (int i = 0; i < 20000; ++i) n += (size_t)snprintf(schema + n, sizeof schema - n, ", \"%x %x\"", i * 2654435761u, i);
   n += (size_t)snprintf(schema + n, sizeof schema - n, "]}");
   kvrt_generate_options o = {.struct_size = sizeof o, .grammar_kind = KVRT_GRAMMAR_JSON_SCHEMA, .grammar = schema, .grammar_size = n};
@@ -258,7 +259,8 @@ static void* answer_by_words(void* user) {
 }
 // A cancel, or a close, within a call of generate. True where the call still compiled its grammar.
 static bool stopped_early(int close) {
-  struct compiling c = {.s = prepared(1, 1)};
+  static int number;
+  struct compiling c = {.s = prepared(1, 1), .number = ++number};
   pthread_t thread;
   const double start = now_ms();
   pthread_create(&thread, NULL, answer_by_words, &c);
