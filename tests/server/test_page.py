@@ -161,7 +161,7 @@ class Forest(PageCase):
         self.assertEqual({t.text for t in self.all("#picture text.c")}, {"×3"})
         self.assertEqual(len(self.all("#picture .way")), 2)
         self.assertTrue(all("with 2 others" in r[5] for r in self.rows()))
-        self.assertEqual(sorted(r[0] for r in self.rows()), ["one", "three", "two"])
+        self.wait(lambda: sorted(r[0] for r in self.rows()) == ["one", "three", "two"], "their first words")
         self.assertEqual(sorted(t.text for t in self.all("#picture text.n")), ["one", "three", "two"])
         label = self.find("#picture svg").get_attribute("aria-label")
         self.assertIn("3 sessions", label)

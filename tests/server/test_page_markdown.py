@@ -80,7 +80,7 @@ CASES = [
     ("```python\nif a < b:\n    *c*\n```\nd", '<div class="code"><div class="codebar"></div><pre><code>if a &lt; b:\n    *c*</code></pre></div><p>d</p>'),
     ("~~~\n```\n~~~", '<div class="code"><div class="codebar"></div><pre><code>```</code></pre></div>'),
     ("|a|b|\n|:-:|--:|\n|*c*|d \\| e|\n|f|", '<div class="wide"><table><thead><tr><th class="center">a</th><th class="right">b</th></tr></thead><tbody>'
-     '<tr><td class="center"><em>c</em></td><td class="right">d | e</td></tr><tr><td class="center">f</td><td class="right"></td></tr></tbody></table></div>'),
+     '<tr><td class="center"><em>c</em></td><td class="right">d | e</td></tr><tr><td class="center">f</td><td></td></tr></tbody></table></div>'),
     ("a | b\nc", p("a | b<br>c")),
     ("[a *b*](https://x.y/z_(1)) <https://x.y> https://x.y/a. (https://x.y/b)",
      p('<a href="https://x.y/z_(1)">a <em>b</em></a> <a href="https://x.y/">https://x.y</a> <a href="https://x.y/a">https://x.y/a</a>. '

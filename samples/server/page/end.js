@@ -2,10 +2,11 @@
 import { $ } from "./dom.js";
 
 let follows = true;
-let size = ""; // of the talk and its window, when somebody last scrolled
+let top = 0; // of what was in sight when the end last was
 
 export function toEnd() {
   $("scroll").scrollTop = $("scroll").scrollHeight;
+  top = $("scroll").scrollTop;
   follows = true;
 }
 
@@ -16,11 +17,12 @@ export function keepEnd() {
 export function start() {
   const scroll = $("scroll");
   scroll.addEventListener("scroll", () => {
-    const now = `${scroll.scrollHeight} ${scroll.clientHeight} ${scroll.clientWidth}`;
-    // If the size is another, nobody scrolled: the text was laid out anew.
-    if (scroll.scrollTop + scroll.clientHeight >= scroll.scrollHeight - 24) follows = true;
-    else if (now === size) follows = false;
-    size = now;
+    if (scroll.scrollTop + scroll.clientHeight >= scroll.scrollHeight - 24) {
+      follows = true;
+      top = scroll.scrollTop;
+    } else if (scroll.scrollTop < top - 1) {
+      follows = false; // somebody went up: a text that grows or is laid out anew moves nothing up but to its end
+    }
   });
   new ResizeObserver(() => $("empty").hidden && keepEnd()).observe(scroll);
 }

@@ -46,7 +46,9 @@ async function look(isLast) {
       graph.draw(data);
       tag = response.headers.get("ETag") ?? "";
       const now = data.sessions.map((s) => s.name).sort().join("\n") + data.more;
-      if (names !== null && now !== names) await readWords();
+      const known = new Set(list().map((e) => e.name));
+      const isNew = data.sessions.some((s) => !known.has(s.name)); // one may have come since the list was read
+      if (now !== names && (names !== null || isNew)) await readWords();
       names = now;
     }
     show($("server-note"), "");
