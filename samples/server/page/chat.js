@@ -238,7 +238,7 @@ function settingsAreRight() {
 
 export function send(text) {
   if (isAnswering() || model === "" || text.trim() === "" || !settingsAreRight()) return false;
-  if (mark.startsWith("=")) branch(messages.length, newMark()); // another client has it, and may go on with it
+  leaveOthers();
   askFor(text);
   return true;
 }
@@ -250,10 +250,17 @@ function branch(count, to = mark.startsWith("=") ? newMark() : newBranch(mark)) 
   put(to, messages.slice(0, count).map((m) => ({ ...m })));
 }
 
+// Another client has what it began, and may go on with it.
+function leaveOthers() {
+  if (mark.startsWith("=")) branch(messages.length);
+}
+
 const acts = {
   goOn(message) {
     $("question").focus();
-    answer(message, (signal) => goOn(message, signal));
+    const at = messages.indexOf(message);
+    leaveOthers();
+    answer(messages[at], (signal) => goOn(messages[at], signal));
   },
   retry(message) {
     if (isAnswering() || !settingsAreRight()) return;
@@ -291,7 +298,6 @@ const acts = {
 
 // The answer goes on from what the server has of it, where it has it; else it is given again, by its seed.
 async function goOn(message, signal) {
-  if (mark.startsWith("=")) mark = newMark(); // another client's conversation is left as it is
   const at = messages.indexOf(message);
   const find = async () => (await readList(signal)).find((e) => markOf(e) === mark);
   let entry = await find();
