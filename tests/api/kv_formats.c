@@ -97,7 +97,41 @@ static kvrt_model* open_small(kvrt_runtime* rt, const char* path, const kvrt_mod
   return model;
 }
 
-// A save keeps the KV of another format until the session has as much of its own.
+static int32_t stop_midway(void* user, const kvrt_event* e) {
+  const uint64_t* done = user;
+  return e->type == KVRT_EVENT_PROGRESS && e->done >= *done;
+}
+
+// A prompt that is computed in the new format and stopped is saved as far as it came, though the other format's KV is of more tokens.
+static void stopped_midway(kvrt_runtime* rt, const char* path, const char* dir) {
+  char place[kPathMax + 16];
+  snprintf(place, sizeof place, "%s/midway", dir);
+  kvrt_store* store = open_store(rt, place);
+  kvrt_model* f16 = open_with(rt, path, KVRT_KV_F16);
+  kvrt_session* first = prompted(f16, store);
+  MUST(kvrt_session_prefill(first, 0, NULL, NULL, NULL, NULL));
+  MUST(kvrt_session_suspend(first, "s", 1, NULL, NULL, NULL));
+  kvrt_session_close(first);
+  kvrt_model_release(f16);
+  const kvrt_model_options o = {.struct_size = sizeof o, .kv_format = KVRT_KV_INT8, .block_tokens = kBlock, .prefill_chunk = kBlock};
+  uint64_t part = 2 * kBlock;
+  for (int again = 0; again < 2; ++again) {  // from the disk alone
+    kvrt_model* model = NULL;
+    MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
+    kvrt_report report = {.struct_size = sizeof report};
+    kvrt_session* s = resume_session(model, store, again ? "part" : "s", &report);
+    if (again) EXPECT(report.reused_disk >= part, "%" PRIu64 " tokens of the part", report.reused_disk);
+    if (!again) {
+      EXPECT_STATUS(kvrt_session_prefill(s, 0, stop_midway, &part, NULL, NULL), KVRT_CANCELLED);
+      MUST(kvrt_session_suspend(s, "part", 4, NULL, NULL, NULL));
+    }
+    kvrt_session_close(s);
+    kvrt_model_release(model);
+  }
+  kvrt_store_release(store);
+}
+
+// A save keeps the KV of another format until a block of the session's own is computed.
 static void kept(kvrt_runtime* rt, const char* path, const char* dir) {
   char place[kPathMax + 16];
   snprintf(place, sizeof place, "%s/kept", dir);
@@ -180,6 +214,7 @@ int main(void) {
   }
   latents(rt);
   kept(rt, path, dir);
+  stopped_midway(rt, path, dir);
   kvrt_runtime_release(rt);
   remove_tree(dir);
   return finish();

@@ -153,6 +153,7 @@ TEST(Schema, Members) {
   const Fact open[] = {
       {R"({"properties":{"a":{"type":"null"}}})", {R"({"a":null,"b":1})", R"({"b":1})"}, {R"({"a":1})"}},
       {R"({"properties":{"a":{"type":"null"}},"additionalProperties":false})", {R"({"a":null})"}, {R"({"b":1})"}},
+      {R"({"type":"object"})", {R"({"a":1,"a":2})"}, {"1"}},
       {R"({"patternProperties":{"^x":{"type":"null"}}})", {R"({"x":null,"b":1})"}, {R"({"x":1})"}},
   };
   check(open, SchemaMembers::kOpen);
