@@ -137,6 +137,7 @@ class Conversations {
   std::string setting_hex(const Request& request) const;
   Kept find_kept(const std::string& id, const std::string& domain) const;
   bool save_response(Conversation* kept, const Request& request) const;
+  void require_place() const;
   void remove_ended(const Kept& kept, const std::string& domain);
   bool remove_saved(const std::string& name, const std::string& domain);  // false: there is none
   static bool follows(const Conversation& conversation, const Request& request);

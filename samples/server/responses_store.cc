@@ -146,9 +146,7 @@ Conversations::Kept Conversations::find_kept(const std::string& id, const std::s
   std::lock_guard lock(mu_);
   const auto it = open_.find({domain, name});
   if (it == open_.end() || it->second->response.empty()) {
-    if (has_place() && !store)
-      throw ApiError(503, "the server's store was removed or replaced, and none that opens is in its place: what it keeps is not there now",
-                     "store_lost");
+    if (!store) require_place();
     return out;
   }
   std::string message;
@@ -180,6 +178,13 @@ void Conversations::remove_ended(const Kept& kept, const std::string& domain) {
   let_go(c);
   c.reset();  // its close saves what is not saved
   (void)remove_saved(key.second, domain);
+}
+
+// Throws where the store is not there that the server was started with: nothing can be said of what it keeps.
+void Conversations::require_place() const {
+  if (has_place() && !store())
+    throw ApiError(503, "the server's store was removed or replaced, and none that opens is in its place: what it keeps is not there now",
+                   "store_lost");
 }
 
 bool Conversations::remove_saved(const std::string& name, const std::string& domain) {

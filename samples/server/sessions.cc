@@ -202,6 +202,7 @@ std::string Conversations::read_session(const std::string& name, const std::stri
 }
 
 bool Conversations::remove_session(const std::string& name, const std::string& domain) {
+  require_place();  // one that comes back would still have it
   std::shared_ptr<Conversation> open;
   if (take_open({domain, name}, &open) == Found::kBusy)
     throw ApiError(409, "this conversation is being answered: end that first", "conversation_busy");

@@ -176,6 +176,19 @@ class Place(unittest.TestCase):
             with self.assertRaises(openai.NotFoundError):
                 client.responses.retrieve(r.id)
 
+    def test_delete_while_away(self):
+        # The store that comes back would still have it, so it is not said to be deleted.
+        self.say([], LONG)
+        (name,) = self.saved()
+        path = f"/v1/kvrt/sessions/{name}"
+        shutil.move(self.store, self.dir / "old")
+        status, _, body = self.server.raw("DELETE", path)
+        self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "store_lost"))
+        shutil.move(self.dir / "old", self.store)
+        self.eventually(lambda: self.health()["store"] == "open", "it is not opened again")
+        self.assertEqual(self.server.raw("DELETE", path)[0], 200)
+        self.assertEqual(self.saved(), [])
+
     def test_what_is_no_store(self):
         shutil.rmtree(self.store)
         self.store.mkdir(mode=0o700)
