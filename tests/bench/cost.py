@@ -1,9 +1,10 @@
 """The least cost of a model's tokens, from its GGUF file, and the speeds that a machine's ceilings leave."""
-import gguf
 
 
 class Cost:
     def __init__(self, path):
+        import gguf  # of the tests' environment, which --help does without
+
         reader = gguf.GGUFReader(path)
         arch = reader.get_field("general.architecture").contents()
 

@@ -54,6 +54,51 @@ dev wheel && fail "wheel: expected to end at the stubs, found exit 0"
 [ ! -e "$work/asked" ] || fail "packages of two architectures are asked for again: $(cat "$work/asked")"
 mv "$work/nothing" "$work/bin/dpkg-query"
 
+# A source of packages that fails, as others' may, ends nothing.
+mv "$work/bin/apt-get" "$work/apt-get"
+# shellcheck disable=SC2016 # for the stub
+printf '#!/bin/sh\n[ "$1" != update ] || exit 100\nexec "%s/apt-get" "$@"\n' "$work" >"$work/bin/apt-get"
+chmod +x "$work/bin/apt-get"
+asks wheel .ci/apt.txt packaging/apt.txt
+mv "$work/apt-get" "$work/bin/apt-get"
+
+# says WORDS COMMAND: it ends, and this is what it says, before it asks for a package.
+says() {
+  rm -f "$work/asked"
+  words=$1
+  shift
+  "$@" && fail "$*: expected to fail with \"$words\", found exit 0"
+  grep -qF -- "$words" "$work/log" || fail "$*: expected \"$words\", found $(cat "$work/log")"
+  [ ! -e "$work/asked" ] || fail "$*: asks for packages: $(cat "$work/asked")"
+}
+# alone STUB...: dev wheel with these stubs and a few tools, and nothing else.
+alone() {
+  rm -rf "$work/few"
+  mkdir "$work/few"
+  for tool in sh sed grep tr dirname cat uname id env; do ln -s "$(command -v $tool)" "$work/few"; done
+  for stub in "$@"; do ln -sf "$work/bin/$stub" "$work/few"; done
+  (cd "$work/tree" && PATH=$work/few ./dev wheel >"$work/log" 2>&1)
+}
+printf '#!/bin/sh\necho 1000\n' >"$work/bin/id"
+chmod +x "$work/bin/id"
+says "as root: apt-get update && apt-get install --no-install-recommends g++ cmake" alone id dpkg-query # no sudo: what somebody else is to type
+rm "$work/bin/id"
+says "these packages or their like: g++ cmake" alone cmake # no Debian: it goes on, and ends at a stub
+[ ! -e "$work/tree/build" ] || rm -r "$work/tree/build"
+printf '#!/bin/sh\necho Linux aarch64\n' >"$work/bin/uname"
+chmod +x "$work/bin/uname"
+for command in demo build test wheel; do says "kvrt runs on Linux on x86-64 so far; this machine is Linux aarch64" dev $command; done
+rm "$work/bin/uname"
+if [ "$(id -u)" = 0 ]; then # by sudo, in a checkout of the user's
+  chown 12345 "$work/tree"
+  export SUDO_USER=ann
+  says "run it without sudo" dev demo
+  says "run it without sudo" dev test --quick
+  chown 0 "$work/tree"
+  SUDO_USER=root asks wheel .ci/apt.txt packaging/apt.txt
+  unset SUDO_USER
+fi
+
 # version EXPECTED: an extended regular expression.
 version() {
   rm -f "$work/cmake"
