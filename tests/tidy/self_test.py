@@ -102,12 +102,17 @@ def run_objects(text):
         return done.stdout
 
 
-def run(files):
+def run(files, untracked=None):
+    """With `untracked`, the other files are those of a git repository."""
     with tempfile.TemporaryDirectory() as root:
         for name, text in (CLEAN | files).items():
             path = pathlib.Path(root) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+        if untracked:
+            for words in ("init -q", "add ."):
+                subprocess.run(["git", "-C", root, *words.split()], check=True)
+            pathlib.Path(root, untracked).write_text("import kvrt\n")
         done = subprocess.run([sys.executable, TIDY, "--source", root], capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 
@@ -121,6 +126,11 @@ code, out = run({"tests/tidy/long.txt": "runtime/base/c.cc: a table\n", "runtime
 if "runtime/base/c.cc: file of 401 lines: a table" not in out or "1 long pieces" not in out:
     print("a long file with a reason is not reported:\n" + out)
     bad += 1
+for name, faults in (("ann.py", 0), ("tests/ann.py", 1)):  # new files in the root are a newcomer's, who tries the README's examples
+    code, out = run({"tests/b.sh": "# b.sh\n", "README.md": "b.sh\n"}, name)
+    if code != faults or ("nothing names it" in out) != (faults == 1):
+        print(f"a new {name}: expected {faults} faults, found (exit {code}):\n{out}")
+        bad += 1
 for files, expected in PLANTED:
     code, out = run(files)
     if code != 1 or expected not in out:
@@ -131,5 +141,5 @@ for text, expected in OBJECTS:
     if (expected or "") not in out or (expected is None and "locale" in out):
         print(f"object of {text!r}: expected {expected}, found:\n{out}")
         bad += 1
-print(f"{1 + len(PLANTED) + len(OBJECTS)} trees, {bad} faults")
+print(f"{3 + len(PLANTED) + len(OBJECTS)} trees, {bad} faults")
 sys.exit(1 if bad else 0)

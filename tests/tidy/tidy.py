@@ -83,9 +83,13 @@ def fault(where, what):
 
 
 def files_of(source):
+    """Of the tree, and what is new in its folders. New files beside README.md are the user's: its examples are tried there."""
+    def listed(*options):
+        out = subprocess.run(["git", "-C", source, "ls-files", *options, "-z"], capture_output=True, check=True).stdout.decode()
+        return [n for n in out.split("\0") if n]
+
     try:
-        out = subprocess.run(["git", "-C", source, "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True, check=True).stdout.decode()
-        names = [n for n in out.split("\0") if n]
+        names = listed("-c") + [n for n in listed("-o", "--exclude-standard") if "/" in n]
     except (OSError, subprocess.CalledProcessError):
         names = [str(p.relative_to(source)) for p in source.rglob("*") if p.is_file()]
         names = [n for n in names if not n.startswith(("build/", "."))]
