@@ -20,9 +20,9 @@ SHAPES = ("layers", "width", "heads", "kv_heads", "ffn", "vocabulary")
 # The machine's memory, the model, where it is, its shape: all are Qwen2 with biases and an output of its own.
 MODELS = [
     ("4 GB", "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M", "`./dev model qwen2.5-coder-1.5b`", (28, 1536, 12, 2, 8960, 151936)),
-    ("8 GB", "Qwen2.5-7B-Instruct-Q4_K_M", "[Qwen](https://huggingface.co/Qwen/Qwen2.5-7B-Instruct-GGUF)", (28, 3584, 28, 4, 18944, 152064)),
-    ("16 GB", "Qwen2.5-14B-Instruct-Q4_K_M", "[Qwen](https://huggingface.co/Qwen/Qwen2.5-14B-Instruct-GGUF)", (48, 5120, 40, 8, 13824, 152064)),
-    ("32 GB", "Qwen2.5-32B-Instruct-Q4_K_M", "[Qwen](https://huggingface.co/Qwen/Qwen2.5-32B-Instruct-GGUF)", (64, 5120, 40, 8, 27648, 152064)),
+    ("8 GB", "qwen2.5-7b-instruct-q4_k_m-00001-of-00002", "[Qwen](https://huggingface.co/Qwen/Qwen2.5-7B-Instruct-GGUF)", (28, 3584, 28, 4, 18944, 152064)),
+    ("16 GB", "qwen2.5-14b-instruct-q4_k_m-00001-of-00003", "[Qwen](https://huggingface.co/Qwen/Qwen2.5-14B-Instruct-GGUF)", (48, 5120, 40, 8, 13824, 152064)),
+    ("32 GB", "qwen2.5-32b-instruct-q4_k_m-00001-of-00005", "[Qwen](https://huggingface.co/Qwen/Qwen2.5-32B-Instruct-GGUF)", (64, 5120, 40, 8, 27648, 152064)),
 ]
 
 

@@ -120,7 +120,7 @@ rm -rf "$work/memory"
 grep -aq '^(ann goes on' "$work/third" && fail "the README's example found a session at its first run"
 
 # The README has apt-get install the packages that .ci/apt.txt names for the library and the program.
-named() { sed -n '/^sudo apt-get install/,/[^\\]$/p' "$source/README.md" | sed 's/^sudo apt-get install//; s/\\$//' | tr -s ' ' '\n' | grep . | sort; }
+named() { sed -n '/^sudo apt-get install/,/[^\\]$/p' "$source/README.md" | sed 's/^sudo apt-get install -y//; s/\\$//' | tr -s ' ' '\n' | grep . | sort; }
 listed() { sed -e '/^# tests/,$d' -e '/^#/d' "$source/.ci/apt.txt" | sort; }
 [ "$(named)" = "$(listed)" ] || fail "README.md has apt-get install $(named | tr '\n' ' '), and .ci/apt.txt has $(listed | tr '\n' ' ')"
 
@@ -129,7 +129,7 @@ mkdir -p "$work/home" "$work/lines/build"
 ln -s "$build" "$work/lines/build/user"
 cp "$work/example.c" "$work/model.gguf" "$work/lines"
 lines() { awk -v with="$1" '$0 == "```sh" {on = 1; text = ""; next} /^```$/ {if (on && index(text, with)) print text; on = 0} on {text = text $0 "\n"}' "$source/README.md"; }
-lines 'HOME/kvrt' | sed "s|^cmake --install \(.*\)|for c in kvrt_Runtime kvrt_Development kvrt_Tools; do cmake --install \1 --component \$c; done|" >"$work/home.sh"
+lines 'HOME/.local' | sed "s|^cmake --install \(.*\)|for c in kvrt_Runtime kvrt_Development kvrt_Tools; do cmake --install \1 --component \$c; done|" >"$work/home.sh"
 lines 'sudo ldconfig' | sed "s|^sudo cmake --install build/user|for c in kvrt_Runtime kvrt_Development kvrt_Tools; do cmake --install build/user --prefix /usr/local --component \$c; done|; s|sudo ||" >"$work/local.sh"
 for script in home local; do [ "$(wc -l <"$work/$script.sh")" -gt 1 ] || fail "the README has no lines for $script"; done
 # shellcheck disable=SC2016 # for the inner shell

@@ -33,6 +33,12 @@ first_screen() {
   case $line in *"kvrt chat -m "*) ;; *) fail "./dev demo as $1 ends with $line" ;; esac
   inside "cd '$2' && echo 'What is a lighthouse?' | $line -n 8" "$1"
   grep -q '[a-z]' "$work/log" || fail "$line: $(cat "$work/log")"
+  # The README's program, where the README has one type it, and the files that it leaves there before the tests.
+  awk '$0 == "```python" {on = 1; next} /^```$/ {if (on) exit} on' "$source/README.md" >"$root$2/ann.py"
+  inside "cd '$2' && $(block 'ln -s ')
+$(block 'export PYTHONPATH')
+python3 ann.py >/dev/null && python3 ann.py" "$1"
+  grep -q '^(ann goes on: [1-9]' "$work/log" || fail "the README's program as $1 does not go on: $(cat "$work/log")"
   inside "cd '$2' && $3 ./dev test --quick" "$1"
   grep '^100% tests passed' "$work/log" || fail "./dev test --quick as $1: $(tail -40 "$work/log")"
   [ ! -e "$root$2/build/cuda" ] || fail "./dev test --quick fetches CUDA's compiler"
@@ -55,7 +61,7 @@ clone "$root/root/kvrt"
 awk '$0 == "```c" {on = 1; next} /^```$/ {if (on) exit} on' "$source/include/README.md" >"$root/root/kvrt/example.c"
 cp "$source/tests/golden/tiny/llama_gqa_f32.gguf" "$root/root/kvrt/model.gguf"
 for text in 'cmake --preset user' 'cmake --install build/user && ' 'cmake --install build/user --prefix'; do
-  lines=$(block "$text" | sed 's/sudo //g; s/apt-get install/apt-get install -y/')
+  lines=$(block "$text" | sed 's/sudo //g')
   [ -n "$lines" ] || fail "the README has no lines with $text"
   inside "cd kvrt && $lines"
   case $lines in
