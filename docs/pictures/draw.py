@@ -118,7 +118,7 @@ def speed(panels):
         parts.append(text(20, bottom + 42 + 18 * n, where, "dim s"))
     ratios = [figures[key]["ratio"] for _, figures, _ in panels for key in rows]
     halo = ".halo{font-size:10px;paint-order:stroke;stroke:#fff;stroke-width:3px}@media(prefers-color-scheme:dark){.halo{stroke:#0d1117}}"
-    what = f"kvrt computes {min(ratios):g} to {max(ratios):g} times as many tokens a second as llama.cpp. {'; '.join(places)}."
+    what = f"kvrt computes {min(ratios):.3g} to {max(ratios):.3g} times as many tokens a second as llama.cpp. {'; '.join(places)}."
     return picture(max(left + len(panels) * (panel + 8) + 8, 760), bottom + 58 + 18 * len(places), "Speed beside llama.cpp", what, parts, halo)
 
 
