@@ -187,7 +187,7 @@ class Place(unittest.TestCase):
         shutil.move(self.dir / "old", self.store)
         self.eventually(lambda: self.health()["store"] == "open", "it is not opened again")
         self.assertEqual(self.server.raw("DELETE", path)[0], 200)
-        self.assertEqual(self.saved(), [])
+        self.assertEqual(self.saved(), {})
 
     def test_what_is_no_store(self):
         shutil.rmtree(self.store)
