@@ -23,7 +23,7 @@ class Chat {
   kvrt_status resume_or_open();
   kvrt_status check_text();
   kvrt_status ask(const std::string& text);
-  kvrt_status answer(uint64_t seed);
+  kvrt_status answer(const kvrt_generate_options& options);
   kvrt_status save(const std::string& name, bool quiet, bool overwrite = false);
   LineEditor::Read read_line(std::string& line, bool& pasted);
   kvrt_status command(const std::string& line);
@@ -63,6 +63,8 @@ class Chat {
   Model model_;
   Store store_;
   Session session_;
+  std::string stop_;  // options_ points into it, and into sampling_
+  kvrt_generate_options options_ = init<kvrt_generate_options>();
   kvrt_report last_ = init<kvrt_report>();
   kvrt_status saved_ = KVRT_OK;  // how the last save went
   bool saves_ = false;           // there is a store, and it can be written

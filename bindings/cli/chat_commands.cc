@@ -78,7 +78,9 @@ kvrt_status Chat::retry(const std::string& argument) {
   }
   if (kvrt_status s = checked(session_.truncate(question.end), "cannot take the answer back")) return s;
   if (sampling_.temperature == 0.0f) say("(the temperature is 0: the answer will be the same; see --temp)\n");
-  return answer(seed);
+  kvrt_generate_options options = options_;
+  options.seed = seed;
+  return answer(options);
 }
 
 // Tells the user of a chat that goes on what a kill, Ctrl-C or -n left undone.
@@ -95,7 +97,7 @@ kvrt_status Chat::go_on(const std::string&) {
   if (all.empty() || (all.back().role == "assistant" && (at_stop_ || all.back().ended))) {
     return complain(KVRT_INVALID, "no answer was cut short; /retry answers again");
   }
-  return answer(sampling_.seed);
+  return answer(options_);
 }
 
 bool Chat::oldest_turn(uint64_t& begin, uint64_t& end) const {

@@ -28,6 +28,15 @@ std::vector<int32_t> opened_turn(Session& session, uint64_t end, const std::vect
   return ids;
 }
 
+// Compiles the grammar, whose faults are told before the first question.
+kvrt_status try_grammar(const Model& model, const kvrt_generate_options& options, const std::string& file) {
+  if (options.grammar_kind == KVRT_GRAMMAR_DEFAULT) return KVRT_OK;
+  Session tried;
+  if (kvrt_status s = take(Session::open(model), tried, "cannot open a session")) return s;
+  if (kvrt_status s = checked(tried.append(std::vector<int32_t>{0}), "cannot append a token")) return s;
+  return checked(tried.begin(options), "cannot follow " + in_quotes(file));
+}
+
 }  // namespace
 
 uint64_t Chat::tokens() const { return session_.info()->tokens; }
@@ -65,12 +74,15 @@ kvrt_status Chat::open() {
   if (kvrt_status s = open_runtime(flags_.model, runtime_)) return s;
   if (kvrt_status s = open_model(flags_.model, runtime_, model_, &interrupts_.stop())) return s;
   if (kvrt_status s = check_template(model_, flags_.model.model)) return s;
+  suggest_sampling(runtime_, flags_.model.model, sampling_);
+  options_ = generate_options(sampling_, flags_.max_tokens, stop_);
+  const std::string& file = sampling_.grammar_file.empty() ? sampling_.schema_file : sampling_.grammar_file;
+  if (kvrt_status s = try_grammar(model_, options_, file)) return s;
   if (!flags_.store.empty()) {
     if (kvrt_status s = open_store(runtime_, flags_.store, false, false, store_)) return s;
     saves_ = store_.info()->read_only != 1;  // 2: until there is room
     if (!saves_) say("({} is read-only: nothing of this chat will be saved)\n", in_quotes(flags_.store));
   }
-  suggest_sampling(runtime_, flags_.model.model, sampling_);
   if (kvrt_status s = resume_or_open()) return s;
   if (saves_) say_open_elsewhere(session_, name_, "/fork NAME goes on under another name");
   for (const Message& m : messages()) {
@@ -129,15 +141,11 @@ kvrt_status Chat::ask(const std::string& text) {
         info->rewritten == 1 ? "is dropped" : "are dropped",
         loose ? "no message has them" : "the template now renders the conversation differently");
   }
-  return answer(sampling_.seed);
+  return answer(options_);
 }
 
-kvrt_status Chat::answer(uint64_t seed) {
+kvrt_status Chat::answer(const kvrt_generate_options& options) {
   at_stop_ = false;
-  OptionBuffers buffers;
-  kvrt_generate_options options;
-  if (kvrt_status bad = generate_options(sampling_, flags_.max_tokens, buffers, options)) return bad;
-  options.seed = seed;
   kvrt_status s;
   {
     const HeldLog held;
@@ -225,7 +233,9 @@ int Chat::loop() {
   return finish(terminal ? saved_ : worst);
 }
 
-int cmd_chat(const ChatFlags& flags) {
+int cmd_chat(const ChatFlags& given) {
+  ChatFlags flags = given;
+  if (kvrt_status s = read_grammar(flags.sampling)) return s;
   Chat chat(flags);
   if (kvrt_status s = chat.open()) return s;
   if (isatty(STDIN_FILENO)) say("/help lists the commands{}\n", flags.store.empty() ? "; nothing is saved without --store DIR" : "");

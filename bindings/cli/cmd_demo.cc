@@ -60,9 +60,8 @@ struct Answer {
 };
 
 kvrt_status generate(const Opened& at, Session& session, uint32_t count, bool exactly, Answer& answer) {
-  OptionBuffers buffers;
-  kvrt_generate_options options;
-  if (kvrt_status s = generate_options(at.sampling, count, buffers, options)) return s;
+  std::string stop;
+  kvrt_generate_options options = generate_options(at.sampling, count, stop);
   options.ignore_eos = options.emit_logits = exactly;
   const Result<kvrt_report> report = session.generate(options, [&](const Event& event) {
     if (event.type == KVRT_EVENT_LOGITS) answer.digest.add(event.logits, event.logits_count);

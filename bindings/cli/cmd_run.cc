@@ -162,12 +162,9 @@ kvrt_status Run::append() {
 
 kvrt_status Run::compute() {
   if (flags.prompt.given() && !session.info()->tokens) return complain(KVRT_INVALID, "the prompt is empty");
-  OptionBuffers buffers;
-  auto options = init<kvrt_generate_options>();
-  if (flags.max_tokens) {
-    if (kvrt_status bad = generate_options(flags.sampling, flags.max_tokens, buffers, options)) return bad;
-    options.emit_logits = flags.digest;
-  }
+  std::string stop;
+  kvrt_generate_options options = generate_options(flags.sampling, flags.max_tokens, stop);
+  options.emit_logits = flags.digest;
   const Result<kvrt_report> computed = flags.max_tokens ? session.generate(options, out) : session.prefill(KVRT_LOGITS_NONE, out);
   report = *computed;
   const kvrt_status s = computed.status().code();
@@ -252,6 +249,7 @@ int cmd_run(const RunFlags& given) {
   RunFlags flags = given;
   if (kvrt_status s = check(flags)) return s;
   if (kvrt_status s = read_piped(flags)) return s;
+  if (kvrt_status s = read_grammar(flags.sampling)) return s;
   Interrupt interrupt;
   Run run(flags);
   if (kvrt_status s = open_runtime(flags.model, run.runtime)) return s;

@@ -197,8 +197,13 @@ kvrt_status open_store(const Runtime& runtime, const std::string& path, bool rea
   return take(Store::open(runtime, path, options), out, "cannot open the store " + in_quotes(path));
 }
 
-kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, OptionBuffers& buffers, kvrt_generate_options& options) {
-  options = init<kvrt_generate_options>();
+kvrt_status read_grammar(SamplingFlags& flags) {
+  const std::string& file = flags.grammar_file.empty() ? flags.schema_file : flags.grammar_file;
+  return file.empty() ? KVRT_OK : read_file(file, flags.grammar);
+}
+
+kvrt_generate_options generate_options(const SamplingFlags& flags, uint32_t max_tokens, std::string& stop) {
+  auto options = init<kvrt_generate_options>();
   options.max_tokens = max_tokens;
   options.temperature = flags.temperature.value_or(0);
   options.top_k = flags.top_k.value_or(0);
@@ -210,18 +215,16 @@ kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, Op
   options.penalty_window = flags.penalty_window.value_or(0);
   options.seed = flags.seed;
   options.ignore_eos = flags.ignore_eos;
-  buffers.stop.clear();
-  for (const std::string& stop : flags.stop) buffers.stop.append(stop).push_back('\0');
-  kvrt::assign(options.stop_strings, options.stop_strings_size, buffers.stop);
+  stop.clear();
+  for (const std::string& text : flags.stop) stop.append(text).push_back('\0');
+  kvrt::assign(options.stop_strings, options.stop_strings_size, stop);
   options.reasoning_tokens_max = flags.reasoning_max;
   if (flags.continue_grammar) options.grammar_kind = KVRT_GRAMMAR_CONTINUE;
-  const std::string& file = flags.grammar_file.empty() ? flags.schema_file : flags.grammar_file;
-  if (file.empty()) return KVRT_OK;
-  if (kvrt_status s = read_file(file, buffers.grammar)) return s;
+  if (flags.grammar_file.empty() && flags.schema_file.empty()) return options;
   const auto schema = flags.schema_open ? KVRT_GRAMMAR_JSON_SCHEMA_OPEN : KVRT_GRAMMAR_JSON_SCHEMA;
   options.grammar_kind = flags.grammar_file.empty() ? schema : KVRT_GRAMMAR_GBNF;
-  kvrt::assign(options.grammar, options.grammar_size, buffers.grammar);
-  return KVRT_OK;
+  kvrt::assign(options.grammar, options.grammar_size, flags.grammar);
+  return options;
 }
 
 // ---- text -----------------------------------------------------------------------------------------------------------------------

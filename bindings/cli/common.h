@@ -68,17 +68,15 @@ struct SamplingFlags {
   bool ignore_eos = false;
   std::vector<std::string> stop;
   std::string grammar_file, schema_file;
+  std::string grammar;  // the text of that file, once read_grammar() has it
   bool continue_grammar = false, schema_open = false;
   uint32_t reasoning_max = 0;
 };
 
-// The buffers that the options of generate_options point into.
-struct OptionBuffers {
-  std::string stop, grammar;
-};
-
-// Makes generate options from the flags; complains about a file that cannot be read.
-kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, OptionBuffers& buffers, kvrt_generate_options& options);
+// Reads the file of the grammar or the schema, if one is named, and complains if it cannot.
+kvrt_status read_grammar(SamplingFlags& flags);
+// Makes generate options from the flags. They point into the flags, and into `stop`, which gets the stop strings.
+kvrt_generate_options generate_options(const SamplingFlags& flags, uint32_t max_tokens, std::string& stop);
 
 // Most JSON of the library has fewer bytes: a text of this size takes it in one call.
 inline constexpr size_t kJsonBytes = 1 << 16;

@@ -57,6 +57,23 @@ grep -q 'no answer was cut short' err || fail "/continue of an ended answer: $(c
 printf 'Hello\n/stats\n' | "$kvrt" chat -m "$model" --grammar abc.gbnf >out 2>err || fail "a chat with a grammar: $(cat err)"
 tokens=$(sed -n 's/^\([0-9]*\) tokens of .*/\1/p' err)
 printf 'Hello\n/rewind %s\n/continue\n' $((tokens - 2)) | "$kvrt" chat -m "$model" -n 3 --grammar abc.gbnf >out 2>err || fail "/continue after /rewind: $(cat err)"
+# the grammar is read once, and a fault of it is told before the first question: no question is left without an answer
+bound() {
+  lines=$1
+  shift
+  status=0
+  printf '%b' "$lines" | "$kvrt" chat -m "$model" --temp 0 "$@" >out 2>err || status=$?
+}
+bound 'Hello\n' --grammar none.gbnf --store typo
+is "2 1" "$status $(grep -c '^kvrt: cannot open none.gbnf: No such file' err)" "a chat whose grammar is not there: $(cat err)"
+printf 'root ::= "a' >torn.gbnf
+bound 'Hello\n' --grammar torn.gbnf --store typo
+is "1 1" "$status $(grep -c '^kvrt: cannot follow torn.gbnf: .*(INVALID)$' err)" "a chat whose grammar is torn: $(cat err)"
+[ ! -e typo ] || fail "a chat without its grammar made a store"
+mkfifo once.gbnf
+cat abc.gbnf >once.gbnf &
+bound 'Hello\n/retry\nHello\n' --grammar once.gbnf
+is "0 abc abc abc" "$status $(tr '\n' ' ' <out | sed 's/ $//')" "a grammar that can be read only once: $(cat err)"
 talk '/save --overwite\n' -n 4 --store commands
 talk 'Hello\n' -n 4 --store commands
 exits 0 store ls commands
