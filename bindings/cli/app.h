@@ -47,8 +47,10 @@ Command describe(const CLI::App& app);
 
 // ---- usage.cc -------------------------------------------------------------------------------------------------------------------
 
-// The command line, the last word first, with `help X` as `X --help`.
+// The command line, the last word first, with `help X` as `X --help`. CLI11 takes "[a,b]" for two words if an argument may have several: such
+// a word gets a mark, which unmarked() removes.
 std::vector<std::string> reversed_words(int argc, char** argv);
+std::string unmarked(std::string word);
 // Reports the fault of the command line, or shows the help that it asks for; the exit code. `broken`: the fault of the defaults' file.
 // `helps`: the line is that of kvrt help, whose words are commands alone.
 int explain(const CLI::App& app, const CLI::ParseError& error, const std::string& broken, bool helps);

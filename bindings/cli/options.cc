@@ -200,7 +200,7 @@ void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& te
       ->group(kSampling)
       ->default_str(rest);
   command->add_option("--seed", flags.seed, "seed of the sampling (default 0: a random one)")->group(kSampling);
-  command->add_option("--stop", flags.stop, "stop at this text; may be repeated")->group(kSampling)->take_all();
+  command->add_option("--stop", flags.stop, "stop at this text; may be repeated")->group(kSampling)->take_all()->allow_extra_args(false);
   auto* past_end = command->add_flag("--ignore-eos", flags.ignore_eos, "do not stop at the model's end tokens")->group(kSampling);
   auto* group = command->add_option_group("grammar");
   group->add_option("--grammar", flags.grammar_file, "GBNF file; the answer follows its grammar")->excludes(past_end);
@@ -262,6 +262,7 @@ void complete(CLI::App& app) {
     const bool demo = app.get_name() == "demo";  // it fills an empty store, never the user's
     if (!app.get_group().empty() && !demo && option->check_lname("store")) option->envname("KVRT_STORE");
     if (type == "TEXT") option->type_name(value_word(*option));
+    option->transform(unmarked);  // before all checks
     const bool text = option->check_lname("prompt") || option->check_lname("system") || option->check_lname("domain");
     if (option->get_expected_min() == 0 || text) continue;
     const bool whole = type.rfind("UINT", 0) == 0 || type.rfind("INT", 0) == 0;

@@ -14,6 +14,8 @@ namespace cli {
 
 namespace {
 
+constexpr char kMark = '\1';
+
 // The number of letters left out, put in, mistaken or swapped between two words.
 size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
@@ -71,7 +73,7 @@ std::string unknown_word(const CLI::App& app, bool commands_alone) {
       if (!sub->get_name().empty() && !sub->get_group().empty()) commands.push_back(sub->get_name());
     }
     if (!left.empty()) {
-      std::string word = left.front();
+      std::string word = unmarked(left.front());
       if (word.size() > 1 && word[0] == '-') {
         std::vector<std::string> names;
         word = word.substr(0, word.find('='));
@@ -180,8 +182,16 @@ std::vector<std::string> reversed_words(int argc, char** argv) {
     words.erase(words.begin());
     words.emplace_back("--help");
   }
+  for (std::string& word : words) {
+    if (word.starts_with('[')) word.insert(0, 1, kMark);
+  }
   std::reverse(words.begin(), words.end());
   return words;
+}
+
+std::string unmarked(std::string word) {
+  if (word.size() > 1 && word[0] == kMark && word[1] == '[') word.erase(0, 1);
+  return word;
 }
 
 std::vector<std::string> with_store(const CLI::App& app, const CLI::ParseError& error, std::vector<std::string> words) {

@@ -37,6 +37,23 @@ done
 exits 0 tokenize -m "$model" -p ''
 is "" "$(cat out)" "tokens of an empty prompt"
 
+# a word in brackets is itself, for a session, a text and a name in a message
+for name in ann '[ann]' '[]' '[a,b]'; do exits 0 run -m "$model" -p a -n 1 --store store --session "$name"; done
+exits 0 store rm store '[ann]' '[]' '[a,b]'
+exits 0 store ls store --json
+is 1 "$(grep -c '^{"name": "ann", ' out)$(sed 1d out)" "sessions after [ann] was removed: $(cat out)"
+exits 2 store rm store '[ann]'
+grep -q 'cannot remove "\[ann\]": ' err || fail "store rm [ann]: $(cat err)"
+printf 'root ::= "ENDS[END]"' >ends.gbnf
+for stop in '--stop [END]' '--stop=[END]'; do
+  # shellcheck disable=SC2086 # one word, or two
+  exits 0 run -m "$model" -p a --grammar ends.gbnf $stop --stop '[]'
+  is ENDS "$(cat out)" "$stop"
+done
+exits 0 tokenize -m "$model" -p '[Hello]'
+is "$(printf '[Hello]' | "$kvrt" tokenize -m "$model" -f -)" "$(cat out)" "the tokens of [Hello]"
+refused 1 'kvrt run takes no argument "\[a\]"' run -m "$model" -p a '[a]'
+
 # numbers that are none, or too large
 for number in 99999999999 99999999999999999999999 -1 010 0x10 1e3 5x ' 5' 1.5; do
   refused 1 "whole number\|-n" run -m "$model" -p a -n "$number"
