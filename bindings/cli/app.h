@@ -47,8 +47,8 @@ Command describe(const CLI::App& app);
 
 // ---- usage.cc -------------------------------------------------------------------------------------------------------------------
 
-// The command line, the last word first, with `help X` as `X --help`. CLI11 takes "[a,b]" for two words if an argument may have several: such
-// a word gets a mark, which unmarked() removes.
+// The command line, the last word first, with `help X` as `X --help`. CLI11 takes "[a,b]" for two words if an argument may have several, and
+// the word after "--name=" for its value: such words get a mark, which unmarked() removes.
 std::vector<std::string> reversed_words(int argc, char** argv);
 std::string unmarked(std::string word);
 // Reports the fault of the command line, or shows the help that it asks for; the exit code. `broken`: the fault of the defaults' file.

@@ -264,6 +264,9 @@ void complete(CLI::App& app) {
     if (type == "TEXT") option->type_name(value_word(*option));
     option->transform(unmarked);  // before all checks
     const bool text = option->check_lname("prompt") || option->check_lname("system") || option->check_lname("domain");
+    if (option->get_expected_min() == 0) {
+      option->check([](const std::string& value) { return std::string(value.empty() ? "a flag takes no value" : ""); }, "");
+    }
     if (option->get_expected_min() == 0 || text) continue;
     const bool whole = type.rfind("UINT", 0) == 0 || type.rfind("INT", 0) == 0;
     option->check([whole](const std::string& value) { return check_value(value, whole); }, "");

@@ -182,8 +182,11 @@ std::vector<std::string> reversed_words(int argc, char** argv) {
     words.erase(words.begin());
     words.emplace_back("--help");
   }
+  bool options = true;  // "--" ends them
   for (std::string& word : words) {
+    options = options && word != "--";
     if (word.starts_with('[')) word.insert(0, 1, kMark);
+    if (options && word.starts_with("--") && word.find('=') == word.size() - 1) word += kMark;
   }
   std::reverse(words.begin(), words.end());
   return words;
@@ -191,6 +194,8 @@ std::vector<std::string> reversed_words(int argc, char** argv) {
 
 std::string unmarked(std::string word) {
   if (word.size() > 1 && word[0] == kMark && word[1] == '[') word.erase(0, 1);
+  const bool empty = word.size() == 1 || word.ends_with(std::string("=") + kMark);
+  if (empty && word.back() == kMark) word.pop_back();
   return word;
 }
 

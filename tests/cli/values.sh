@@ -34,6 +34,20 @@ refused 1 --memory plan -m "$model" --memory ''
 for option in --prompt --depth --append --batch --state --runs --decode --codec; do
   refused 1 "$option" bench -m "$model" "$option" ''
 done
+# nothing after an equals sign: the next word is not the value
+for option in --session --store --fork-from --seed --temp --truncate --threads --kv --cache-dir --grammar --stop; do
+  refused 1 "$option: a value is expected" run -m "$model" -p a "$option=" --json
+done
+refused 1 '--session: a value is expected' run -m "$model" -p a -n 1 --store unset --session= --domain x
+[ ! -e unset ] || fail "a session without a name made a store"
+refused 1 '--json: a flag takes no value' run -m "$model" -p a --json=
+exits 0 tokenize -m "$model" --prompt= --json
+is '{"tokens": []}' "$(cat out)" "tokens of --prompt="
+exits 0 run -m "$model" -p a -n 1 --store equals --domain= --session=--x=
+exits 0 store ls equals --json
+is 1 "$(grep -c '^{"name": "--x=", "domain": "", ' out)" "a session --x=: $(cat out)"
+exits 0 tokenize -m "$model" -p --x=
+is "$(printf '%s' --x= | "$kvrt" tokenize -m "$model" -f -)" "$(cat out)" "the tokens of --x="
 exits 0 tokenize -m "$model" -p ''
 is "" "$(cat out)" "tokens of an empty prompt"
 
