@@ -97,7 +97,17 @@ kvrt_status Chat::go_on(const std::string&) {
   if (all.empty() || (all.back().role == "assistant" && (at_stop_ || all.back().ended))) {
     return complain(KVRT_INVALID, "no answer was cut short; /retry answers again");
   }
-  return answer(options_);
+  kvrt_generate_options options = options_;
+  const bool bound = all.back().generated && options.grammar_kind != KVRT_GRAMMAR_DEFAULT;
+  if (bound) {  // by the grammar from where the answer stands, and with the limits that it began with
+    options.grammar_kind = KVRT_GRAMMAR_CONTINUE;
+    options.grammar = nullptr;
+    options.grammar_size = 0;
+    options.reasoning_tokens_max = 0;
+  }
+  const kvrt_status s = answer(options);
+  if (bound && s == KVRT_INVALID) say("(/retry answers again, by the grammar from the beginning)\n");
+  return s;
 }
 
 bool Chat::oldest_turn(uint64_t& begin, uint64_t& end) const {

@@ -29,6 +29,9 @@ void define_run(CLI::App& app, int& code) {
   c->add_flag("--json", flags->json, "one JSON object on standard output");
   add_room(c, flags->model);
   add_sampling(c, flags->sampling);
+  c->get_option_group("grammar")
+      ->add_flag("--continue-grammar", flags->sampling.continue_grammar, "go on with an answer that was cut short, by the same grammar")
+      ->excludes(c->get_option("--ignore-eos"));
   c->add_option("--domain", flags->domain, "domain of the session; KV is shared only within one")->group(kSaving);
   c->add_flag("--no-save", flags->no_save, "save nothing of this run; the store has to exist")->group(kSaving);
   c->add_flag("--overwrite", flags->overwrite, "replace another session of that name, or a newer save of this one")->group(kSaving);

@@ -205,8 +205,6 @@ void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& te
   auto* group = command->add_option_group("grammar");
   group->add_option("--grammar", flags.grammar_file, "GBNF file; the answer follows its grammar")->excludes(past_end);
   group->add_option("--json-schema", flags.schema_file, "JSON schema file; the answer is JSON that fits it")->excludes(past_end);
-  group->add_flag("--continue-grammar", flags.continue_grammar, "go on with an answer that was cut short, by the same grammar")
-      ->excludes(past_end);
   group->require_option(0, 1);
   command
       ->add_flag("--json-schema-open", flags.schema_open,

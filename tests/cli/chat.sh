@@ -70,6 +70,21 @@ printf 'root ::= "a' >torn.gbnf
 bound 'Hello\n' --grammar torn.gbnf --store typo
 is "1 1" "$status $(grep -c '^kvrt: cannot follow torn.gbnf: .*(INVALID)$' err)" "a chat whose grammar is torn: $(cat err)"
 [ ! -e typo ] || fail "a chat without its grammar made a store"
+# /continue goes on within the grammar, also in another process; an answer without one has none to go on with
+printf 'root ::= "name: " [a-f]{30}' >name.gbnf
+for with in "" "--reasoning-max 5"; do
+  # shellcheck disable=SC2086 # words
+  bound 'Hello\n/continue\n/continue\n' --grammar name.gbnf -n 4 --store cut --session a $with
+  # shellcheck disable=SC2086
+  bound '/continue\n/continue\n/continue\n/continue\n/continue\n/continue\n/continue\n' --grammar name.gbnf -n 6 --store cut --session a $with
+  exits 0 store show cut a --json
+  is True "$(json out '__import__("re").fullmatch("name: [a-f]{30}", j["messages"][-1]["content"]) is not None')" "/continue of an answer by a grammar: $(cat out)"
+  exits 0 store rm cut a
+done
+talk 'Hello\n' -n 2 --store cut --session free
+bound '/continue\n' -n 2 --store cut --session free --grammar name.gbnf
+is "1 1" "$status $(grep -c '^(/retry answers again, by the grammar from the beginning)$' err)" "/continue of a free answer by a grammar: $(cat err)"
+exits 1 chat -m "$model" --continue-grammar
 mkfifo once.gbnf
 cat abc.gbnf >once.gbnf &
 bound 'Hello\n/retry\nHello\n' --grammar once.gbnf
