@@ -45,6 +45,7 @@ struct Bench {
   const BenchFlags& flags;
   Runtime runtime = {};
   Model model = {};
+  std::string text = {};  // that the tokens are taken from
   std::vector<int32_t> tokens = {};
   Json json = {};
   Progress bar{"measuring"};
@@ -86,10 +87,7 @@ kvrt_status Bench::load_tokens() {
   if (need > props->context_length + uint64_t{64}) {  // checked before so much text is made
     return complain(KVRT_LIMIT, fmt::format("the measurements need {} tokens, the model's context is {}", need, props->context_length));
   }
-  std::string text;
-  if (!flags.file.empty()) {
-    if (kvrt_status s = read_file(flags.file, text)) return s;
-  } else {
+  if (flags.file.empty()) {
     for (uint64_t i = 0; i < need; ++i) {  // a page of a station's log: plain text of any length
       text += fmt::format("Day {}: wind {} knots, {} birds on the north beach, lamp oil {} litres.\n", i + 1, i * 7 % 31, i * 13 % 97,
                           i * 5 % 53);
@@ -279,8 +277,11 @@ kvrt_status Bench::state(uint32_t count) {
 }  // namespace
 
 int cmd_bench(const BenchFlags& flags) {
-  Interrupt interrupt;
   Bench bench{.flags = flags};
+  if (!flags.file.empty()) {  // before signals are taken: a pipe may be silent
+    if (kvrt_status s = read_file(flags.file, bench.text)) return s;
+  }
+  Interrupt interrupt;
   if (kvrt_status s = open_runtime(flags.model, bench.runtime)) return s;
   if (kvrt_status s = open_model(flags.model, bench.runtime, bench.model)) return s;
   if (kvrt_status s = bench.load_tokens()) return s;

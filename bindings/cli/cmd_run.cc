@@ -49,8 +49,9 @@ struct Output {
 };
 
 struct Run {
-  explicit Run(const RunFlags& f) : flags(f) { out.stream = !f.json; }
+  Run(const RunFlags& f, std::vector<int32_t> prompt) : flags(f), prompt_tokens(std::move(prompt)) { out.stream = !f.json; }
   const RunFlags& flags;
+  const std::vector<int32_t> prompt_tokens;  // of --tokens
   Runtime runtime;
   Model model;
   Store store;
@@ -147,15 +148,8 @@ kvrt_status Run::append() {
     if (kvrt_status s = checked(session.truncate(flags.truncate), "cannot truncate")) return s;
   }
   if (!flags.prompt.given()) return KVRT_OK;
-  if (!flags.prompt.tokens.empty()) {
-    std::vector<int32_t> tokens;
-    if (kvrt_status s = parse_tokens(flags.prompt.tokens, tokens)) return s;
-    return checked(session.append(tokens), "cannot append the tokens");
-  }
-  std::string text = flags.prompt.text;
-  if (!flags.prompt.file.empty()) {
-    if (kvrt_status s = read_file(flags.prompt.file, text)) return s;
-  }
+  if (!flags.prompt.tokens.empty()) return checked(session.append(prompt_tokens), "cannot append the tokens");
+  const std::string& text = flags.prompt.text;
   if (flags.chat) return checked(session.append_message(message_json("user", text)).status(), "cannot append the message");
   return checked(session.append_text(text), "cannot append the text");
 }
@@ -232,6 +226,18 @@ kvrt_status read_piped(RunFlags& flags) {
   return complain(KVRT_INVALID, "give a prompt: -p TEXT, -f FILE, --tokens 1,2,3, or a pipe");
 }
 
+// Reads all that the command line names: before signals are taken, as a pipe may be silent, and before a store is made.
+kvrt_status read_inputs(RunFlags& flags, std::vector<int32_t>& tokens) {
+  if (kvrt_status s = read_piped(flags)) return s;
+  if (!flags.prompt.file.empty()) {
+    if (kvrt_status s = read_file(flags.prompt.file, flags.prompt.text)) return s;
+  }
+  if (!flags.prompt.tokens.empty()) {
+    if (kvrt_status s = parse_tokens(flags.prompt.tokens, tokens)) return s;
+  }
+  return read_grammar(flags.sampling);
+}
+
 kvrt_status check(const RunFlags& flags) {
   if ((!flags.session.empty() || !flags.fork_from.empty()) && flags.store.empty()) {
     return complain(KVRT_INVALID, "--session and --fork-from name a session in a store: give --store DIR");
@@ -248,10 +254,10 @@ kvrt_status check(const RunFlags& flags) {
 int cmd_run(const RunFlags& given) {
   RunFlags flags = given;
   if (kvrt_status s = check(flags)) return s;
-  if (kvrt_status s = read_piped(flags)) return s;
-  if (kvrt_status s = read_grammar(flags.sampling)) return s;
+  std::vector<int32_t> tokens;
+  if (kvrt_status s = read_inputs(flags, tokens)) return s;
   Interrupt interrupt;
-  Run run(flags);
+  Run run(flags, std::move(tokens));
   if (kvrt_status s = open_runtime(flags.model, run.runtime)) return s;
   if (kvrt_status s = open_model(flags.model, run.runtime, run.model)) return s;
   const bool uses_store = flags.store_named || !flags.session.empty() || !flags.fork_from.empty();  // a default store alone is not used
