@@ -16,9 +16,9 @@
 namespace cli {
 
 // Takes signals on a thread of its own; every other thread blocks them (it is made before the runtime, whose threads inherit that). Ctrl-C
-// stops the loading of a model, or the answer or command that runs; at the prompt it shows a hint. SIGTERM, or SIGHUP from a terminal that
-// closes, ends the chat whatever runs; a second SIGTERM ends it at once, but no second SIGHUP: a closing terminal sends two. Signals that the
-// parent made ignored (nohup) stay so.
+// stops the answer or command that runs; at the prompt it shows a hint; before the first prompt it ends the chat as soon as what runs can be
+// stopped, and a second one at once. SIGTERM, or SIGHUP from a terminal that closes, ends the chat whatever runs; a second SIGTERM ends it at
+// once, but no second SIGHUP: a closing terminal sends two. Signals that the parent made ignored (nohup) stay so.
 class Interrupts {
  public:
   Interrupts() : main_(pthread_self()) {
@@ -44,6 +44,7 @@ class Interrupts {
   // off: a Ctrl-C just before is for the answer: the line editor was done with the line, and Ctrl-C a key no more.
   void reading(bool on) {
     if (on) {
+      prompted_ = true;
       stop_ = false;
       interrupted_ = -kJustBefore;
     }
@@ -67,7 +68,7 @@ class Interrupts {
       }
       interrupted_ = Clock::now().time_since_epoch().count();
       if (!reading_) {
-        stop_ = true;
+        if (stop_.exchange(true) && !prompted_) die(signal);
       } else if (!ended_) {
         constexpr std::string_view hint = "\n(/quit or Ctrl-D leaves)\n> ";
         if (write(STDERR_FILENO, hint.data(), hint.size()) < 0) continue;  // nobody reads hints
@@ -75,11 +76,16 @@ class Interrupts {
     }
   }
 
+  // The signal ends the program, as if nobody took it.
+  void die(int signal) {
+    pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
+    raise(signal);
+  }
+
   void end(int signal) {
     if (ended_.exchange(true)) {
       if (signal == SIGHUP) return;
-      pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
-      raise(signal);
+      die(signal);
     }
     stop_ = true;
     for (; reading_ && !quit_; usleep(10'000)) pthread_kill(main_, SIGUSR1);
@@ -93,6 +99,7 @@ class Interrupts {
   sigset_t set_{}, old_{};
   std::atomic<int64_t> interrupted_ = -kJustBefore;  // when Ctrl-C came last, in this read or since
   std::atomic<bool> quit_ = false, stop_ = false, reading_ = false, ended_ = false;
+  std::atomic<bool> prompted_ = false;  // the first prompt was there
   std::thread thread_;
 };
 

@@ -84,6 +84,10 @@ kvrt_status Chat::open() {
     if (!saves_) say("({} is read-only: nothing of this chat will be saved)\n", in_quotes(flags_.store));
   }
   if (kvrt_status s = resume_or_open()) return s;
+  if (interrupts_.stop()) {  // a Ctrl-C that came meanwhile is for the chat: there is no answer yet
+    say("interrupted\n");
+    return KVRT_CANCELLED;
+  }
   if (saves_) say_open_elsewhere(session_, name_, "/fork NAME goes on under another name");
   for (const Message& m : messages()) {
     if (m.role == "user") editor_.remember(m.content);
@@ -101,7 +105,7 @@ kvrt_status Chat::resume_or_open() {
   if (store_) {
     auto report = init<kvrt_report>();
     const auto start = now();
-    Result<Session> saved = Session::resume(model_, store_, name_, options, &report);
+    Result<Session> saved = resume_session(model_, store_, name_, options, report, &interrupts_.stop());
     const kvrt_status s = saved.status().code();
     if (s && s != KVRT_NOT_FOUND) return complain("cannot resume " + in_quotes(name_), s);
     if (!s) {
@@ -123,7 +127,7 @@ kvrt_status Chat::resume_or_open() {
       return KVRT_OK;
     }
   }
-  if (kvrt_status s = take(Session::open(model_, options), session_, "cannot open a session")) return s;
+  if (kvrt_status s = new_session(model_, options, session_)) return s;
   if (flags_.system.empty()) return KVRT_OK;
   return checked(session_.append_message(message_json("system", flags_.system)).status(), "cannot append the system message");
 }

@@ -74,12 +74,7 @@ Result<Session> Run::resume(const std::string& name) {
   auto options = init<kvrt_session_options>();
   kvrt::assign(options.domain, options.domain_size, flags.domain);
   options.foreign_kv = flags.accept_foreign_kv ? KVRT_FOREIGN_KV_ACCEPT : KVRT_FOREIGN_KV_RECOMPUTE;
-  Progress bar("resuming");
-  Result<Session> saved = Session::resume(model, store, name, options, &resumed, [&](const Event& event) {
-    bar.update(event);
-    return stop_if(Interrupt::came());
-  });
-  bar.clear();
+  Result<Session> saved = resume_session(model, store, name, options, resumed);
   const std::string other = saved.ok() ? other_kv(store, name, flags.domain, resumed, model.info()->block_tokens) : "";
   if (!other.empty()) say("({} goes on; {})\n", in_quotes(name), other);
   if (saved.ok() && saved->info()->state == KVRT_STATE_SUSPENDED) resumed = init<kvrt_report>();  // it does not fit: nothing was loaded
@@ -104,7 +99,7 @@ kvrt_status Run::open_session() {
   auto options = init<kvrt_session_options>();
   options.store = store.get();
   kvrt::assign(options.domain, options.domain_size, flags.domain);
-  return take(Session::open(model, options), session, "cannot open a session");
+  return new_session(model, options, session);
 }
 
 kvrt_save_options Run::save_options() const {

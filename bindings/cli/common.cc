@@ -197,6 +197,28 @@ kvrt_status open_store(const Runtime& runtime, const std::string& path, bool rea
   return take(Store::open(runtime, path, options), out, "cannot open the store " + in_quotes(path));
 }
 
+namespace {
+constexpr std::string_view kReadsModel = "reading the model's identity";
+}
+
+kvrt_status new_session(const Model& model, const kvrt_session_options& options, Session& out) {
+  Progress bar("");
+  if (options.store) bar.note(kReadsModel);
+  Result<Session> opened = Session::open(model, options);
+  bar.clear();
+  return take(std::move(opened), out, "cannot open a session");
+}
+
+Result<Session> resume_session(const Model& model, const Store& store, const std::string& name, const kvrt_session_options& options,
+                               kvrt_report& report, const std::atomic<bool>* stop) {
+  Progress bar("resuming");
+  bar.note(kReadsModel);
+  return Session::resume(model, store, name, options, &report, [&](const Event& event) {
+    bar.update(event);
+    return stop_if(Interrupt::came() || (stop && *stop));
+  });
+}
+
 kvrt_status read_grammar(SamplingFlags& flags) {
   const std::string& file = flags.grammar_file.empty() ? flags.schema_file : flags.grammar_file;
   return file.empty() ? KVRT_OK : read_file(file, flags.grammar);

@@ -97,6 +97,10 @@ kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& o
 // Complains of a model whose file has no chat template: it takes plain text alone.
 kvrt_status check_template(const Model& model, const std::string& path);
 kvrt_status open_store(const Runtime& runtime, const std::string& path, bool read_only, bool must_exist, Store& out);
+// The first session with a store reads the whole model file: a terminal is told.
+kvrt_status new_session(const Model& model, const kvrt_session_options& options, Session& out);
+Result<Session> resume_session(const Model& model, const Store& store, const std::string& name, const kvrt_session_options& options,
+                               kvrt_report& report, const std::atomic<bool>* stop = nullptr);
 
 // ---- text -----------------------------------------------------------------------------------------------------------------------
 
@@ -169,7 +173,8 @@ class Progress {
   explicit Progress(std::string label);
   ~Progress() { clear(); }
   void update(uint64_t done, uint64_t total);
-  void update(const Event& event);  // draws a PROGRESS
+  void update(const Event& event);   // draws a PROGRESS
+  void note(std::string_view text);  // draws this, until the bar comes
   void clear();
 
  private:

@@ -96,11 +96,18 @@ void Progress::update(uint64_t done, uint64_t total) {
   const uint64_t width = std::min(kWidth, columns - 1 - kRest), filled = width * percent / 100;
   const char* on = colour(stderr) ? "\x1b[32m" : "";
   const char* off = colour(stderr) ? "\x1b[0m" : "";
-  draw("\r{:<12} [{}{}{}{}] {:3}%", label_, on, std::string(filled, '#'), off, std::string(width - filled, ' '), percent);
+  draw("\r{:<12} [{}{}{}{}] {:3}%\x1b[K", label_, on, std::string(filled, '#'), off, std::string(width - filled, ' '), percent);
 }
 
 void Progress::update(const Event& event) {
   if (event.type == KVRT_EVENT_PROGRESS) update(event.done, event.total);
+}
+
+void Progress::note(std::string_view text) {
+  const size_t window = window_columns(STDERR_FILENO);
+  if (!enabled_ || (window && window <= text.size() + 4)) return;
+  drawn_ = true;
+  draw("\r{} ...", text);
 }
 
 void Progress::clear() {

@@ -9,11 +9,13 @@
 #include <cerrno>
 #include <string_view>
 
+#include "bindings/cli/common.h"
+
 namespace cli {
 
 namespace {
 
-constexpr int kSignals[] = {SIGTSTP, SIGQUIT, SIGTERM, SIGHUP};
+constexpr int kSignals[] = {SIGTSTP, SIGQUIT, SIGTERM, SIGHUP, SIGINT};
 termios found;
 bool known = false;  // `found` is the terminal's mode before the chat
 volatile sig_atomic_t line_is_read = 0, alarmed = 0;
@@ -69,7 +71,9 @@ bool in_foreground() { return tcgetpgrp(STDIN_FILENO) == getpgrp(); }
 
 TerminalMode::TerminalMode() {
   known = tcgetattr(STDIN_FILENO, &found) == 0;
-  for (int signal : kSignals) handle(signal, on_signal);
+  for (int signal : kSignals) {
+    if (!is_ignored(signal)) handle(signal, on_signal);
+  }
   struct sigaction wake {};
   wake.sa_handler = [](int) {};
   sigaction(SIGALRM, &wake, nullptr);
@@ -86,7 +90,9 @@ void TerminalMode::take() {
 }
 
 TerminalMode::~TerminalMode() {
-  for (int signal : kSignals) handle(signal, SIG_DFL);
+  for (int signal : kSignals) {
+    if (!is_ignored(signal)) handle(signal, SIG_DFL);
+  }
   give_back();
 }
 

@@ -55,8 +55,16 @@ def control_job(report, go):
         os.kill(job, signal.SIGCONT)
 
 
+def waits_for(lock, pid):
+    """True: the process has opened the file of the lock, which this one holds."""
+    try:
+        return any(os.readlink(f"/proc/{pid}/fd/{fd}") == lock for fd in os.listdir(f"/proc/{pid}/fd"))
+    except FileNotFoundError:  # closed meanwhile
+        return False
+
+
 class Chat:
-    def __init__(self, model, store, *options, tokens=2, columns=80, job=False):
+    def __init__(self, model, store, *options, tokens=2, columns=80, job=False, ready=True):
         self.store, self.seen, self.all = store, "", ""
         (self.report, report), (go, self.go) = os.pipe(), os.pipe()
         self.pid, self.fd = pty.fork()
@@ -70,7 +78,8 @@ class Chat:
             os.execv(kvrt, [kvrt, "chat", "-m", model, "--store", store, "-n", str(tokens), "--ignore-eos", *options])
         os.close(report)  # so that the end of the shell is seen
         os.close(go)
-        self.prompt()
+        if ready:
+            self.prompt()
 
     def prompt(self):
         """Waits until Ctrl-C is a key, which is so a moment after the prompt is drawn."""

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """editor.py KVRT MODEL: kvrt chat as a person at a terminal uses it. Keys, history, wide characters, pastes, Ctrl-C, Ctrl-Z, a kill, a narrow window, two
 chats of one name; their results are read from the store, as JSON."""
+import fcntl
 import os
 import pty
 import re
+import select
 import signal
 import sys
 import tempfile
 import termios
 import time
 
-from chat_terminal import HOME, LEFT, PASTE, PATIENCE, UP, Chat, expect, kvrt, patched
+from chat_terminal import HOME, LEFT, PASTE, PATIENCE, UP, Chat, expect, kvrt, patched, waits_for
 
 # A chat that a failure leaves behind still writes.
 with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
@@ -195,6 +197,20 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
                 expect(os.waitstatus_to_exitcode(chat.became()), 0, "exit after a stop")
             os.close(chat.go)
             chat.status()
+
+    # Ctrl-C, until it ends a chat that waits for its store before the first prompt: the second does, and the terminal is as it was.
+    with open(work + "/store/lock", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        chat = Chat(roomy, work + "/store", job=True, ready=False)
+        while not waits_for(os.path.realpath(lock.name), os.tcgetpgrp(chat.fd)):
+            time.sleep(0.001)
+        while not select.select([chat.report], [], [], 0.1)[0]:
+            chat.type("\x03")
+        status = chat.became()
+    expect(os.WIFSIGNALED(status) and os.WTERMSIG(status), signal.SIGINT, f"two Ctrl-C before the first prompt: {chat.seen!r}")
+    expect(termios.tcgetattr(chat.fd)[3] & bare, bare, "the terminal after them")
+    os.close(chat.go)
+    chat.status()
 
     # The same where a shell controls jobs.
     chat = Chat(roomy, work + "/stops", "--temp", "0", job=True)

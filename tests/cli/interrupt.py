@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """interrupt.py KVRT MODEL: Ctrl-C in kvrt chat stops the answer and not the program, and the next answer comes; in kvrt run it, a polite
 kill, a terminal that closes and a reader that goes away end the program with all computed tokens saved. The output on a terminal."""
+import fcntl
 import json
 import os
 import pty
@@ -9,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from chat_terminal import waits_for
 
 kvrt, model = sys.argv[1:]
 for name in ("SIGINT", "SIGHUP"):  # the program leaves ignored signals ignored, and nohup or a shell's job may have this test ignore them
@@ -74,6 +77,36 @@ with tempfile.TemporaryDirectory() as store:  # the part of an answer that an au
     run = subprocess.run(chat + ["5"], input="/continue\n", capture_output=True, text=True, errors="replace")
     if run.returncode or "goes on:" not in run.stderr or "\n(cut; /continue goes on)\n" not in run.stderr or "kvrt:" in run.stderr:
         sys.exit(f"/continue after kill -9: exit {run.returncode}: {run.stderr}")
+
+
+def taken(pid, number):
+    """Sends a signal and waits until the program has it."""
+    os.kill(pid, number)
+    deadline = time.monotonic() + 3
+    with open(f"/proc/{pid}/status") as file:
+        while int(file.read().split("ShdPnd:")[1].split()[0], 16) & 1 << (number - 1) and time.monotonic() < deadline:
+            file.seek(0)
+    time.sleep(0.05)
+
+
+# Ctrl-C before the first prompt: here a chat waits for its store. It ends as soon as it can, nothing is asked or saved; a second one ends it at once.
+with tempfile.TemporaryDirectory() as work:
+    store = os.path.realpath(work) + "/store"
+    subprocess.run([kvrt, "run", "-m", model, "--chat", "-p", "Hello", "-n", "60", "--ignore-eos", "--store", store, "--session", "old"], capture_output=True, check=True)
+    for name, count, code, said in (("old", 1, 5, b"kvrt: cannot resume old: "), ("new", 1, 5, b"interrupted\n"), ("new", 2, -signal.SIGINT, b"")):
+        with open(store + "/lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            chat = subprocess.Popen([kvrt, "chat", "-m", model, "--store", store, "--session", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            while not waits_for(store + "/lock", chat.pid):
+                assert chat.poll() is None, chat.communicate()
+            for _ in range(count):
+                taken(chat.pid, signal.SIGINT)
+        out, err = chat.communicate(b"Hello\n", timeout=600) if count == 1 else (b"", b"")
+        if chat.wait(600) != code or out or not err.startswith(said) or err.count(b"\n") != count % 2:
+            sys.exit(f"{count} Ctrl-C before the first prompt of {name}: exit {chat.returncode}: {out} {err}")
+    listed = subprocess.run([kvrt, "store", "ls", store, "--json"], capture_output=True, check=True, text=True).stdout
+    assert listed.count("\n") == 1 and json.loads(listed)["revision"] == 1, listed
+
 with tempfile.TemporaryDirectory() as store:
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE"):
         run = subprocess.Popen([kvrt, "run", "-m", model, "-p", "Hello", "--ignore-eos", "-n", "100000", "--store", store, "--session", name],
