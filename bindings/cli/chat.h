@@ -26,7 +26,7 @@ class Chat {
   kvrt_status answer(const kvrt_generate_options& options);
   kvrt_status save(const std::string& name, bool quiet, bool overwrite = false);
   LineEditor::Read read_line(std::string& line, bool& pasted);
-  kvrt_status command(const std::string& line);
+  kvrt_status command(const std::string& line);  // without white space at its end
   bool leaves() const { return interrupts_.ended() || std::ferror(stdout); }
   uint64_t tokens() const;
   std::vector<Message> messages() const;

@@ -187,8 +187,8 @@ kvrt_status Chat::stats(const std::string&) {
 }
 
 kvrt_status Chat::command(const std::string& line) {
-  const std::string verb = line.substr(0, line.find(' '));
-  const size_t begin = line.find_first_not_of(' ', verb.size());
+  const std::string verb = line.substr(0, line.find_first_of(" \t"));
+  const size_t begin = line.find_first_not_of(" \t", verb.size());
   const std::string argument = begin == std::string::npos ? "" : line.substr(begin);
   std::vector<std::string> verbs;
   for (const Command& command : kCommands) {

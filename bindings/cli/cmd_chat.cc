@@ -225,9 +225,16 @@ int Chat::loop() {
       if (!terminal) break;
       continue;
     }
-    if (read == LineEditor::Read::kEnd || line == "/exit") break;
-    if (line.find_first_not_of(" \t\r\n") == std::string::npos) continue;
-    worst = line[0] == '/' && !pasted ? command(line) : ask(line);
+    if (read == LineEditor::Read::kEnd) break;
+    const size_t end = line.find_last_not_of(" \t\r\n") + 1;
+    if (end == 0) continue;
+    if (line[0] == '/' && !pasted) {
+      line.resize(end);
+      if (line == "/exit") break;
+      worst = command(line);
+    } else {
+      worst = ask(line);
+    }
     if (worst && !terminal) break;
   }
   if (interrupts_.ended()) {

@@ -35,6 +35,7 @@ LineEditor::Read read_plain(std::string& line) {
     if (line.size() >= kTextBytesMax) return LineEditor::Read::kTooLong;
     line.push_back(static_cast<char>(c));
   }
+  if (line.ends_with('\r')) line.pop_back();  // of a line end as Windows has it
   return c != EOF || !line.empty() ? LineEditor::Read::kLine : LineEditor::Read::kEnd;
 }
 

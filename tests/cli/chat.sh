@@ -50,6 +50,11 @@ is 0 "$status" "a fork: $(cat err)"
 talk 'Hello\n/fork other\nHello\n' -n 4 --store taken --session again
 is 3 "$status" "a fork whose name is taken: $(cat err)"
 cmp -s out once || fail "a chat goes on after a fork that was refused: $(cat out)"
+# line ends as Windows has them, and white space after a command, are no part of a line
+talk 'Hello\r\n/retry\r\n/fork \tother \t\r\n/stats \nHello\r\n/exit \r\nHello\r\n' -n 4 --store ends
+is "0 1" "$status $(grep -c '^the chat goes on in other$' err)" "lines that end in blanks: $(cat err)"
+exits 0 store show ends other --json
+is "Hello 4" "$(json out 'j["messages"][0]["content"] + " " + str(len(j["messages"]))')" "messages of lines that end in blanks"
 # /continue: of an answer that the model has ended, and of a part of it
 printf 'root ::= "abc"' >abc.gbnf
 printf 'Hello\n/continue\n' | "$kvrt" chat -m "$model" --grammar abc.gbnf >out 2>err && fail "/continue of an ended answer: $(cat err)"
