@@ -121,19 +121,25 @@ kvrt_status Chat::resume_or_open() {
         say("{} goes on: {}, {} from disk, in {:.0f} ms{}{}\n", in_quotes(name_), counted(tokens(), "token"), report.reused_disk, ms,
             other.empty() ? "" : "; ", other);
       }
-      if (!flags_.system.empty()) say("(--system is for a new session: this one goes on as it began)\n");
+      if (!flags_.system.empty() && !messages().empty()) {
+        say("(--system is for a new session, this one goes on as it began; --session NAME begins another, kvrt store rm removes this "
+            "one)\n");
+      }
       if (isatty(STDIN_FILENO)) history({});
       say_unfinished();
       return KVRT_OK;
     }
   }
-  if (kvrt_status s = new_session(model_, options, session_)) return s;
-  if (flags_.system.empty()) return KVRT_OK;
-  return checked(session_.append_message(message_json("system", flags_.system)).status(), "cannot append the system message");
+  return new_session(model_, options, session_);
 }
 
 kvrt_status Chat::ask(const std::string& text) {
-  const auto before = messages();
+  auto before = messages();
+  if (before.empty() && !flags_.system.empty()) {  // not sooner: a chat that asks nothing is to take no name
+    const kvrt::Status added = session_.append_message(message_json("system", flags_.system)).status();
+    if (kvrt_status s = checked(added, "cannot append the system message")) return s;
+    before = messages();
+  }
   const Result<kvrt_append_info> info = session_.append_message(message_json("user", text));
   if (kvrt_status s = checked(info.status(), "cannot append the message")) {
     if (s == KVRT_LIMIT) advise_room();

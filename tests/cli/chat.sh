@@ -113,6 +113,15 @@ is "1 1" "$(grep -c '^(the answer is cut here: /continue goes on from here)$' er
   "/rewind into the middle of messages: $(cat err)"
 grep -q '^([0-9]* tokens from token [0-9]* on are dropped: no message has them)$' err || fail "a message after half a one: $(cat err)"
 grep -q '^reuse stopped at token .*: what follows is new$' err || fail "/stats in words: $(cat err)"
+# --system: with the first question, so that a chat without one takes no name; of a session that has begun it says what else may be done
+talk '' -n 4 --store lamps --system 'You are a lamp.'
+exits 2 store stat lamps chat
+talk 'Hello\nHello\n' -n 4 --store lamps --system 'You are the moon.'
+exits 0 store show lamps chat --json
+is "system user assistant user assistant You are the moon." "$(json out '" ".join([m["role"] for m in j["messages"]] + [j["messages"][0]["content"]])')" "a system message"
+talk 'Hello\n' -n 4 --store lamps --system 'You are a lamp.'
+is "0 1" "$status $(grep -c '^(--system is for a new session, this one goes on as it began; --session NAME begins another, kvrt store rm removes this one)$' err)" \
+  "a system message of a session that has begun: $(cat err)"
 talk '' --store commands --session q -n 4
 talk 'Hello\n' --store commands --session q -n 4
 talk '/continue\n' --store commands --session q -n 4
