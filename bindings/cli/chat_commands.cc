@@ -209,7 +209,7 @@ const std::vector<Chat::Command> Chat::kCommands = {
     {"/fork [NAME]", "go on in a copy; the conversation so far stays as it is", &Chat::fork},
     {"/forget", "drop the oldest turn, to make room", &Chat::forget},
     {"/history", "show all messages", &Chat::history},
-    {"/save [NAME]", "save now; /save --overwrite [NAME] replaces a saved session", &Chat::save_as},
+    {"/save [NAME]", "save, and go on as NAME; /save --overwrite [NAME] replaces one", &Chat::save_as},
     {"/stats", "show tokens, memory, sampling and times", &Chat::stats},
     {"/quit", "leave, as Ctrl-D does; Ctrl-C stops an answer or drops a line", &Chat::quit},
 };
@@ -240,7 +240,10 @@ kvrt_status Chat::save_as(const std::string& argument) {
   const bool overwrite = word == kOverwrite;
   const size_t begin = overwrite ? argument.find_first_not_of(' ', word.size()) : 0;
   const std::string name = begin == std::string::npos ? "" : argument.substr(begin);
-  return save(name.empty() ? name_ : name, false, overwrite);
+  const std::string before = name_;
+  const kvrt_status s = save(name.empty() ? name_ : name, false, overwrite);
+  if (name_ != before) say("the chat goes on in {}\n", in_quotes(name_));
+  return s;
 }
 
 }  // namespace cli

@@ -94,6 +94,15 @@ mkfifo once.gbnf
 cat abc.gbnf >once.gbnf &
 bound 'Hello\n/retry\nHello\n' --grammar once.gbnf
 is "0 abc abc abc" "$status $(tr '\n' ' ' <out | sed 's/ $//')" "a grammar that can be read only once: $(cat err)"
+# /save under another name says that the chat goes on there
+talk 'Hello\n/save\n/save --overwrite chat\n' -n 4 --store names
+is "0 0" "$status $(grep -c 'goes on' err)" "/save under the chat's own name: $(cat err)"
+talk '/save backup\nHello\n' -n 4 --store names
+is "0 1" "$status $(grep -c '^the chat goes on in backup$' err)" "/save under another name: $(cat err)"
+exits 0 store stat names chat --json
+kept=$(json out 'j["tokens"]')
+exits 0 store stat names backup --json
+is True "$(json out "j['tokens'] > $kept")" "tokens of the session that the chat went on in: $(cat out)"
 talk '/save --overwite\n' -n 4 --store commands
 talk 'Hello\n' -n 4 --store commands
 exits 0 store ls commands
