@@ -48,6 +48,7 @@ class Chat {
   kvrt_status go_on(const std::string&);
   kvrt_status retry(const std::string& seed);
   kvrt_status rewind(const std::string& to);
+  std::string fork_name() const;
   kvrt_status fork(const std::string& name);
   kvrt_status forget(const std::string&);
   kvrt_status history(const std::string&);

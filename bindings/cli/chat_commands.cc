@@ -19,6 +19,13 @@ bool Chat::last_question(Message& out) const {
   return true;
 }
 
+// "ann-fork", or the first of "ann-fork-2", "ann-fork-3"... that the store does not have.
+std::string Chat::fork_name() const {
+  std::string name = name_ + "-fork";
+  for (int n = 2; store_.stat(name, flags_.domain).ok(); ++n) name = fmt::format("{}-fork-{}", name_, n);
+  return name;
+}
+
 // The conversation so far keeps its name; the chat goes on in a fork, under another name.
 kvrt_status Chat::fork(const std::string& name) {
   if (name.starts_with("--")) {
@@ -27,7 +34,7 @@ kvrt_status Chat::fork(const std::string& name) {
   Result<Session> copy = session_.fork();
   if (kvrt_status s = checked(copy.status(), "cannot fork")) return s;
   if (saves_) {
-    const std::string to = name.empty() ? name_ + "-fork" : name;
+    const std::string to = name.empty() ? fork_name() : name;
     if (kvrt_status s = checked(copy->checkpoint(to).status(), "cannot save the fork as " + in_quotes(to))) return s;
     name_ = to;
     saved_ = KVRT_OK;

@@ -55,6 +55,11 @@ talk 'Hello\r\n/retry\r\n/fork \tother \t\r\n/stats \nHello\r\n/exit \r\nHello\r
 is "0 1" "$status $(grep -c '^the chat goes on in other$' err)" "lines that end in blanks: $(cat err)"
 exits 0 store show ends other --json
 is "Hello 4" "$(json out 'j["messages"][0]["content"] + " " + str(len(j["messages"]))')" "messages of lines that end in blanks"
+for day in 1 2 3; do
+  talk 'Hello\n/fork\n' -n 4 --store days --domain d
+  [ $day = 1 ] && number= || number=-$day
+  is "0 1" "$status $(grep -c "^the chat goes on in chat-fork$number\$" err)" "a fork on day $day: $(cat err)"
+done
 # /continue: of an answer that the model has ended, and of a part of it
 printf 'root ::= "abc"' >abc.gbnf
 printf 'Hello\n/continue\n' | "$kvrt" chat -m "$model" --grammar abc.gbnf >out 2>err && fail "/continue of an ended answer: $(cat err)"
