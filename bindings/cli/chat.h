@@ -23,7 +23,7 @@ class Chat {
   kvrt_status resume_or_open();
   kvrt_status check_text();
   kvrt_status ask(const std::string& text);
-  kvrt_status answer(const kvrt_generate_options& options);
+  kvrt_status answer(const kvrt_generate_options& options, const std::string& said = "");  // `said`: how it begins already
   kvrt_status save(const std::string& name, bool quiet, bool overwrite = false);
   LineEditor::Read read_line(std::string& line, bool& pasted);
   kvrt_status command(const std::string& line);  // without white space at its end

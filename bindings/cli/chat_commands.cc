@@ -105,14 +105,15 @@ kvrt_status Chat::go_on(const std::string&) {
     return complain(KVRT_INVALID, "no answer was cut short; /retry answers again");
   }
   kvrt_generate_options options = options_;
-  const bool bound = all.back().generated && options.grammar_kind != KVRT_GRAMMAR_DEFAULT;
+  const bool cut = all.back().generated;
+  const bool bound = cut && options.grammar_kind != KVRT_GRAMMAR_DEFAULT;
   if (bound) {  // by the grammar from where the answer stands, and with the limits that it began with
     options.grammar_kind = KVRT_GRAMMAR_CONTINUE;
     options.grammar = nullptr;
     options.grammar_size = 0;
     options.reasoning_tokens_max = 0;
   }
-  const kvrt_status s = answer(options);
+  const kvrt_status s = answer(options, cut ? all.back().content : "");
   if (bound && s == KVRT_INVALID) say("(/retry answers again, by the grammar from the beginning)\n");
   return s;
 }

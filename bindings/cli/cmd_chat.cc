@@ -154,12 +154,13 @@ kvrt_status Chat::ask(const std::string& text) {
   return answer(options_);
 }
 
-kvrt_status Chat::answer(const kvrt_generate_options& options) {
+kvrt_status Chat::answer(const kvrt_generate_options& options, const std::string& said) {
   at_stop_ = false;
   kvrt_status s;
   {
     const HeldLog held;
     ShownAnswer shown;
+    shown.go_on_from(said);
     const Result<kvrt_report> answered = session_.generate(options, [&](const Event& event) {
       if (editor_.collect() || interrupts_.stop()) (void)session_.cancel();  // DONE brings the text held back
       if (event.type == KVRT_EVENT_TOKEN || event.type == KVRT_EVENT_DONE) {

@@ -68,14 +68,15 @@ std::string Wrap::add(std::string_view text) {
 std::string Wrap::end() {
   place();
   spaces_.clear();
+  column_ = 0;
   return std::exchange(out_, {});
 }
 
 void Wrap::character(std::string_view bytes, size_t width) {
   const char c = bytes[0];
   if (c == '\n') return line_end();
-  if (begins_.size() < 3 && c != ' ') begins_ += bytes;
-  if (code_ || columns_ < kColumnsLeast) {
+  look_for_fence(c);
+  if (in_code() || columns_ < kColumnsLeast) {
     place();
     write_spaces();
     out_ += bytes;
@@ -90,10 +91,27 @@ void Wrap::character(std::string_view bytes, size_t width) {
 void Wrap::line_end() {
   place();
   spaces_.clear();
-  if (begins_.starts_with("```") || begins_.starts_with("~~~")) code_ = !code_;
-  begins_.clear();
+  constexpr size_t kFenceLeast = 3;
+  const Fence& marks = line_.begins;
+  const bool opens = marks.size >= kFenceLeast && (marks.mark == '~' || (marks.mark == '`' && !line_.ticks));
+  const bool closes = marks.mark == fence_.mark && marks.size >= fence_.size && !line_.word;
+  if (in_code() ? closes : opens) fence_ = in_code() ? Fence() : marks;
+  line_ = {};
   out_ += '\n';
   column_ = 0;
+}
+
+void Wrap::look_for_fence(char c) {
+  Fence& marks = line_.begins;
+  if (marks.size == 0 && c == ' ') return;
+  if (marks.size == 0) marks.mark = c;
+  if (c == marks.mark && !line_.over) {
+    ++marks.size;
+    return;
+  }
+  line_.over = true;
+  line_.word |= c != ' ' && c != '\t';
+  line_.ticks |= c == '`';
 }
 
 void Wrap::space(char c) {
@@ -137,6 +155,11 @@ void Wrap::word(std::string_view bytes, size_t width) {
     word_ += bytes;
     word_columns_ += width;
   }
+}
+
+void ShownAnswer::go_on_from(const std::string& said) {
+  wrap_.add(printable(said, true));
+  wrap_.end();
 }
 
 void ShownAnswer::add(std::string_view text) {

@@ -50,6 +50,34 @@ def literal(text):
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
+def write_grammar(name, text):
+    with open(name, "w", encoding="utf-8") as file:
+        file.write("root ::= " + literal(text) + "\n")
+
+
+def by_grammar(width, text):
+    """The lines of an answer of this text."""
+    write_grammar("answer.gbnf", text)
+    lines = shown(width, "run", "-m", model, "-p", "Hello", "--grammar", "answer.gbnf", "-n", "4000")
+    return lines[:next(i for i, line in enumerate(lines) if "prompt token" in line)]
+
+
+def answers(width, lines, *options):
+    """What a chat of these lines writes to a terminal of this width, while its input and its remarks are elsewhere."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    subprocess.run([kvrt, "chat", "-m", model, "--temp", "0", *options], input=lines.encode(), stdout=slave, stderr=subprocess.DEVNULL, check=True)
+    os.close(slave)
+    out = b""
+    try:
+        while data := os.read(master, 65536):
+            out += data
+    except OSError:
+        pass
+    os.close(master)
+    return out.decode().replace("\r\n", "\n")
+
+
 def check(lines, text, width, what):
     """The lines say the text, break no word, are no wider than the window, and no word would have fitted on the line before it."""
     squeeze = lambda s: "".join(s.split())
@@ -71,8 +99,7 @@ def check(lines, text, width, what):
 
 with tempfile.TemporaryDirectory() as work:
     os.chdir(work)
-    with open("text.gbnf", "w", encoding="utf-8") as file:
-        file.write("root ::= " + literal(TEXT) + "\n")
+    write_grammar("text.gbnf", TEXT)
     run = ["run", "-m", model, "-p", "Hello", "--grammar", "text.gbnf", "-n", "4000"]
     piped = subprocess.run([kvrt, *run], capture_output=True, check=True, stdin=subprocess.DEVNULL).stdout
     assert piped == TEXT.encode() + b"\n", piped
@@ -89,9 +116,19 @@ with tempfile.TemporaryDirectory() as work:
         raise AssertionError(text)
     assert {word for word in WORDS.split()} <= {word for line in lines for word in line.split()}, lines
 
+    # Code: a fence ends by one of its kind that is as long; marks around words in a line are no fence.
+    code = "0123456789 " * 8
+    text = f"```kvrt run``` shows it.\n{WORDS}\n````text\n{code}\n```\n{code}\n~~~~\n````sh\n{code}\n````\n{WORDS.strip()}\n~~~\n{code}\n~~~"
+    lines = by_grammar(50, text)
+    assert lines.count(code) == 4 and max(columns(line) for line in lines if line != code) <= 50, lines
+    # An answer that is cut within code goes on in it.
+    text = "```\n" + "0123456789 " * 60 + "\n```\n"
+    write_grammar("code.gbnf", text)
+    out = answers(50, "Hello\n/continue\n/continue\n", "--grammar", "code.gbnf", "-n", "60")
+    assert out.count("\n") == 4 and len(out) > 100 and text.replace("\n", "").startswith(out.replace("\n", "")), out
+
     # A chat: its answers, and the messages that it shows when it goes on.
-    with open("words.gbnf", "w", encoding="utf-8") as file:
-        file.write("root ::= " + literal(WORDS.strip()) + "\n")
+    write_grammar("words.gbnf", WORDS.strip())
     chat = ["chat", "-m", model, "--store", "store", "--temp", "0"]
     subprocess.run([kvrt, *chat, "--grammar", "words.gbnf"], input="Hello\n".encode(), capture_output=True, check=True)
     pid, fd = pty.fork()
