@@ -164,9 +164,18 @@ void ShownAnswer::go_on_from(const std::string& said) {
 
 void ShownAnswer::add(std::string_view text) {
   static const bool terminal = isatty(STDOUT_FILENO);
-  write_out(terminal ? wrap_.add(printable(text, true)) : std::string(text));
+  if (!terminal) return write_out(text);
+  std::string whole = std::exchange(waits_, {}).append(text);
+  if (whole.ends_with('\r')) {
+    waits_ = "\r";
+    whole.pop_back();
+  }
+  write_out(wrap_.add(printable(whole, true)));
 }
 
-void ShownAnswer::end() { write_out(wrap_.end()); }
+void ShownAnswer::end() {
+  write_out(wrap_.add(printable(std::exchange(waits_, {}), true)));
+  write_out(wrap_.end());
+}
 
 }  // namespace cli

@@ -61,6 +61,7 @@ class ShownAnswer {
 
  private:
   Wrap wrap_;
+  std::string waits_;  // a carriage return: a line feed may come with the next text
 };
 
 }  // namespace cli

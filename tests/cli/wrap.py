@@ -47,7 +47,7 @@ def shown(width, *words, resize=None):
 
 
 def literal(text):
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r") + '"'
 
 
 def write_grammar(name, text):
@@ -121,6 +121,7 @@ with tempfile.TemporaryDirectory() as work:
     text = f"```kvrt run``` shows it.\n{WORDS}\n````text\n{code}\n```\n{code}\n~~~~\n````sh\n{code}\n````\n{WORDS.strip()}\n~~~\n{code}\n~~~"
     lines = by_grammar(50, text)
     assert lines.count(code) == 4 and max(columns(line) for line in lines if line != code) <= 50, lines
+    assert by_grammar(50, "one\r\ntwo\r\r\nthree\r")[:3] == ["one", "two\\x0d", "three\\x0d"], "line ends as Windows has them"
     # An answer that is cut within code goes on in it.
     text = "```\n" + "0123456789 " * 60 + "\n```\n"
     write_grammar("code.gbnf", text)
