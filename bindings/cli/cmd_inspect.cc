@@ -64,7 +64,7 @@ int cmd_inspect(const InspectFlags& flags) {
   if (kvrt_status s = checked(inspected, "cannot inspect " + in_quotes(flags.model))) return s;
   const Parsed json = Parsed::parse(text);
   if (flags.json) {
-    put("{}\n", text);
+    show(text + "\n");
   } else {
     print(json, flags.all);
   }

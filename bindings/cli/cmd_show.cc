@@ -87,7 +87,7 @@ int cmd_store_show(const StoreFlags& flags) {
     std::string json(kJsonBytes, '\0');
     if (kvrt_status s = checked(store.show(name, json, flags.domain), "cannot show " + name)) return finish(s);
     if (flags.json) {
-      put("{}\n", json);
+      show(json + "\n");
     } else {
       print(Parsed::parse(json));
     }

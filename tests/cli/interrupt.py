@@ -152,6 +152,23 @@ chat.send_signal(signal.SIGTERM)
 if chat.wait(600) != 5:
     sys.exit(f"a chat without standard error, after Ctrl-C and SIGTERM: exit {chat.returncode}")
 
+
+def on_terminal(command):
+    """What it writes to one."""
+    master, slave = pty.openpty()
+    program = subprocess.Popen(command, stdout=slave)
+    os.close(slave)
+    shown = b""
+    try:
+        while data := os.read(master, 4096):
+            shown += data
+    except OSError:  # EIO: the program's end is closed
+        pass
+    os.close(master)
+    assert program.wait() == 0, shown
+    return shown.decode()
+
+
 with tempfile.TemporaryDirectory() as work:
     text = "\x1b]0;title\x07 \u202e\u009b2J"
     for name, content in (("messages", json.dumps([{"role": "user", "content": text}])), ("jinja", "{{ messages[0].content }}")):
@@ -159,11 +176,17 @@ with tempfile.TemporaryDirectory() as work:
             file.write(content)
     show = [kvrt, "template", "--template", f"{work}/jinja", "--messages", f"{work}/messages"]
     assert subprocess.run(show, capture_output=True, check=True).stdout.decode() == text, "a pipe has the text's own bytes"
-    master, slave = pty.openpty()
-    subprocess.run(show, stdout=slave, check=True)
-    os.close(slave)
-    shown = os.read(master, 4096).decode()
+    shown = on_terminal(show)
     assert "\\x1b]0;title\\x07 \\u202e\\u009b2J" in shown and "\x1b" not in shown, repr(shown)
+    # JSON may have some of these as they are.
+    odd = "a\u009b\u202eb"
+    os.symlink(model, f"{work}/{odd}.gguf")
+    subprocess.run([kvrt, "run", "-m", model, "-p", "Hello", "-n", "1", "--store", f"{work}/store", "--session", odd], capture_output=True, check=True)
+    for words in (["inspect", f"{work}/{odd}.gguf"], ["store", "show", f"{work}/store", odd]):
+        exact = subprocess.run([kvrt, *words, "--json"], capture_output=True, check=True).stdout.decode()
+        shown = on_terminal([kvrt, *words, "--json"])
+        assert odd in exact and "a\\u009b\\u202eb" in shown and not {"\u009b", "\u202e"} & set(shown), repr(shown)
+        assert json.loads(shown) == json.loads(exact), shown
 
 with tempfile.TemporaryDirectory() as work:
     bench = [kvrt, "bench", "-m", model, "--prompt", "8", "--depth", "0", "--batch", "1", "--state", "64", "--runs", "1000"]
