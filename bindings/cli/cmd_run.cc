@@ -65,6 +65,7 @@ struct Run {
   kvrt_status check_name();
   kvrt_status append();
   kvrt_status compute();
+  bool saves() const { return !flags.session.empty() && !flags.no_save; }
   kvrt_status save();
   void print();
   kvrt_save_options save_options() const;
@@ -112,7 +113,7 @@ kvrt_save_options Run::save_options() const {
 
 // Checks before the first token whether the save would be refused.
 kvrt_status Run::check_name() {
-  if (flags.session.empty() || flags.no_save) return KVRT_OK;
+  if (!saves()) return KVRT_OK;
   const std::string& name = flags.session;
   const kvrt_store_props props = *store.info();
   if (props.read_only == 1) {  // 2: there may be room by the time that it saves
@@ -163,15 +164,11 @@ kvrt_status Run::compute() {
     put("\n");
   }
   flush_out();
-  if (s == KVRT_CANCELLED && Interrupt::came()) {
-    say("interrupted{}\n", !flags.session.empty() && !flags.no_save ? "; what was computed is saved" : "");
-    return s;
-  }
-  return checked(s, "cannot generate");
+  return s == KVRT_CANCELLED && Interrupt::came() ? s : checked(s, "cannot generate");
 }
 
 kvrt_status Run::save() {
-  if (flags.session.empty() || flags.no_save) return KVRT_OK;
+  if (!saves()) return KVRT_OK;
   const std::string name = in_quotes(flags.session);
   const Result<kvrt_save_report> saved = session.suspend(flags.session, save_options());
   if (kvrt_status s = checked(saved.status(), "cannot save " + name)) return s;
@@ -265,6 +262,7 @@ int cmd_run(const RunFlags& given) {
   if (!computed) computed = run.compute();
   if (computed && computed != KVRT_CANCELLED) return computed;
   const kvrt_status saved = run.save();
+  if (computed == KVRT_CANCELLED) say("interrupted{}\n", run.saves() && !saved ? "; what was computed is saved" : "");
   run.print();
   return finish(saved ? saved : computed);
 }

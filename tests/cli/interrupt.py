@@ -123,6 +123,18 @@ with tempfile.TemporaryDirectory() as store:
         if run.returncode != 5 or "interrupted" not in err or f"saved {name} ({tokens} tokens" not in err or tokens < 2:
             sys.exit(f"{name}: exit {run.returncode}, {tokens} tokens in the store: {err}")
 
+with tempfile.TemporaryDirectory() as store:  # a save that is refused after Ctrl-C: another process has taken the name meanwhile
+    run = subprocess.Popen([kvrt, "run", "-m", model, "-p", "Hello", "--ignore-eos", "-n", "100000", "--store", store, "--session", "name"],
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert run.stdout.read(1), run.stderr.read()
+    run.send_signal(signal.SIGSTOP)
+    subprocess.run([kvrt, "run", "-m", model, "-p", "Hello", "-n", "1", "--store", store, "--session", "name"], capture_output=True, check=True)
+    run.send_signal(signal.SIGINT)
+    run.send_signal(signal.SIGCONT)
+    out, err = run.communicate(timeout=600)
+    if run.returncode != 3 or "\ninterrupted\n" not in err or "is saved" in err:
+        sys.exit(f"a save that is refused after Ctrl-C: exit {run.returncode}: {err}")
+
 # What the parent ignores is ignored: by nohup, or by a shell in whose background the program runs.
 def ignores():
     for number in (signal.SIGINT, signal.SIGHUP):
