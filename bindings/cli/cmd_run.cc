@@ -254,7 +254,8 @@ int cmd_run(const RunFlags& given) {
   if (kvrt_status s = open_model(flags.model, run.runtime, run.model)) return s;
   const bool uses_store = flags.store_named || !flags.session.empty() || !flags.fork_from.empty();  // a default store alone is not used
   if (uses_store) {
-    if (kvrt_status s = open_store(run.runtime, flags.store, false, flags.no_save, run.store)) return s;
+    const bool must_exist = flags.no_save || !flags.fork_from.empty();
+    if (kvrt_status s = open_store(run.runtime, flags.store, false, must_exist, run.store)) return s;
   }
   if (kvrt_status s = run.open_session()) return s;
   if (kvrt_status s = run.check_name()) return s;

@@ -197,4 +197,6 @@ TMPDIR=$work/nowhere exits 11 bench -m "$model" --prompt 4 --depth 0 --batch 1 -
 is "kvrt: cannot make a directory in $work/nowhere: No such file or directory (IO)" "$(tail -n 1 err)" "bench without a place for states"
 exits 2 run -m "$model" --store fresh --no-save -p a -n 1
 [ ! -e fresh ] || fail "--no-save makes a store"
+exits 2 run -m "$model" --store fresh --fork-from ann --session bob -p a -n 1
+[ ! -e fresh ] || fail "--fork-from makes a store"
 echo "values: ok"
