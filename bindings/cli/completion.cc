@@ -107,13 +107,16 @@ _kvrt_sessions() {
          kSessionNames + R"(
 }
 _kvrt() {
-  local cur=${COMP_WORDS[COMP_CWORD]} path=kvrt options="" words="" kind="" store="" word
+  local cur=${COMP_WORDS[COMP_CWORD]} path=kvrt options="" words="" kind="" store="" option="" word quoted
   COMPREPLY=()
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     if [ -n "$kind" ]; then
+      [[ $word != = ]] || continue
+      [[ $option != --store ]] || store=$word
       kind=""
       continue
     fi
+    option=$word
     case "$path $word" in
     )" + paths(root, " | ") +
          R"() path="$path $word" ;;
@@ -137,11 +140,18 @@ _kvrt() {
   files) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
   sessions)
     while IFS= read -r word; do
-      [[ $word == "$cur"* ]] || continue
-      printf -v word %q "$word"
-      COMPREPLY+=("$word")
+      printf -v quoted %q "$word"
+      [[ $word != "$cur"* && $quoted != "$cur"* ]] || COMPREPLY+=("$quoted")
     done < <(_kvrt_sessions "$store")
-    [ -n "$store" ] || { kind=folders && mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$cur"); }
+    if [[ -z $store && -z ${COMPREPLY[*]} ]]; then
+      kind=folders
+      mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+    elif [ -z "$store" ]; then # without -o filenames, which would quote the names of sessions again
+      while IFS= read -r word; do
+        printf -v quoted %q "$word"
+        COMPREPLY+=("$quoted")
+      done < <(compgen -d -- "$cur")
+    fi
     ;;
   esac
   [[ $kind != f* ]] || compopt -o filenames 2>/dev/null

@@ -134,6 +134,23 @@ def check_sessions(complete):
     assert "bob" in complete(["store", "rm", "memory", "b"]), complete(["store", "rm", "memory", "b"])
     os.rmdir("bob")
     assert not pathlib.Path("ran").exists(), "a session's name was run"
+    assert "bob" in complete(["store", "rm", "--store", "memory", "b"]), complete(["store", "rm", "--store", "memory", "b"])
+
+
+def check_default_store(script):
+    """Names of the default store are quoted once: bash would quote them again as names of files."""
+    output("run", "-m", model, "-p", "Hello", "-n", "0", "--store", "memory", "--session", "a b")
+    os.mkdir("a folder")
+    code = f"source '{script}'; compopt() {{ echo \"compopt $*\"; }}; COMP_WORDS=(kvrt store rm \"$1\"); COMP_CWORD=3; _kvrt; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    for typed, offered in (("a", ["ann", "a\\ b", "a\\ folder"]), ("a\\ ", ["a\\ b"]), ("memor", ["compopt -o filenames", "memory"])):
+        os.environ["KVRT_STORE"] = "memory"
+        lines = run(["bash", "--norc", "-c", code, "bash", typed]).splitlines()
+        assert sorted(lines) == sorted(offered), (typed, lines)
+    os.environ["KVRT_STORE"] = "nowhere"
+    lines = run(["bash", "--norc", "-c", code, "bash", "a"]).splitlines()
+    assert lines == ["compopt -o filenames", "a folder"], lines
+    del os.environ["KVRT_STORE"]
+    output("store", "rm", "memory", "a b")
 
 
 def main():
@@ -170,6 +187,7 @@ def main():
         check_completions(lambda words: bash_completes(scripts["bash"], ["kvrt", *words]), found)
         check_order()
         check_sessions(lambda words: bash_completes(scripts["bash"], ["kvrt", *words]))
+        check_default_store(scripts["bash"])
         tried = ["bash"]
         for shell in ("bash", "zsh", "fish"):
             if shutil.which(shell):
