@@ -102,8 +102,14 @@ _kvrt_value() {
 )" + values +
          R"(  esac
 }
+# _kvrt_sessions DIR: as it is typed, with a tilde, quotes or backslashes; without one, of the default store
 _kvrt_sessions() {
-  "${COMP_WORDS[0]}" store ls ${1:+"${1/#\~\//$HOME/}"} --json 2>/dev/null </dev/null | )" +
+  local store=${1/#\~\//$HOME/}
+  case $store in
+  \"*\" | \'*\') store=${store:1:-1} ;;
+  *) IFS= read store <<<"$store" ;;
+  esac
+  "${COMP_WORDS[0]}" store ls ${store:+"$store"} --json 2>/dev/null </dev/null | )" +
          kSessionNames + R"(
 }
 _kvrt() {
@@ -215,7 +221,7 @@ std::string zsh_function(const Command& command) {
 
 std::string zsh(const Command& root) {
   std::string out = "#compdef kvrt\n# zsh completion of kvrt, made by `kvrt completion zsh`\n";
-  out += "_kvrt_sessions() {\n  local -a names=(${(f)\"$(kvrt store ls \"${(Q)line[1]}\" --json 2>/dev/null | ";
+  out += "_kvrt_sessions() {\n  local -a names=(${(f)\"$(kvrt store ls \"${${(Q)line[1]}/#\\~\\//$HOME/}\" --json 2>/dev/null | ";
   out += std::string(kSessionNames) + ")\"})\n  compadd -a names\n}\n";
   each_command(root, [&](const Command& command) { out += zsh_function(command); });
   return out + "if [ \"$funcstack[1]\" = _kvrt ]; then _kvrt \"$@\"; else compdef _kvrt kvrt; fi\n";
@@ -254,7 +260,8 @@ std::string fish(const Command& root) {
   out += "    for word in (commandline -opc)[2..-1]\n        switch \"$path $word\"\n            case " + paths(root, " ") + "\n";
   out += "                set path \"$path $word\"\n        end\n    end\n    test \"$path\" = \"$argv[1]\"\nend\n";
   out +=
-      "function __kvrt_sessions\n    set -l words (commandline -opc | string match -v -- '-*')\n    kvrt store ls $words[4] --json "
+      "function __kvrt_sessions\n    set -l words (commandline -opc | string match -v -- '-*')\n"
+      "    set -q words[4]; and set words[4] (string replace -r '^~/' \"$HOME/\" -- $words[4])\n    kvrt store ls $words[4] --json "
       "2>/dev/null | ";
   out += std::string(kSessionNames) + "\nend\ncomplete -c kvrt -f\n";
   each_command(root, [&](const Command& command) { out += fish_command(command); });

@@ -55,7 +55,7 @@ def plain(page):
 
 
 def bash_completes(script, words):
-    line = " ".join(f"'{w}'" for w in words)
+    line = " ".join(map(shlex.quote, words))
     code = f"source '{script}'; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _kvrt; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     return run(["bash", "--norc", "-c", code]).split()
 
@@ -123,8 +123,10 @@ def check_order():
 def check_sessions(complete):
     """NAME is a session of the store."""
     os.environ["PATH"] = f"{os.path.dirname(kvrt)}:{os.environ['PATH']}"
-    for name in ("ann", "bob", "$(touch ran)"):
-        output("run", "-m", model, "-p", "Hello", "-n", "0", "--store", "memory", "--session", name)
+    os.makedirs("a folder", exist_ok=True)
+    for store in ("memory", "a folder/memory", os.environ["HOME"] + "/memory"):
+        for name in ("ann", "bob", "$(touch ran)"):
+            output("run", "-m", model, "-p", "Hello", "-n", "0", "--store", store, "--session", name)
     for command in ("rm", "show", "stat", "mv", "pin", "unpin", "ttl"):
         assert set(complete(["store", command, "memory", "a"])) == {"ann"}, (command, complete(["store", command, "memory", "a"]))
     assert {"ann", "bob"} <= set(complete(["store", "rm", "--json", "memory", "ann", ""])), complete(["store", "rm", "memory", "ann", ""])
@@ -134,13 +136,13 @@ def check_sessions(complete):
     assert "bob" in complete(["store", "rm", "memory", "b"]), complete(["store", "rm", "memory", "b"])
     os.rmdir("bob")
     assert not pathlib.Path("ran").exists(), "a session's name was run"
-    assert "bob" in complete(["store", "rm", "--store", "memory", "b"]), complete(["store", "rm", "--store", "memory", "b"])
+    for line in (["--store", "memory"], ["~/memory"], ["'a folder/memory'"], ['"a folder/memory"'], ["a\\ folder/memory"]):
+        assert "bob" in complete(["store", "rm", *line, "b"]), (line, complete(["store", "rm", *line, "b"]))
 
 
 def check_default_store(script):
     """Names of the default store are quoted once: bash would quote them again as names of files."""
     output("run", "-m", model, "-p", "Hello", "-n", "0", "--store", "memory", "--session", "a b")
-    os.mkdir("a folder")
     code = f"source '{script}'; compopt() {{ echo \"compopt $*\"; }}; COMP_WORDS=(kvrt store rm \"$1\"); COMP_CWORD=3; _kvrt; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     for typed, offered in (("a", ["ann", "a\\ b", "a\\ folder"]), ("a\\ ", ["a\\ b"]), ("memor", ["compopt -o filenames", "memory"])):
         os.environ["KVRT_STORE"] = "memory"
