@@ -32,6 +32,11 @@ bool closes(std::string_view c) {
   return kClosing.find(c) != std::string_view::npos;
 }
 
+constexpr std::string_view kJoiner = "\xE2\x80\x8D";  // U+200D: the characters beside it are one picture
+
+// True: U+1F3FB to U+1F3FF, the colour of the character before it.
+bool is_skin_tone(std::string_view c) { return c.size() == 4 && c.starts_with("\xF0\x9F\x8F") && static_cast<unsigned char>(c[3]) >= 0xBB; }
+
 size_t after_space(size_t column, char c) { return c == '\t' ? (column / 8 + 1) * 8 : column + 1; }
 
 }  // namespace
@@ -133,7 +138,8 @@ void Wrap::place() {
 }
 
 void Wrap::word(std::string_view bytes, size_t width) {
-  if ((width > 1 || may_cut_) && width && !closes(bytes)) place();
+  const bool joined = std::exchange(joins_, bytes == kJoiner) || is_skin_tone(bytes);
+  if ((width > 1 || may_cut_) && width && !joined && !closes(bytes)) place();
   size_t begin = column_;  // of the word that waits
   for (const char c : spaces_) begin = after_space(begin, c);
   if (!runs_ && word_.empty() && (column_ == 0 || begin + kLongWord <= columns_)) {

@@ -47,6 +47,7 @@ class Wrap {
   size_t word_columns_ = 0;
   bool runs_ = false;     // the word at hand is written as it comes
   bool may_cut_ = false;  // a wide character was the last: the line may end after it
+  bool joins_ = false;    // ... unless it joins the next one
   Fence fence_;           // of the code at hand
   Line line_;
 };

@@ -122,6 +122,11 @@ with tempfile.TemporaryDirectory() as work:
     lines = by_grammar(50, text)
     assert lines.count(code) == 4 and max(columns(line) for line in lines if line != code) <= 50, lines
     assert by_grammar(50, "one\r\ntwo\r\r\nthree\r")[:3] == ["one", "two\\x0d", "three\\x0d"], "line ends as Windows has them"
+    # A picture of several characters is whole: a colour of skin, and what a joiner joins.
+    keeper, thumb, sailor = "\U0001f469\U0001f3fd\u200d\U0001f4bb", "\U0001f44d\U0001f3fd", "\U0001f9d1\u200d\u2708\ufe0f"
+    for width in range(21, 29):
+        lines = by_grammar(width, (keeper + thumb + sailor) * 6)
+        assert len(lines) > 2 and all(re.fullmatch(f"({keeper}|{thumb}|{sailor})+", line) for line in lines), lines
     # An answer that is cut within code goes on in it.
     text = "```\n" + "0123456789 " * 60 + "\n```\n"
     write_grammar("code.gbnf", text)
