@@ -144,7 +144,7 @@ void files(Report& out, const std::string& root) {
   }
   if (error) return out.fail(KVRT_IO, "files", fmt::format("{}: {}", root, error.message()));
   if (bad > kShown) {
-    const std::string more = fmt::format("{} more like these: ls -lR {}", bad - kShown, root);
+    const std::string more = fmt::format("{} more like these: ls -lR {}", bad - kShown, in_quotes(root));
     fatal ? out.fail(KVRT_INVALID, "files", more) : out.warn("files", more);
   }
   if (!bad) out.ok("files", fmt::format("{} files and folders, open to this user alone (modes 600 and 700)", seen));
@@ -198,8 +198,8 @@ void catalog(Report& out, const std::string& root) {
   std::ifstream(root + "/catalog.db", std::ios::binary).read(head, sizeof head);
   if (!std::string_view(head, sizeof head).starts_with("SQLite format 3") || (head[18] == 2 && head[19] == 2)) return;
   out.fail(KVRT_CORRUPT, "store",
-           fmt::format("another program changed the journal mode of {0}/catalog.db, WAL: nothing can be saved; run `kvrt store repair {0}`",
-                       root));
+           fmt::format("another program changed the journal mode of {}/catalog.db, WAL: nothing can be saved; run `kvrt store repair {}`",
+                       root, in_quotes(root)));
 }
 
 // The folder in which a path would be made.
@@ -235,9 +235,10 @@ bool root_folder(Report& out, const std::string& path, const struct stat& st) {
   } else if (st.st_uid != geteuid()) {
     out.fail(KVRT_INVALID, "store", fmt::format("{} belongs to user {}: run as that user, or chown it", path, st.st_uid));
   } else if (st.st_mode & 022) {
-    out.fail(KVRT_INVALID, "store", fmt::format("{} can be written by others (mode {:03o}): chmod 700 {}", path, st.st_mode & 07777, path));
+    out.fail(KVRT_INVALID, "store",
+             fmt::format("{} can be written by others (mode {:03o}): chmod 700 {}", path, st.st_mode & 07777, in_quotes(path)));
   } else if (st.st_mode & 077) {
-    out.warn("store", fmt::format("{} can be read by others (mode {:03o}): chmod 700 {}", path, st.st_mode & 07777, path));
+    out.warn("store", fmt::format("{} can be read by others (mode {:03o}): chmod 700 {}", path, st.st_mode & 07777, in_quotes(path)));
   } else {
     out.ok("store", fmt::format("{} is open to this user alone (mode {:03o})", path, st.st_mode & 07777));
   }
@@ -256,10 +257,10 @@ void contents(Report& out, const Runtime& runtime, const std::string& path) {
   const Result<kvrt_store_props> props = store->info();
   if (kvrt_status e = props.status().code()) return out.fail(e, "store", fmt::format("{} ({})", last_message(), kvrt_status_name(e)));
   out.ok("store", fmt::format("format {}, {}, {} on disk; `kvrt store verify {}` reads all of it", props->format,
-                              counted(props->sessions, "session"), human_bytes(props->disk_bytes), path));
+                              counted(props->sessions, "session"), human_bytes(props->disk_bytes), in_quotes(path)));
   for (const OldFile& old : old_files(path)) {
     out.warn("old", fmt::format("{}, {}, is of an earlier state and may hold removed sessions: `kvrt store gc --old {}` removes it",
-                                old.name, human_bytes(old.bytes), path));
+                                old.name, human_bytes(old.bytes), in_quotes(path)));
   }
 }
 

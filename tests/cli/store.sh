@@ -219,6 +219,14 @@ done
 exits 0 store repair unlogged
 exits 0 doctor unlogged
 exits 0 store verify unlogged
+cp -R store "a store"
+chmod 750 "a store"
+mkdir -m 700 "a store/damaged-1"
+exits 0 doctor "a store"
+# shellcheck disable=SC2016 # no expression
+for cure in 'chmod 700 "a store"$' '`kvrt store verify "a store"`' '`kvrt store gc --old "a store"`'; do
+  grep -q "$cure" out || fail "doctor: no cure like $cure: $(cat out)"
+done
 cp -R store loose
 chmod 750 loose
 chmod 640 loose/catalog.db
