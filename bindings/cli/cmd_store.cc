@@ -350,7 +350,7 @@ int cmd_store_verify(const StoreFlags& flags) {
   if (s == KVRT_CORRUPT && !faults.count) return finish(complain("cannot verify " + in_quotes(flags.directory), s));
   say("{}: {}\n", flags.directory, faults.count ? counted(faults.count, "fault") : "all is well");
   const int failed = finish(KVRT_OK);
-  return failed ? failed : faults.count ? 1 : 0;
+  return failed ? failed : faults.count ? KVRT_CORRUPT : KVRT_OK;
 }
 
 int cmd_store_repair(const StoreFlags& flags) {
@@ -382,7 +382,7 @@ int cmd_store_repair(const StoreFlags& flags) {
            r.chunks_unowned == 1 ? "belongs" : "belong");
   }
   const int failed = finish(KVRT_OK);
-  return failed ? failed : r.sessions_lost || r.chunks_unowned ? 1 : 0;
+  return failed ? failed : r.sessions_lost || r.chunks_unowned ? KVRT_CORRUPT : KVRT_OK;
 }
 
 }  // namespace cli

@@ -131,12 +131,13 @@ const Page kPages[] = {
        "what migrations and repairs left: catalog.db.old and damaged-<n>."},
       {{"Collect", "kvrt store gc memory"}}}},
     {"kvrt store verify",
-     {{"Reads and checks every byte. Exit code 0: all is well; 1: a line for each fault; another: the class of the error that stopped it."},
+     {{"Reads and checks every byte. Exit code 0: all is well; 9 (CORRUPT): a line for each fault, or it does not open; another: what "
+       "kept it from being checked."},
       {{"Check, and repair if there are faults", "kvrt store verify memory || kvrt store repair memory"}}}},
     {"kvrt store repair",
      {{"Makes a sound store of one that has faults or does not open any more, and says what it could not save. No process may have it "
-       "open. The "
-       "damaged catalog stays in DIR/damaged-1. Exit code 1: sessions are lost, or KV belongs to no session any more."},
+       "open. The damaged catalog stays in DIR/damaged-1. Exit code 0: nothing is lost but KV, which is computed again; 9 (CORRUPT): "
+       "sessions are lost, or KV belongs to no session any more."},
       {{"Repair", "kvrt store repair memory"}}}},
     {"kvrt doctor",
      {{"Prints a line for each check: ok, warn or fail. A line that is not ok says how to mend it. The exit code is the class of the first "

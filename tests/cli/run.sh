@@ -266,7 +266,7 @@ exits 0 store verify store
 segment=$(find store -type f -size +1k ! -name '*.db*' ! -name '*catalog*' | head -n 1)
 [ -n "$segment" ] || fail "no segment file in the store"
 "$python" -c 'import sys; f = open(sys.argv[1], "r+b"); f.seek(0, 2); n = f.tell() // 2; f.seek(n); b = f.read(64); f.seek(n); f.write(bytes(255 - x for x in b))' "$segment"
-exits 1 store verify store
+exits 9 store verify store
 [ -s out ] || fail "verify says nothing about a damaged segment"
 exits 0 run -m "$model" --store store --session ann -n 8 --digest --json --no-save
 is "$cold" "$(json out 'j["logits_sha256"]')" "logits after a resume from a damaged store"
@@ -286,7 +286,7 @@ is "$cold" "$(json out 'j["logits_sha256"]')" "logits after a resume from a repa
 cp -r store emptied && chmod 700 emptied && rm -f emptied/catalog.db*
 exits 9 store verify emptied
 grep -q 'kvrt store repair' err || fail "a missing catalog: the error does not name repair: $(cat err)"
-exits 1 store repair emptied
+exits 9 store repair emptied
 grep -q 'chunks belong to no session' out || fail "store repair without a catalog: $(cat out)"
 grep -q 'emptied/damaged-1' out err || fail "store repair without a catalog does not name damaged-1: $(cat out err)"
 [ -n "$(ls emptied/damaged-1)" ] || fail "store repair without a catalog: damaged-1 is empty"

@@ -171,7 +171,7 @@ exits 9 store graph store -o graph.svg
 grep -q ">ann<" graph.svg || fail "store graph leaves out what can be read: $(cat graph.svg)"
 is "" "$(cat out)" "what is shown of a damaged session"
 exits 0 store show store ann
-exits 1 store verify store
+exits 9 store verify store
 no_controls "store verify"
 "$python" -c 'import os, subprocess, sys
 ends = os.pipe()
