@@ -1508,40 +1508,13 @@ enum {
    * token, of whatever kind, and `!<think>` any token but that, unused ones, and those that end the turn. A token that the
    * vocabulary lacks is INVALID, with line and column. */
   KVRT_GRAMMAR_GBNF = 1,
-  /** JSON text that is valid by this JSON schema: 2020-12, and what earlier drafts write in another way ($schema names
-   * one before 2019-09: what stands beside $ref says nothing). What is valid and cannot be written:
-   * - Members in another order than `properties`, then those that only `required` names, then others. Where an object has
-   *   properties or patternProperties and does not say additionalProperties, others: JSON_SCHEMA_OPEN lets them. A name
-   *   that the schema does not list may come more than once in an object.
-   * - Values of another type than a keyword is about, where no type is named, unless none of that type fits.
-   * - White space but one space after a colon; one space, or a line break and up to 40 spaces, after a comma and inside of
-   *   brackets.
-   * - Numbers of more than 18 digits, with bounds 15; integers may have any number of them, but with multipleOf, and with
-   *   bounds where numbers that are no integers fit too; with bounds an exponent but after one digit before the point, of
-   *   values below 1, or above a bound of at most 1; with multipleOf an exponent.
-   * - Strings of a pattern, format, not, enum or const, and names, in other than the shortest escapes. maxLength counts up
-   *   to 16,384, beside a pattern or format up to 128 or more, of which what repeats has a share. A repetition in a pattern
-   *   counts up to 128 or more; a large pattern is found at the beginning alone; `\d`, `\w`, `\s`, `.` and `$` read what
-   *   every engine does. maxItems counts up to 2,000. An object has up to 1,000 members that are not required.
-   * - Formats hold, in every draft: date, time, date-time (nanoseconds, no leap second, T and Z in capitals), duration
-   *   (numbers of 9 digits), uuid, ipv4, ipv6, uri, uri-reference, iri, iri-reference (no IPvFuture; beyond ASCII the
-   *   basic plane), email (4 words and 64 characters before the @, 254 in all; a maxLength below that takes shorter
-   *   parts, as it does of a hostname), hostname (two labels of 63
-   *   characters and five of 19, with hyphens 32 and 10; no two in a row but behind `xn`, where small letters and digits
-   *   follow, which may be no code of a name), json-pointer, relative-json-pointer (0, or three digits from 1 on), regex
-   *   (what Python and ECMAScript both take: no look-around, groups two deep). Other names say nothing.
-   * - uniqueItems of more than 8 constants in another order than theirs.
-   * - Ways not to fit a schema, for not, oneOf and if: by members that no schema names, by more than two in a oneOf of more
-   *   than 8.
-   * LIMIT: a schema nested deeper than 64, and $ref and allOf that lead to one another more often than that.
-   * UNSUPPORTED by name, with its JSON pointer: uniqueItems of items that are no constants; $ref to another document,
-   * $dynamicRef to one of several anchors; maxContains, minContains above 1, two contains for one array; constant
-   * objects of more than 8 members; minProperties above the named members and one more; more than 6 patternProperties
-   * for one object; propertyNames with choices; denials (not, oneOf, if) of multipleOf, and of arrays and objects; enum
-   * or const together with propertyNames, format or unevaluated*; contains with unevaluatedItems; a $ref in a branch
-   * back to the same value; bounds of more than 15 digits, of integers 300, beside multipleOf 18; multipleOf of more
-   * than 10,000 units, or 600 and more that 2 and 5 do not divide; formats idn-email, idn-hostname, uri-template; in
-   * patterns back references, word boundaries, Unicode properties, and look-around but at their beginning and end. */
+  /** JSON text that is valid by this JSON schema: 2020-12, and what earlier drafts write in another way. docs/SCHEMAS.md
+   * lists, with examples, which valid values kvrt never writes (members in another order than `properties`, other white
+   * space, very long numbers and strings), and which schemas are LIMIT, or UNSUPPORTED by name with a JSON pointer.
+   *
+   * An object with properties or patternProperties, and without additionalProperties, has no others: JSON_SCHEMA_OPEN lets
+   * them come. A name that the schema does not list may come twice. If no type is named, a value has one that the
+   * keywords are about. Formats hold in every draft. */
   KVRT_GRAMMAR_JSON_SCHEMA = 2,
   /** The grammar of the session's last generation, from where its answer stands: after max_tokens, a cancel or a
    * resume. Tokens that were appended since must fit it. INVALID: there was none, or its answer is whole. */

@@ -28,7 +28,7 @@ def check_order():
     assert of["kvrt for C"] == "md_include_README.html" and "kvrt.h" in (html / of["kvrt for C"]).read_text(), pages
     assert any(title.startswith("kvrt for C# ") and "csharp" in page for title, page in pages), pages
     assert len(titles) == len(set(titles)), titles
-    user = [i for i, page in enumerate(of.values()) if re.search("USING|bindings|include|SECURITY|CHANGELOG", page)]
+    user = [i for i, page in enumerate(of.values()) if re.search("USING|SCHEMAS|bindings|include|SECURITY|CHANGELOG", page)]
     inner = [i for i, page in enumerate(of.values()) if re.search("CONTRIBUTING|ARCHITECTURE|FORMAT|NUMERICS|golden|ci_", page)]
     assert max(user) < min(inner) and len(user) + len(inner) == len(titles), titles
     groups = sorted(html.glob("group__kvrt__*.html"))
@@ -38,6 +38,7 @@ def check_order():
         assert "Functions" not in heads or heads[0] == "Functions", (group.name, heads)
     session = (html / "group__kvrt__session.html").read_text()
     assert "kvrt_session_generate" in session and "Functions" in session
+    assert 'href="md_docs_SCHEMAS.html"' in session and "Refused" in (html / "md_docs_SCHEMAS.html").read_text()
 
 
 def check_in_browser(chromium, driver):
