@@ -1523,36 +1523,58 @@ enum {
   KVRT_GRAMMAR_JSON_SCHEMA_OPEN = 4
 };
 
-/** kvrt_generate_options.tool_choice: which calls of the session's tools an answer has. Calls are bound: in the way
- * that the model's family writes them, by names that there are, with arguments that fit the tool's `parameters`, as
- * JSON_SCHEMA says, but for the order of members: in arguments and the objects in them they come in any, each that the
- * schema names at most once, others anywhere; of an object that names more than 64, in the order that JSON_SCHEMA says.
+/** kvrt_generate_options.tool_choice: which calls of the session's tools an answer has.
+ *
+ * A call is bound: it is written as the model's family writes calls, has the name of a tool, and arguments that fit the
+ * tool's `parameters` as JSON_SCHEMA says. Only the order of members is another: in arguments, and in objects within them,
+ * members come in any order, each that the schema names at most once, others anywhere. An object that names more than 64
+ * keeps JSON_SCHEMA's order.
+ *
+ * If the family does not write arguments as JSON, kvrt never writes an argument that the family's parser would read as
+ * another type. So no string has the mark that ends it; and if a string is one of several types, none reads as a number,
+ * true, false or null. It works with every `reply`; if that names a family, the calls are that family's.
+ *
+ * What a session or a tool is like, and what begin does:
+ *
+ *     The session or a tool                           AUTO                 REQUIRED, NAMED      DEFAULT
+ *     no tools                                        INVALID              INVALID              binds no call
+ *     two tools of one name                           INVALID              INVALID              binds no call
+ *     no tool of the name tool_name                                        NAMED: INVALID
+ *     the template does not show calls                UNSUPPORTED          UNSUPPORTED          binds no call
+ *     a name with other characters than letters,      UNSUPPORTED          UNSUPPORTED          binds no call
+ *     digits and _-./; or, if calls are Python's,
+ *     one that does not begin with a letter or _
+ *     a schema that JSON_SCHEMA refuses               its status           its status           binds the arguments to an
+ *                                                                                               object with members of
+ *                                                                                               the schema's types
+ *     a member's name that the model's syntax         UNSUPPORTED          UNSUPPORTED          the same
+ *     cannot write, or a value of which it can
+ *     write no constant
+ *     a grammar_kind is set                           calls, or an         INVALID              no call, except what a
+ *                                                     answer that fits                          GBNF writes
+ *     a grammar_kind, a family whose calls are bare   UNSUPPORTED                               no call, except what a
+ *     JSON, and a grammar that a call's beginning                                               GBNF writes
+ *     fits
+ *
+ * NONE is never refused for any of these.
+ *
  * Reasoning stays free, and comes first. With DEFAULT, AUTO and NONE and no grammar_kind the turn may end in it. It may
- * mention the mark of a call (but where the names of all tools have more than 16,384 bytes): where a tool's name
- * follows it is a call, which ends reasoning, and is bound as any. It works with every `reply`; where that names a
- * family, the calls are that family's. AUTO, REQUIRED and NAMED are INVALID in a session without tools, or with two of
- * one name, and UNSUPPORTED where the template does not show calls, or a tool's name has other characters than letters,
- * digits and _-./ (in calls that are Python's it begins with a letter or _): then DEFAULT binds no call. A schema that
- * JSON_SCHEMA would not take, or of which the model's syntax cannot write a constant or the name of a member, has the
- * same status with these; with DEFAULT it binds its tool's arguments to an object with members of those types. Where
- * arguments are no JSON, what a reader of them would take for something else cannot come: a string with the mark that
- * ends it, or, where a string is one of several types, one that reads as a number, true, false or null. With DEFAULT
- * and AUTO an answer may begin with a call that has no mark, where the family's calls are JSON objects with a name:
- * `{"name": "f", "arguments":` of a tool f is a call from there on, alone, in a list, or within a fence of Markdown
- * (with `json`, or without); others may follow it. Llama 3 and Gemma may also write `"parameters":`, or a list
+ * mention the mark of a call, unless the names of all tools have more than 16,384 bytes. If a tool's name follows the
+ * mark, it is a call, which ends reasoning and is bound as any other.
+ *
+ * With DEFAULT and AUTO an answer may begin with a call that has no mark, if the family's calls are JSON objects with a
+ * name: `{"name": "f", "arguments":` of a tool f is a call from there on, by itself, in a list, or within a fence of
+ * Markdown (with `json`, or without); others may follow it. Llama 3 and Gemma may also write `"parameters":`, or a list
  * `[f(k="v")]`. Text that goes on in another way is not bound. */
 enum {
-  /** AUTO where that is possible, and where the model's chat template itself writes a call in the way of the family that it
-   * shows; else calls are not bound. With a grammar_kind: none, but what
-   * a GBNF writes. */
+  /** As AUTO, if the model's chat template itself writes a call in the way of the family that it shows, and the table
+   * above does not say otherwise; else calls are not bound. */
   KVRT_TOOL_CHOICE_DEFAULT = 0,
   KVRT_TOOL_CHOICE_NONE = 1, /**< No calls: the marks by which they begin cannot come; what has none is text. */
-  /** Text; from a call's first mark on, calls. A call ends the text, another may follow. With a grammar_kind: calls, or an
-   * answer that fits. Where the model's family writes calls without a mark, as bare JSON, a grammar that the beginning of a
-   * call fits is UNSUPPORTED by name. */
+  /** Text; from a call's first mark on, calls. A call ends the text, another may follow. */
   KVRT_TOOL_CHOICE_AUTO = 2,
   KVRT_TOOL_CHOICE_REQUIRED = 3, /**< One call or more, and nothing else. */
-  KVRT_TOOL_CHOICE_NAMED = 4     /**< As REQUIRED, of the tool tool_name. Another name is INVALID. */
+  KVRT_TOOL_CHOICE_NAMED = 4     /**< As REQUIRED, of the tool tool_name. */
 };
 
 /** kvrt_generate_options.reply: how an answer is split into content, reasoning and tool calls. A tool call that is
@@ -1707,32 +1729,39 @@ KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session
  * - Statuses: INVALID: it has fewer tokens, or it is FAILED. BUSY: it generates, or another call is inside. */
 KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_error* err);
 
-/** Makes a boundary: the last end of a block within the first `tokens` tokens. Its window stays in the pool's cache, and a
- * save stores it: a truncate, a fork or another session with the same tokens goes on from there without computing the
- * tokens before. kvrt does so by itself at the end of each message and of what the template has before the user's first
- * words, at saves, at forks, where a prompt parts from one whose KV is there, and where 1024 tokens passed without
- * one. A host calls this for what it appends as tokens or text, before these are computed: a window that was given up
- * already does not come back, nor does a state that the session has gone past. The end of a system prompt that other
- * sessions are to share is such a place, and each place that the user may rewind to. A save after each turn makes
- * these last: its boundaries come back from the store when the pool has given them up.
+/** Marks a boundary at the last end of a block within the first `tokens` tokens: a truncate, a fork or another session
+ * with the same tokens goes on from there, and computes none of the tokens before. Call it for what the host appends as
+ * tokens or text, before that is computed: at the end of a system prompt that sessions are to share, and at each place
+ * that the user may rewind to. kvrt makes boundaries by itself: at the end of each message and of what the template has
+ * before the user's first words, at saves, at forks, at the place where a prompt parts from one whose KV is there, and
+ * after 1024 tokens without one.
  *
- * A state may be larger than the KV of all tokens since the last one. So a save stores those of the boundaries that this
- * call made and that the pool still has; of others the first one, and as many as leave 1024 tokens between; and the one
- * at its end. What is stored stays as long as the tokens before it are those of some saved session, and the disk has
- * room. At a fork the state itself is kept, in memory alone; at a save it is on disk until the next save of the name.
- * A state is there for new tokens after it: asked for its last token's logits alone, a session goes on from the
- * boundary before. So where `tokens` is a multiple of the block's, this call makes one at the end of the block before,
- * too.
+ * Windows and states that only boundaries keep take at most a quarter of the pool (all of it if no layer sees
+ * everything), or what one boundary takes if that is more; those used least recently are given up. `kvrt plan` prints
+ * what one takes; a log line (INFO) of model_open says how many the pool keeps, if these are few.
  *
- * It does nothing where no layer has a window or is recurrent: such a model goes on from any token. Nor does it in a
- * session with no_prefix_cache, which keeps its last two windows, or its last state, alone. Windows and states that only
- * boundaries keep take a quarter of the pool at most (all of it where no layer sees everything), or what one boundary
- * takes where that is more: those used least recently are given up. `kvrt plan` prints what one takes; a log line
- * (INFO) of model_open says how many the pool keeps where these are few.
+ *     The model has            kept in memory                            stored by a save
+ *     only layers that see     nothing: it goes on from any token        all full blocks
+ *       everything
+ *     layers with windows      the window before the boundary; one       the window of each boundary
+ *                              that was given up does not come back
+ *     recurrent layers         the state at the boundary; one that the   the states of the boundaries that this call made
+ *                              session has gone past does not come       and that the pool still has; of the others the
+ *                              back. A state serves new tokens after     first, and as many as leave 1024 tokens between (a
+ *                              it: for its last token's logits a         state may be larger than the KV of all tokens since
+ *                              session goes on from the boundary         the last one); and the one at the session's end,
+ *                              before. So, if `tokens` is a multiple     until the next save of the name
+ *                              of the block's, also the state a block
+ *                              before. At a fork the state itself
+ *
+ * With no_prefix_cache nothing is marked: the session keeps only its last two windows, or its last state.
+ *
+ * What is stored stays as long as the tokens before it are those of some saved session, and the disk has room. So a save
+ * after each turn makes boundaries last: they come back from the store when the pool has given them up.
  * - `tokens`: 0: all that it has.
  * - Statuses: INVALID: it has fewer tokens, or it is FAILED. BUSY: it generates, or another call is inside. LIMIT: the
- *   pool has no room for what a boundary keeps beside the session as it is (of one that is too long for the pool: beside
- *   its first `tokens`); nothing is marked. */
+ *   pool has no room for what a boundary keeps beside the session as it is (if that is too long for the pool: beside its
+ *   first `tokens`); nothing is marked. */
 KVRT_API kvrt_status kvrt_session_mark(kvrt_session* session, uint64_t tokens, kvrt_error* err);
 
 /** Drops the tokens [from, to) and the messages in them. The tokens after them move to lower positions and are computed
