@@ -21,6 +21,7 @@
  *
  * # Contents
  *
+ *     Words              the terms of this header
  *     Conventions        what holds for every call: names, lifetime, statuses, errors, structs, memory, callbacks, threads, fork
  *     Session states     which call is allowed when
  *     Who computes       whose thread runs the model
@@ -34,23 +35,31 @@
  *     Cancel             end generations from outside
  *     Session            open and close; say something; generate; fork, cut and read; save and resume
  *
- * Words. A *token* is the unit that a model reads and writes. A *control token* is one that is no text: it marks the
- * begin of a turn, say. The *KV state* (KV) is the attention's keys and values, which a model computes for each token.
- * A *block* holds the KV of 32 tokens (see block_tokens) in memory, in the model's *pool*. A layer with a *window* sees
- * so many of the last tokens alone (Gemma 3: 512 in five layers of six). Layers with the same window and the same KV
- * heads are a *group*. Each group has blocks of its own, which hold all or some of its layers: 32 tokens of Gemma 3 270M
- * have one block in the group that sees everything, of 3 layers, and five in the other. A *chunk* is the KV of 32 tokens
- * in one group, on disk. Of layers with a window a session keeps the KV of its last two windows (and a step's tokens),
- * and one window where it may go on from: at a *boundary*. A *recurrent* layer (a short convolution, Mamba-2, a delta
- * rule) has no KV of each token but one *state* of fixed size after the last, in f32 whatever the KV format is: it is a block
- * of a group too, counts as KV, and is kept at the session's end and at boundaries. Tokens are the truth, KV is a cache: lost KV is computed again
- * from the tokens. The *numerics* of a device are its arithmetic by name and version: KV is used only under the numerics
- * that computed it. A *generation* runs from begin to DONE and gives tokens. A *prefill* is a generation that computes a
- * prompt and gives no token. A *turn* is what one side of a conversation says at a time. A *step* is one pass through the
- * model, for all sessions that have something to compute. A *row* is one token of a step; a session *decodes* when it has
- * one row, that of its newest token. A store's *segments* are its files of chunks, its *catalog* is an SQLite database of all the rest, and the
- * catalog's *log* is SQLite's write-ahead log. A *domain* is a sharing scope: sessions of two domains share no KV. The
- * *host* is the program that calls.
+ * # Words
+ *
+ * - *token*: the unit that a model reads and writes. A *control token* is not text: it marks, for example, the beginning
+ *   of a turn.
+ * - *KV*, the KV state: the attention's keys and values, which a model computes for each token. Tokens are the truth, KV
+ *   is a cache: lost KV is computed again from the tokens.
+ * - *block*: the KV of 32 tokens (see block_tokens) in memory, in the model's *pool*.
+ * - *window*: a layer with a window sees only the last W tokens (Gemma 3: 512 in five layers of six).
+ * - *group*: the layers with the same window and the same KV heads. A group's KV of 32 tokens is one or more blocks. In
+ *   Gemma 3 270M it is one block of 3 layers in the group without a window, and five in the other.
+ * - *chunk*: the KV of 32 tokens in one group, on disk.
+ * - *boundary*: a position from which a session can go on later. For layers with windows a session keeps the last two
+ *   windows and the tokens of one step. It also keeps one window at each boundary.
+ * - *recurrent layer* (a short convolution, Mamba-2, a delta rule): it keeps no KV. It keeps one *state* of fixed size,
+ *   always in f32. A state is a block of a group and counts as KV; it is kept at the session's end and at boundaries.
+ * - *numerics*: a device's arithmetic, by name and version. KV is used only under the numerics that computed it.
+ * - *generation*: it runs from begin to DONE and gives tokens. A *prefill* is a generation that computes a prompt and
+ *   gives no token.
+ * - *turn*: what one side of a conversation says at a time.
+ * - *step*: one pass through the model, for all sessions that have something to compute. A *row* is one token of a step;
+ *   a session *decodes* while its only row is that of its newest token.
+ * - *segments*: a store's files of chunks. Its *catalog* is an SQLite database of all the rest, and the catalog's *log* is
+ *   SQLite's write-ahead log.
+ * - *domain*: a sharing scope. Sessions of two domains share no KV.
+ * - *host*: the program that calls.
  *
  * # Conventions
  *
@@ -66,56 +75,59 @@
  *    that it works on until it returns: they may be released meanwhile, in its callback or by another thread (for a
  *    session see kvrt_session_close).
  *
- * 3. Statuses. A call that can fail returns a kvrt_status; KVRT_OK is 0. The numbers never change. Any call may return
- *    these five: INVALID (a wrong argument, a NULL that its comment does not allow, no handle of that kind),
- *    UNSUPPORTED (an unknown option is set, a handle from before a fork), NO_MEMORY, INTERNAL, and LIMIT where a text
- *    argument is longer than 64 MiB, a JSON argument longer than 16 MiB or nested deeper than 64, or a grammar, a schema
- *    or a template's source longer than 1 MiB. "Statuses" at a call names the others, and special causes of these;
- *    "Statuses: none of its own" means these five alone.
+ * 3. Statuses. A call that can fail returns a kvrt_status; KVRT_OK is 0. The numbers never change. "Statuses" at a call
+ *    names what it may return, and special causes of the five that any call may return; "Statuses: none of its own" means
+ *    only these five:
+ *    - INVALID: a wrong argument, a NULL that its comment does not allow, a handle of another kind.
+ *    - UNSUPPORTED: an unknown option is set, or a handle is from before a fork.
+ *    - LIMIT: a text argument is longer than 64 MiB; a JSON argument is longer than 16 MiB, or nested deeper than 64; a
+ *      grammar, a schema or a template's source is longer than 1 MiB.
+ *    - NO_MEMORY.
+ *    - INTERNAL.
  *
  * 4. Errors. A call that can fail takes a kvrt_error last. It may be NULL. A failed call fills it: status, detail,
  *    the system's error number, and a message that says what, where, expected and found. The struct belongs to the
  *    caller and not to a thread: it also serves hosts whose tasks move between threads. kvrt_last_error copies the
  *    calling thread's last error, for callers that pass NULL. A call that succeeds changes neither of the two, and
- *    retain, release and close change neither. A failed call leaves its outputs as they were, but for `needed` (6)
- *    and the report of a generation or prefill that was CANCELLED. Error messages and the log never quote the model's
- *    input: messages, tools, documents, variables, texts. They may quote the host's own words: names, a grammar or
- *    schema, and the literals of a template, with "..." for the text that these were joined to.
+ *    retain, release and close change neither. A failed call leaves its outputs as they were, except `needed` (6) and
+ *    the report of a generation or prefill that was CANCELLED. Error messages and the log never quote the model's input:
+ *    messages, tools, documents, variables, texts. They may quote the host's own words: names, a grammar or schema, and
+ *    the literals of a template. Text joined to such a literal is shown as "...".
  *
  * 5. Structs. The first field of a struct is struct_size. Set it to sizeof the struct, in options and in outputs
  *    (KVRT_INIT does). A size below 4 or above 65536 is INVALID. Options: NULL means all defaults, and 0 means the
- *    default in every field. Their size is a multiple of the struct's alignment, as every sizeof is; another is
- *    INVALID. A flag is 0 or 1. Any other value of a flag, of an enum or of a reserved field is INVALID. A shorter
- *    struct (of an older header) counts as zero in the fields that it lacks. A longer struct must be zero in the tail
- *    that this library does not know, else the call is UNSUPPORTED (STRUCT_TAIL). Outputs: the library writes at most
- *    struct_size bytes. In a struct of the library's own (a callback's event, its report and entry) struct_size is the
- *    library's. New fields are only ever appended.
+ *    default in every field. The size must be a multiple of the struct's alignment (every sizeof is), else INVALID. A
+ *    flag is 0 or 1. Any other value of a flag, of an enum or of a reserved field is INVALID. A shorter struct (of an
+ *    older header) counts as zero in the fields that it lacks. A longer struct must be zero in the tail that this library
+ *    does not know, else the call is UNSUPPORTED (STRUCT_TAIL). Outputs: the library writes at most struct_size bytes. In
+ *    a struct of the library's own (a callback's event, its report and entry) struct_size is the library's. New fields
+ *    are only ever appended.
  *
  * 6. Memory and strings. The library never returns memory to free. A call with output of variable length takes a
- *    buffer, its capacity and `needed`, which must not be NULL; it sets `*needed` when it succeeds and when it is
- *    TOO_SMALL, and then writes nothing else. A NULL buffer with capacity 0 asks for the size: the call is TOO_SMALL,
- *    or OK where there is nothing to write. Capacity and needed count bytes where text is written, and elements where
- *    tokens are. Text that is written has no NUL at its end. Inputs are copied. A string is a pointer and a length in
- *    bytes, UTF-8, without need of a NUL; NULL with length 0 is an empty one. KVRT_STR writes both for a literal. Names
- *    and domains have at most 255 bytes and no NUL. A path is 1 to 4095 bytes without NUL, as the system has them.
+ *    buffer, its capacity and `needed`, which must not be NULL. It sets `*needed` on success and on TOO_SMALL; on
+ *    TOO_SMALL it writes nothing else. A NULL buffer with capacity 0 asks for the size: the call is TOO_SMALL, or OK if
+ *    there is nothing to write. Capacity and needed count the bytes of a text, and the elements of an array of tokens.
+ *    Text that is written has no NUL at its end. Inputs are copied. A string is a pointer and a length in bytes, UTF-8;
+ *    it needs no NUL, and NULL with length 0 is an empty one. KVRT_STR writes both for a literal. Names and domains have
+ *    at most 255 bytes and no NUL. A path is 1 to 4095 bytes without NUL, as the system has them.
  *
  * 7. Callbacks. A callback comes with a `user` pointer, which kvrt passes on and never reads. kvrt_event_fn returns 0
  *    to go on; anything else stops the call with CANCELLED, and the callback gets no further event. At DONE, and at gc's
- *    last PROGRESS, nothing is left to stop: the call is OK. A failure that came before the stop goes first. It may be
- *    NULL unless its call says otherwise. It runs on the thread inside the call, with no lock held. It may call anything,
- *    except on the same session: there cancel, accept, checkpoint, close and the reads (8) work, other calls are BUSY.
- *    A callback returns: no exception, longjmp or end of the thread may pass through kvrt. Callbacks that are kept
- *    (log, wake) must not call kvrt at all, not even from a finalizer that a garbage collector runs inside them. Their
- *    user pointer has a `user_free`: it is called once, on any thread, when the callback can come no more, also where
- *    the callback is NULL, but not if the call that takes it fails; it must not call kvrt either. Where they run on a
- *    thread of kvrt's own, that thread blocks all signals: a runtime that stops threads by signals (Mono) unblocks its
- *    own there.
+ *    last PROGRESS, nothing is left to stop: the call is OK. If the call had failed before the stop, it returns that
+ *    failure. The callback may be NULL unless its call says otherwise. It runs on the thread inside the call, with no
+ *    lock held. It may call anything, except on the same session: there cancel, accept, checkpoint, close and the reads
+ *    (8) work, other calls are BUSY. A callback returns: no exception, longjmp or end of the thread may pass through
+ *    kvrt. Callbacks that are kept (log, wake) must not call kvrt at all, not even from a finalizer that a garbage
+ *    collector runs inside them. Their user pointer has a `user_free`. It is called once, on any thread, after the last
+ *    call of the callback, also if the callback is NULL. It is not called if the call that was given it fails. It must
+ *    not call kvrt either. If they run on a thread of kvrt's own, that thread blocks all signals: a runtime that stops
+ *    threads by signals (Mono) unblocks its own there.
  *
  * 8. Threads. Any number of threads may use a runtime, a model, a store or a cancel at once, and any const handle; any
  *    thread may make a call without a handle. A session takes one call at a time; a second one is BUSY (CONCURRENT, or
  *    REENTRANT in a callback). Beside that call any thread may call cancel, accept, checkpoint, and the reads: info,
- *    tokens, text, message. "Threads" stands at a call where something else holds. A pthread_cancel of a thread that is
- *    in a call, or in its callback, acts when the call has returned.
+ *    tokens, text, message. If something else holds for a call, "Threads" says so there. A pthread_cancel of a thread
+ *    that is in a call, or in its callback, acts when the call has returned.
  *
  * 9. fork(2). In the child, a call with a handle of the parent is UNSUPPORTED (FORKED) and touches nothing. The child
  *    may open handles of its own, except for a store that was open at the fork (UNSUPPORTED). The child has copies of
@@ -126,7 +138,7 @@
  * 10. A good guest. kvrt never prints, exits, aborts or handles signals. It burns no CPU when idle and leaves the
  *     floating-point mode as it found it. It reads and writes numbers the same under every locale. Its only global
  *     state is each thread's last error and a note of its open descriptors (9). It opens no file as descriptor 0, 1 or
- *     2; where these are closed, SQLite leaves /dev/null in them. A call works on a thread with 96 KiB of stack; a
+ *     2; if these are closed, SQLite leaves /dev/null in them. A call works on a thread with 96 KiB of stack; a
  *     callback's own needs come on top. When the system gives no memory, a call returns NO_MEMORY and leaves its handle
  *     as it was, except that a generation may end at its last token (see kvrt_session_next).
  *
@@ -195,7 +207,7 @@
  *     erase                         as apply_template
  *     checkpoint, suspend           one step of this session, other saves of it, and then the store, as every write to it
  *     close                         one step of a call that it cancels, a checkpoint of another thread, and with autosave a save;
- *                                   the last session of a released store or model: its release, too
+ *                                   if it is the last session of a released store or model: also their release
  *     resume                        reading its chunks, as long as that takes; its callback can stop it
  *     model_open                    reading the file, as long as that takes; its callback can stop it
  *     model_plan, model_inspect     reading the file's header
@@ -203,11 +215,11 @@
  *     store_open                    the same; after a crash also a look through the directory and the catalog
  *     gc, verify, repair            as long as they take; their callbacks can stop them
  *     other calls to a store        reading the catalog
- *     release                       the last of a store: folding its log in, which waits 0.1 s for other writers, and for the disk;
- *                                   the last of a runtime that no model, store or session keeps: ending its threads
+ *     release                       the last release of a store folds the catalog's log in: up to 0.1 s for writers, and the disk;
+ *                                   the last of a runtime that no model, store or session keeps ends its threads
  *
- * Where begin, append_message or set_messages rewrites tokens of earlier messages, it renders the template once more for
- * each message from the first of those on.
+ * If one of begin, append_message, set_messages rewrites tokens of earlier messages, it renders the template once more
+ * for each message from the first of those on.
  *
  * The first session of a model that uses a store (session_open, resume) reads the whole model file once, for the
  * model's identity; the store keeps the result. A step takes step_ms_max by measured speed, and one token at least.
@@ -279,7 +291,7 @@ enum {
   KVRT_CANCELLED = 5,     /**< Stopped by kvrt_session_cancel, kvrt_cancel_fire or a callback. */
   KVRT_NO_MEMORY = 6,     /**< The system gave no memory: release something, or lower kv_bytes_max. */
   KVRT_TOO_SMALL = 7,     /**< The buffer is smaller than `*needed`: call again with a larger one. */
-  KVRT_LIMIT = 8,         /**< Past a limit. The message names it, and the option that raises it where there is one. */
+  KVRT_LIMIT = 8,         /**< Past a limit. The message names it, and the option that raises it if there is one. */
   KVRT_CORRUPT = 9,       /**< A file is damaged: get it again; for a store see kvrt_store_repair. */
   KVRT_INCOMPATIBLE = 10, /**< Sound, but of another model, program or version: use the one that it belongs to. */
   /** The system failed to read or write. os_code is errno (EMFILE: raise RLIMIT_NOFILE) or SQLite's extended code. */
@@ -287,7 +299,7 @@ enum {
   /** The disk, a quota, RLIMIT_FSIZE or disk_bytes_max is full: free space and call again. No tokens were lost; other
    * saved sessions may have lost KV. */
   KVRT_NO_SPACE = 12,
-  KVRT_DEVICE = 13,      /**< The compute device failed, or its logits are no numbers (detail NUMERIC). */
+  KVRT_DEVICE = 13,      /**< The compute device failed, or its logits are not numbers (detail NUMERIC). */
   KVRT_UNSUPPORTED = 14, /**< This build or version cannot do it. The message names the thing. */
   KVRT_INTERNAL = 15     /**< A defect of kvrt: please report the message. */
 };
@@ -302,7 +314,7 @@ enum {
   KVRT_DETAIL_FOREIGN_PROGRAM = 5, /**< The directory or database belongs to another program. */
   KVRT_DETAIL_READ_ONLY = 6,       /**< The store, its directory or its file system cannot be written. */
   KVRT_DETAIL_PERMISSION = 7,      /**< The system refused access. */
-  /** Others own or can write the directory; or a file in it is theirs, a link, or no file. */
+  /** Others own or can write the directory; or a file in it is theirs, a link, or not a regular file. */
   KVRT_DETAIL_UNSAFE_DIRECTORY = 8,
   KVRT_DETAIL_STORE_LOCKED = 9,    /**< Another process writes the store, or repairs it. */
   KVRT_DETAIL_REVISION = 10,       /**< The name was saved since this handle last saw it. */
@@ -326,14 +338,14 @@ typedef struct kvrt_error {
   kvrt_status status;   /**< As returned. */
   int32_t detail;       /**< KVRT_DETAIL_... */
   int32_t os_code;      /**< errno, or SQLite's extended code; 0: none. */
-  char message[1008];   /**< UTF-8, NUL-terminated. Cut at a whole character where it is longer, or where struct_size ends. */
+  char message[1008];   /**< UTF-8, NUL-terminated. If it is longer, or struct_size ends before, it is cut at a whole character. */
 } kvrt_error;
 
 /** The name of a status: "OK", "INVALID", ...; "UNKNOWN" for any other number. The text is static and never NULL. */
 KVRT_API const char* kvrt_status_name(kvrt_status status);
 
 /** Copies the last error of the calling thread, whether its call was given an `err` or not. Its status is KVRT_OK when
- * no call of the thread has failed. The thread is the system's: where tasks move between threads (Go, async
+ * no call of the thread has failed. The thread is the system's: if tasks move between threads (Go, async
  * runtimes), pass an `err` instead.
  * - Statuses: INVALID: `out` is NULL or has no struct_size. */
 KVRT_API kvrt_status kvrt_last_error(kvrt_error* out);
@@ -355,13 +367,13 @@ KVRT_API uint32_t kvrt_struct_offset(const char* name, const char* field);
 
 /** kvrt_event.type: which fields of the event are filled. The others are 0 or NULL. Ignore a type that you do not know.
  *
- * CONTENT, REASONING and TOOL_CALL come with the option `reply` alone: after the TOKEN that completes them, or before
- * DONE. TOKEN and DONE still have the whole text: show the one kind or the other. */
+ * CONTENT, REASONING and TOOL_CALL come only if the option `reply` is set: after the TOKEN that completes them, or
+ * before DONE. TOKEN and DONE still have the whole text: show the one kind or the other. */
 enum {
   KVRT_EVENT_NONE = 0,  /**< next: nothing came before the timeout; the session generates on. */
   KVRT_EVENT_TOKEN = 1, /**< A new token, also an end or stop token: token, position, text, logprob, and top with top_logprobs. */
-  /** done of total. Prefill: tokens. model_open: bytes. resume: chunks. gc: expired sessions, and one more for the
-   * files. verify and repair: bytes. */
+  /** Progress: done of total, in tokens (prefill), bytes (model_open, verify, repair), chunks (resume), or expired
+   * sessions and one more for the files (gc). */
   KVRT_EVENT_PROGRESS = 2,
   KVRT_EVENT_LOGITS = 3, /**< logits[logits_count] of `position`: they predict the token at position + 1. */
   /** The end: reason, report, and text: what was held back because a stop string might have begun with it. */
@@ -371,7 +383,7 @@ enum {
   KVRT_EVENT_IDLE = 7,      /**< next: the session does not generate; no event will come. */
   KVRT_EVENT_CONTENT = 8,   /**< text: more of the answer itself. */
   KVRT_EVENT_REASONING = 9, /**< text: more of what the model thinks before its answer. */
-  /** text: one whole tool call as JSON: `{"name": string, "arguments": object}`, and `"id"` where the model gave
+  /** text: one whole tool call as JSON: `{"name": string, "arguments": object}`, and `"id"` if the model gave
    * one. */
   KVRT_EVENT_TOOL_CALL = 10
 };
@@ -403,8 +415,8 @@ enum {
    * KV that was reused made logits that are not finite, so all was computed again. */
   KVRT_REUSE_DAMAGED = 5,
   KVRT_REUSE_OTHER_NUMERICS = 6, /**< The saved KV is of another format, numerics or block size. */
-  /** The KV of the tokens from here on is there or was, but no longer what layers with a window need of the window before
-   * them, or recurrent layers as their state. Here is the last boundary before: see kvrt_session_mark. */
+  /** The tokens from here on had KV, but the window or state before them is gone. Computing starts at this position, the
+   * last boundary: see kvrt_session_mark. */
   KVRT_REUSE_WINDOW = 7
 };
 
@@ -413,12 +425,12 @@ enum {
 typedef struct kvrt_report {
   uint32_t struct_size; /**< sizeof this struct. */
   uint32_t reason;      /**< KVRT_REASON_... */
-  /** Tokens in the session when it began; 0 when the context was full. Of a prefill without logits of a model with recurrent
-   * layers one less: it leaves the last token to what comes after it. */
+  /** Tokens in the session when it began; 0 when the context was full. One less for a prefill without logits on a model
+   * with recurrent layers, which leaves the last token to the next generation. */
   uint64_t prompt_tokens;
   uint64_t reused_memory; /**< Prompt tokens whose KV was in this session, or shared from the pool. */
   uint64_t reused_disk;   /**< Prompt tokens whose KV came from the store, by this generation or by a resume before it. */
-  /** Prompt tokens that were not reused, but computed (after a cancel: or left to compute). At least 1 where logits are
+  /** Prompt tokens that were not reused, but computed (after a cancel: or left to compute). At least 1 if logits are
    * wanted: the last token then always runs. */
   uint64_t prefilled;
   uint64_t generated;          /**< Tokens that the model gave, the end token included. */
@@ -430,7 +442,7 @@ typedef struct kvrt_report {
   uint64_t seed;                 /**< The seed in use, also when it was drawn. */
   double queue_ms;               /**< From begin to the first step with a row of this session. */
   double ttft_ms;                /**< From begin to the first token; 0: there was none. */
-  double prefill_ms;             /**< From the first step to the first token, or to the end where there was none. */
+  double prefill_ms;             /**< From the first step to the first token, or to the end if there was none. */
   double decode_ms;              /**< From the first token to the last. */
   double tpot_ms;                /**< decode_ms for each token after the first. */
   double prefill_tokens_per_s;   /**< prefilled in prefill_ms. */
@@ -455,7 +467,7 @@ typedef struct kvrt_store_entry {
   uint64_t revision;       /**< Grows with every save of this name; none comes twice, even if the name was removed. */
   uint64_t tokens;         /**< Tokens of the conversation. */
   uint64_t chunks;         /**< KV chunks on disk, windows at boundaries among them. */
-  uint64_t chunks_missing; /**< Chunks besides, that a resume would compute again. */
+  uint64_t chunks_missing; /**< Further chunks, which are missing: a resume computes them again. */
   uint64_t bytes;          /**< Bytes of its chunks on disk. */
   uint64_t bytes_shared;   /**< Of these, bytes that other sessions use too. */
   int64_t created_unix_ms; /**< When the name was first saved. */
@@ -483,7 +495,7 @@ typedef struct kvrt_event {
   /** TOKEN: the natural log of its probability before grammar, bias, penalties, temperature and truncation. */
   double logprob;
   uint64_t done;                 /**< PROGRESS: done so far. */
-  uint64_t total;                /**< PROGRESS: of so much. */
+  uint64_t total;                /**< PROGRESS: the total. */
   const float* logits;           /**< LOGITS: one for each token of the vocabulary. */
   size_t logits_count;           /**< LOGITS: the vocabulary's size. */
   const kvrt_report* report;     /**< DONE. */
@@ -526,11 +538,11 @@ enum {
 enum {
   KVRT_DEVICE_DEFAULT = 0, /**< CPU. */
   KVRT_DEVICE_CPU = 1,     /**< The CPU. */
-  /** An NVIDIA GPU. UNSUPPORTED where libkvrt_cuda.so, the driver or the device is missing: the message says which,
+  /** An NVIDIA GPU. UNSUPPORTED if libkvrt_cuda.so, the driver or the device is missing: the message says which,
    * and where it was looked for. INCOMPATIBLE: libkvrt_cuda.so is of another version, or is another library. DEVICE:
    * the device is there and failed. */
   KVRT_DEVICE_CUDA = 2,
-  KVRT_DEVICE_AUTO = 3 /**< CUDA where it opens, else the CPU; the log then says why (INFO). */
+  KVRT_DEVICE_AUTO = 3 /**< CUDA if it opens, else the CPU; the log then says why (INFO). */
 };
 
 /** kvrt_runtime_options.determinism: which bits CUDA promises. A GPU has kernels for few rows and for many, which
@@ -545,11 +557,11 @@ enum {
    * at a time, so they read the weights more often and take longer. Decodes are as fast as ever. STRICT has numerics of
    * its own. */
   KVRT_DETERMINISM_STRICT = 2,
-  KVRT_DETERMINISM_NONE = 3 /**< A row's bits may depend on all rows of its step, where that is faster. */
+  KVRT_DETERMINISM_NONE = 3 /**< A row's bits may depend on all rows of its step, if that is faster. */
 };
 
 /** kvrt_runtime_options.prompt_gemm: the precision in which CUDA multiplies a prompt. It applies to steps of more than
- * 64 tokens, with weights in F16 or BF16 of more than 16, and changes nothing in smaller steps. */
+ * 64 tokens (16 if the weights are F16 or BF16). */
 enum {
   KVRT_GEMM_DEFAULT = 0, /**< F16. */
   KVRT_GEMM_F16 = 1,     /**< Activations and weights are rounded to F16. */
@@ -557,7 +569,7 @@ enum {
    * (135M parameters) the logits were off by 7 % of the largest, and perplexity rose by 4 %: try it on your own
    * prompts. Its KV has numerics of its own ("cuda-2-sm90-f8") and is never taken for F16's, nor the other way round.
    * FP8 needs compute capability 8.9 and cuBLASLt, else UNSUPPORTED: the message says which is missing. Matrices that
-   * are F32 in the file, or whose sides are no multiple of 16, stay F16. INVALID with STRICT, which has no such steps.
+   * are F32 in the file, or whose sides are not multiples of 16, stay F16. INVALID with STRICT, which has no such steps.
    * On an H100 it was slower than F16, 0.5 to 0.9 times: making FP8 of the weights took more than it saved. */
   KVRT_GEMM_FP8 = 2
 };
@@ -574,19 +586,19 @@ typedef struct kvrt_runtime_options {
   uint32_t struct_size; /**< sizeof this struct. */
   /** Compute threads, the caller's included, at most 256; 0: one for each CPU that affinity and cgroup leave. */
   uint32_t threads;
-  uint32_t isa;               /**< KVRT_ISA_..., where the CPU computes. UNSUPPORTED: the machine lacks it. INVALID with DEVICE_CUDA. */
+  uint32_t isa;               /**< KVRT_ISA_..., if the CPU computes. UNSUPPORTED: the machine lacks it. INVALID with DEVICE_CUDA. */
   uint32_t log_level;         /**< KVRT_LOG_... */
   kvrt_log_fn log;            /**< NULL: nothing is logged. */
   void* log_user;             /**< Its user pointer. */
-  kvrt_free_fn log_user_free; /**< Called once with log_user when log can come no more; not if open fails; NULL: none. */
+  kvrt_free_fn log_user_free; /**< Called once with log_user after the last call of log; not if open fails; NULL: none. */
   uint32_t device;            /**< KVRT_DEVICE_... */
   /** Which of the driver's CUDA devices, from 0. UNSUPPORTED: there is no such device (with AUTO the CPU computes
-   * then). INVALID with the CPU, but for 0. */
+   * then). INVALID with the CPU, except 0. */
   uint32_t device_index;
   const char* cuda_library; /**< Path of libkvrt_cuda.so; NULL: the one beside libkvrt, else as the dynamic linker finds it. */
   size_t cuda_library_size; /**< Bytes of that path. */
   uint32_t determinism;     /**< KVRT_DETERMINISM_... of CUDA. The CPU ignores it. */
-  /** KVRT_GEMM_... of CUDA. INVALID with DEVICE_CPU, but for DEFAULT. With AUTO the CPU ignores it. */
+  /** KVRT_GEMM_... of CUDA. INVALID with DEVICE_CPU, except DEFAULT. With AUTO the CPU ignores it. */
   uint32_t prompt_gemm;
 } kvrt_runtime_options;
 
@@ -623,7 +635,7 @@ KVRT_API void kvrt_runtime_retain(kvrt_runtime* runtime);
 
 /** Takes an owner away; after the last one the handle is gone. NULL is a no-op. Models, stores and sessions keep the
  * runtime itself as long as they are there.
- * - Blocks: the last owner, where nothing keeps the runtime, ends its threads. */
+ * - Blocks: the last owner ends its threads, if nothing else keeps the runtime. */
 KVRT_API void kvrt_runtime_release(kvrt_runtime* runtime);
 
 /** Describes the runtime's device, threads and libraries.
@@ -642,9 +654,10 @@ KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t th
  * @{ */
 
 /** The format in which K or V is stored; the two may have different ones. A token takes kv_heads * head_dim elements
- * of each in every layer; a latent (DeepSeek) is K and V in one row of head_dim, and both have one format. INT8 and FP8 take 2 bytes more for each layer and KV head, a scale. KV of one pair of formats
- * is never used for another: a session that is resumed with another pair keeps its tokens, and its KV is computed again
- * (KVRT_REUSE_OTHER_NUMERICS). Every device computes with every pair. */
+ * of each in every layer. A latent (DeepSeek) holds K and V in one row of head_dim, so both have one format. INT8 and
+ * FP8 also take a scale of 2 bytes for each layer and KV head. KV of one pair of formats is never used for another: a
+ * session that is resumed with another pair keeps its tokens, and its KV is computed again (KVRT_REUSE_OTHER_NUMERICS).
+ * Every device computes with every pair. */
 enum {
   KVRT_KV_DEFAULT = 0, /**< F16. */
   KVRT_KV_F16 = 1,     /**< 2 bytes an element. */
@@ -661,52 +674,43 @@ enum {
 /** Groups of layers that a model has at most: entries of the arrays kv_group_... */
 #define KVRT_KV_GROUPS_MAX 8
 
-/** kvrt_model_options.cache: which directory keeps weights from one open to the next, where cache_dir names none. In a
+/** kvrt_model_options.cache: which directory keeps weights from one open to the next, if cache_dir names none. In a
  * program that has more rights than its user (setuid) the environment is not read. */
 enum {
-  KVRT_CACHE_DEFAULT = 0, /**< The directory in the environment variable KVRT_CACHE; none where that is unset or empty. */
+  KVRT_CACHE_DEFAULT = 0, /**< The directory in the environment variable KVRT_CACHE; none if that is unset or empty. */
   KVRT_CACHE_NONE = 1,    /**< None, whatever the environment says. INVALID with a cache_dir. */
-  /** As DEFAULT, and where KVRT_CACHE is unset the user's directory: `$XDG_CACHE_HOME/kvrt/weights`, else
-   * `$HOME/.cache/kvrt/weights`, made with mode 0700. A relative path in these variables counts as unset. None where
-   * both are unset, where the directory is another user's, or where it is on a network file system; the log says
-   * why (INFO). It is meant for programs that a user starts. */
+  /** As DEFAULT; if KVRT_CACHE is unset, the user's directory: `$XDG_CACHE_HOME/kvrt/weights`, else
+   * `$HOME/.cache/kvrt/weights`, made with mode 0700. A relative path in these variables counts as unset. None if both
+   * are unset, the directory is another user's, or it is on a network file system; the log says why (INFO). It is meant
+   * for programs that a user starts. */
   KVRT_CACHE_USER = 2
 };
 
 /** Options of kvrt_model_open. */
 typedef struct kvrt_model_options {
   uint32_t struct_size;  /**< sizeof this struct. */
-  uint32_t kv_format;    /**< KVRT_KV_... of K, and of V where kv_format_v is 0. */
+  uint32_t kv_format;    /**< KVRT_KV_... of K, and of V if kv_format_v is 0. */
   uint32_t block_tokens; /**< Tokens of a KV block: 16, 32, 64, 128 or 256; 0: 32. */
   /** Prompt tokens of a step at most, 1 to 512; 0: 512. It holds whatever step_ms_max allows. A smaller number makes
    * cancel take effect sooner. */
   uint32_t prefill_chunk;
-  /** Bytes of the pool of KV blocks. They are reserved at open; they hold the KV of two times block_tokens tokens at
-   * least (and a block of zeros where layers have windows), and at most the memory of the machine (CUDA: of the device).
-   * 0: four contexts, and at most a quarter of the free memory. */
+  /** Bytes of the pool of KV blocks, reserved at open. At least the KV of two blocks (and a block of zeros if layers have
+   * windows); at most the memory of the machine (CUDA: of the device). 0: four contexts, and at most a quarter of the
+   * free memory. */
   uint64_t kv_bytes_max;
-  /** Milliseconds that a step may take, 1 to 60000; 0: 50. A step takes on as many prompt tokens as fit this time by
-   * measured speed: the CPU time of a token, and the share of CPU time that the machine gave lately. It takes one token
-   * at least. Where the step without any prompt fills the time already (many sessions decode, the weights are large),
-   * the prompt has half of that step's time.
-   *
-   * With 0, and only then, two exceptions hold for prompts. First, a prompt that nobody waits behind may have longer
-   * steps. Nobody waits when no other session of the model generates and no step of another model is due. A step then
-   * takes up to 500 ms, or the time that its caller waits where that is less (the timeout of next, the ms of
-   * model_step; 50 at least). A cancel, a close or a begin that comes meanwhile waits for that step. Second, a step in
-   * which no session decodes has at least 32 prompt tokens, or 64 where it may take 500 ms, as far as 500 ms of CPU
-   * time compute them.
-   *
-   * The time that the system needs to hand out memory on its first use comes on top: see kv_populate. */
+  /** Milliseconds that a step may take, 1 to 60000; 0: 50. A step takes as many prompt tokens as fit this time by
+   * measured speed, and one at least; if decodes fill the time already, the prompt has half of their time. With 0, a
+   * prompt that delays nobody may have steps of up to 500 ms, and a step without decodes has at least 32 prompt tokens.
+   * "Pace" in docs/USING.md has the details. */
   uint32_t step_ms_max;
   uint32_t from_fd; /**< 1: read the file from `fd`. The path then only names it in messages, and may be NULL. */
   /** from_fd: a descriptor open for reading, seekable. The caller keeps it, and may close it after model_open.
    * 0 without from_fd. */
   int32_t fd;
-  /** 1: the whole pool gets its memory at open, or NO_MEMORY where less is free. 0: a page gets its memory on its
+  /** 1: the whole pool gets its memory at open, or NO_MEMORY if less is free. 0: a page gets its memory on its
    * first use, which can double the time of a step on a virtual machine. */
   uint32_t kv_populate;
-  uint64_t fd_offset; /**< from_fd: the byte of `fd` where the GGUF begins. */
+  uint64_t fd_offset; /**< from_fd: the byte of `fd` at which the GGUF begins. */
   uint64_t fd_size;   /**< from_fd: its bytes; 0: to the end of the file. */
   /** Path of a directory that keeps the weights as the CPU has them in memory; NULL: see `cache`. It is made if it is
    * missing.
@@ -718,7 +722,7 @@ typedef struct kvrt_model_options {
    * of the model has a file of its own.
    *
    * Only its owner may be able to write the directory. While a model uses a file of it, the file may be removed, but
-   * not changed. Whatever is wrong with the directory is logged (WARN) and costs time alone. It is not used for a
+   * not changed. Whatever is wrong with the directory is logged (WARN) and costs only time. It is not used for a
    * part of a file (fd_size), nor on CUDA. A callback of model_open that opens another model with the same directory
    * waits as another process would. */
   const char* cache_dir;
@@ -731,18 +735,18 @@ typedef struct kvrt_model_options {
   uint64_t cache_bytes_max;
 } kvrt_model_options;
 
-/** A model's shape, sizes and pool. Texts are NUL-terminated. Sizes are bytes. Where has_weights is 0 there are no
+/** A model's shape, sizes and pool. Texts are NUL-terminated. Sizes are bytes. If has_weights is 0 there are no
  * layers, no pool and no sessions: their fields mean nothing. */
 typedef struct kvrt_model_props {
   uint32_t struct_size; /**< sizeof this struct. */
-  /** 0: the file has a vocabulary alone: tokenize, detokenize and apply_template work, sessions do not. */
+  /** 0: the file has only a vocabulary: tokenize, detokenize and apply_template work, sessions do not. */
   uint32_t has_weights;
   char architecture[32];       /**< As the file names it: "llama". */
   char name[128];              /**< As the file names it; "": it does not. */
   uint32_t vocab_size;         /**< Tokens that the model knows. */
   uint32_t context_length;     /**< Tokens that a session can have. */
   uint32_t layers;             /**< Layers. */
-  uint32_t heads;              /**< Query heads of a layer; the most of any where layers differ. */
+  uint32_t heads;              /**< Query heads of a layer; the most of any if layers differ. */
   uint32_t kv_heads;           /**< KV heads of a layer; the most likewise. */
   uint32_t head_dim;           /**< Elements of a head of K; of a latent, which all heads share. */
   uint32_t width;              /**< Elements of a token's embedding. */
@@ -766,15 +770,15 @@ typedef struct kvrt_model_props {
   uint32_t step_ms_max; /**< Milliseconds that a step may take. */
   uint32_t kv_format;   /**< KVRT_KV_... of K, never DEFAULT. */
   uint32_t kv_format_v; /**< KVRT_KV_... of V, never DEFAULT. */
-  uint32_t kv_groups;   /**< Groups of layers: the first so many entries of the next four. A group without a window comes first. */
+  uint32_t kv_groups;   /**< Groups of layers: how many entries of the next four arrays count. A group without a window comes first. */
   uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX]; /**< Layers of the group; not those that read another's KV (Gemma 4). */
-  /** Tokens that a token sees in them, itself with them; 0: all before it. 1: recurrent layers. A block of theirs is a state,
-   * which stands for all tokens before it: a session has two at most, and one at each place that it may come back to. */
+  /** Tokens that a token sees in them, itself included; 0: all before it. 1: recurrent layers. A block of theirs is a
+   * state, which stands for all tokens before it: a session has at most two, and one at each boundary. */
   uint32_t kv_group_window[KVRT_KV_GROUPS_MAX];
-  /** Bytes of the group's blocks, for each token in them. A session of n tokens has, in each group, KV of at most n tokens,
-   * rounded up to whole blocks, or of kv_group_tokens_max where that is less. */
+  /** Bytes of the group's blocks, for each token in them. A session of n tokens has, in each group, KV of at most n
+   * tokens, rounded up to whole blocks, or of kv_group_tokens_max if that is less. */
   uint32_t kv_group_bytes_per_token[KVRT_KV_GROUPS_MAX];
-  uint32_t kv_group_tokens_max[KVRT_KV_GROUPS_MAX]; /**< Tokens, in whole blocks, of which a session has KV at most; 0: all. */
+  uint32_t kv_group_tokens_max[KVRT_KV_GROUPS_MAX]; /**< The most tokens of which a session has KV, in whole blocks; 0: all. */
 } kvrt_model_props;
 
 /** Opens a GGUF file, which must not change while the model is open.
@@ -783,7 +787,7 @@ typedef struct kvrt_model_props {
  * - `callback`: PROGRESS in bytes.
  * - `*out`: the new model. The caller owns it, and releases it with kvrt_model_release.
  * - Statuses: INVALID: an option outside its bounds, or a split model's file that is not the first. NOT_FOUND: no such
- *   file, or one of a split model is missing. CORRUPT: the file is no sound GGUF, or files are of different models.
+ *   file, or one of a split model is missing. CORRUPT: the file is not a valid GGUF, or files are of different models.
  *   UNSUPPORTED: an unknown architecture, tensor type or tokenizer: the message names it. LIMIT: kv_bytes_max is more
  *   than the machine's memory, or too small. NO_MEMORY. IO. DEVICE. CANCELLED: by the callback.
  * - Blocks: until the file is read. */
@@ -808,20 +812,22 @@ enum {
   KVRT_TEXT_BOS = 2 /**< tokenize: begin with the model's BOS token, if it has one. */
 };
 
-/** Turns text into tokens. Bytes that are no valid UTF-8 become the vocabulary's byte tokens, which come back as the
- * same bytes; SentencePiece's vocabularies that have none take each as U+FFFD. What the vocabulary has no token for (the
- * byte 04, say), nor an unknown token, is left out, as the models' own tokenizers do, and a WARN in the log says how many
- * bytes. Where the model's own tokenizer composes characters (NFC: Qwen, Command R, OLMo, Hunyuan, StableLM 2), so does
- * kvrt: `e` and U+0301 become the tokens of U+00E9, and such text does not come back byte for byte. So it is with the
- * text of every call.
+/** Turns text into tokens.
+ *
+ * Bytes that are not valid UTF-8 become the vocabulary's byte tokens, which come back as the same bytes; SentencePiece's
+ * vocabularies that have none take each as U+FFFD. Bytes for which the vocabulary has neither a token nor an unknown
+ * token (the byte 04, for example) are left out, as the models' own tokenizers do, and a WARN in the log says how many.
+ * If the model's own tokenizer composes characters (NFC: Qwen, Command R, OLMo, Hunyuan, StableLM 2), so does kvrt: `e`
+ * and U+0301 become the tokens of U+00E9, and such text does not come back byte for byte. This holds for the text of
+ * every call.
  * - `flags`: KVRT_TEXT_SPECIAL, KVRT_TEXT_BOS.
  * - `tokens`, capacity, needed: the token ids.
  * - Statuses: INVALID: an unknown flag. LIMIT: the text is too long. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_t text_size, uint32_t flags, int32_t* tokens,
                                          size_t capacity, size_t* needed, kvrt_error* err);
 
-/** Turns tokens into their bytes. Where the last token ends within a character, the text ends within it, too. Where the
- * vocabulary puts a space before every text (add_space_prefix), the first token's leading space is left out.
+/** Turns tokens into their bytes. If the last token ends within a character, so does the text. If the vocabulary puts a
+ * space before every text (add_space_prefix), the first token's leading space is left out.
  * - `flags`: KVRT_TEXT_SPECIAL.
  * - `text`, capacity, needed: the bytes.
  * - Statuses: INVALID: an unknown flag, or an id outside the vocabulary. TOO_SMALL. */
@@ -862,7 +868,7 @@ KVRT_API kvrt_status kvrt_model_apply_template(const kvrt_model* model, const ch
  * - `ms`: 0: one step.
  * - `runnable`: the number of sessions that could go on now; may be NULL.
  * - Statuses: none of its own.
- * - Blocks: `ms`, or one step where that is longer (see step_ms_max). A step that another thread computes is waited
+ * - Blocks: `ms`, or one step if that is longer (see step_ms_max). A step that another thread computes is waited
  *   for, and counts. */
 KVRT_API kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable, kvrt_error* err);
 
@@ -944,12 +950,12 @@ typedef struct kvrt_plan {
   uint64_t block_bytes;        /**< As in kvrt_model_props. */
   uint64_t weight_bytes;       /**< The weights in memory. */
   uint64_t scratch_bytes;      /**< A step's activations and logits, as in kvrt_model_props. */
-  uint64_t session_blocks;     /**< Blocks of one session alone, at most: with windows it has fewer between its steps. */
+  uint64_t session_blocks;     /**< The most blocks of one session; with windows it has fewer between its steps. */
   uint64_t session_bytes;      /**< Bytes of these. */
   double used;                 /**< Share of these bytes that hold tokens' KV and states, 0 to 1. */
   double waste;                /**< 1 - used. */
   uint64_t blocks;             /**< Blocks of all sessions, shared ones once. */
-  uint64_t kv_bytes;           /**< Bytes of the pool with these: where there are windows, it has one block more, of zeros. */
+  uint64_t kv_bytes;           /**< Bytes of the pool with these: with windows it has one block more, of zeros. */
   uint64_t stored_tokens;      /**< Tokens that these blocks hold. */
   uint64_t unshared_tokens;    /**< Tokens that they would hold without sharing. */
   uint64_t total_bytes;        /**< Weights, scratch and KV. */
@@ -960,13 +966,13 @@ typedef struct kvrt_plan {
   uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX];          /**< Layers of the group with KV of their own. */
   uint32_t kv_group_window[KVRT_KV_GROUPS_MAX];          /**< Tokens that a token sees in them; 0: all; 1: recurrent layers. */
   uint32_t kv_group_bytes_per_token[KVRT_KV_GROUPS_MAX]; /**< Bytes of the group's blocks, for each token in them. */
-  uint32_t kv_group_tokens_max[KVRT_KV_GROUPS_MAX];      /**< Tokens of which a session has KV at most; 0: all. */
+  uint32_t kv_group_tokens_max[KVRT_KV_GROUPS_MAX];      /**< The most tokens of which a session has KV; 0: all. */
   uint64_t state_bytes;    /**< A state of all recurrent layers, without what its blocks have beyond it; 0: there are none. */
   uint64_t boundary_bytes; /**< What the pool keeps for one boundary at most (kvrt_session_mark); 0: no layer has a window. */
   uint64_t boundaries;     /**< Boundaries of this size that the planned pool keeps beside what sessions hold, at most. */
 } kvrt_plan;
 
-/** Computes the memory that a model and its sessions will take, from the file's header alone: it reads no weights.
+/** Computes the memory that a model and its sessions will take. It reads only the file's header, no weights.
  * kvrt_model_open allocates by the same functions.
  * - `path`, path_size: the file; NULL: a geometry, in the options.
  * - Statuses: NOT_FOUND, IO, CORRUPT, UNSUPPORTED: as kvrt_model_open says of the file. INVALID: a path and a
@@ -989,7 +995,7 @@ typedef struct kvrt_cache_props {
 /** Describes the weight cache that the options name, and makes nothing.
  * - Statuses: NOT_FOUND: the options name no directory. The directory, or the one in which it would be made, can get no
  *   new file: INVALID: it is another user's, or others can write it. IO: it cannot be written. UNSUPPORTED:
- *   KVRT_CACHE_USER on a network file system. Where only writing is impossible, models use the files in it all the
+ *   KVRT_CACHE_USER on a network file system. If only writing is impossible, models use the files in it all the
  *   same.
  * - Blocks: reading the directory. */
 KVRT_API kvrt_status kvrt_model_cache(const kvrt_runtime* runtime, const kvrt_model_options* options, kvrt_cache_props* out,
@@ -997,10 +1003,10 @@ KVRT_API kvrt_status kvrt_model_cache(const kvrt_runtime* runtime, const kvrt_mo
 
 /** Flags of kvrt_model_inspect. */
 enum {
-  KVRT_INSPECT_ALL = 1 /**< Arrays to their end; without it their first elements alone. */
+  KVRT_INSPECT_ALL = 1 /**< Arrays to their end; without it only their first elements. */
 };
 
-/** Describes the contents of a GGUF file as JSON, from its header alone:
+/** Describes the contents of a GGUF file as JSON. It reads only the header:
  *
  *     {"file", "file_bytes",
  *      "metadata": {KEY: VALUE; an array is {"array": TYPE, "length", "first" or "elements"}},
@@ -1011,7 +1017,7 @@ enum {
  * "refused" lists the parts that kvrt cannot run.
  * - `flags`: KVRT_INSPECT_ALL.
  * - `json`, capacity, needed: the text.
- * - Statuses: NOT_FOUND: no such file. CORRUPT: the file is no sound GGUF. IO. LIMIT: the file exceeds a limit of
+ * - Statuses: NOT_FOUND: no such file. CORRUPT: the file is not a valid GGUF. IO. LIMIT: the file exceeds a limit of
  *   kvrt's. TOO_SMALL.
  * - Blocks: until the header is read. */
 KVRT_API kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char* path, size_t path_size, uint32_t flags, char* json,
@@ -1036,18 +1042,21 @@ KVRT_API kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char*
 /** Options of kvrt_store_open. */
 typedef struct kvrt_store_options {
   uint32_t struct_size; /**< sizeof this struct. */
-  /** 1: never write. A directory that cannot be written is opened so by itself, and so is a store that was
-   * closed and whose file system has no room or no inode for the catalog's log: a WARN in the log says why. Then the
-   * next call that writes, or kvrt_store_open of the same directory, takes up writing if there is room; else a call
-   * that writes is NO_SPACE, and its message names what is wanting. If nobody has the store open for writing then, it
-   * is read without that log: once another process has written it, calls that read are IO, and it is to be opened
-   * again. */
+  /** 1: never write.
+   *
+   * A directory that cannot be written is opened so by itself. So is a store that was closed and whose file system has
+   * no room or no inode for the catalog's log; a WARN in the log says why. Then the next call that writes, or
+   * kvrt_store_open of the same directory, takes up writing if there is room; else a call that writes is NO_SPACE, and
+   * its message names what is missing.
+   *
+   * If no process has it open for writing at that moment, it is read without the log. After somebody writes, reads fail
+   * with IO: open it again. */
   uint32_t read_only;
   uint32_t must_exist; /**< 1: NOT_FOUND instead of making a new store. */
   uint32_t reserved;   /**< Must be 0: a later version may have an option here. */
   /** Bytes that catalog and segments may take on the disk, as kvrt_store_props.disk_bytes counts them; 0: no cap.
-   * Where KV would pass the cap, other saved sessions lose KV (see kvrt_store_pin); where that is not enough, the
-   * save leaves KV out. A save whose tokens would pass it is NO_SPACE. The catalog's log may pass it by some 100 KiB
+   * If KV would pass the cap, other saved sessions lose KV (see kvrt_store_pin); if that is not enough, the save leaves
+   * KV out. A save whose tokens would pass it is NO_SPACE. The catalog's log may pass it by some 100 KiB
    * until the next save or gc. */
   uint64_t disk_bytes_max;
   /** Bytes that KV leaves free on the file system, for tokens and for others; 0: a twentieth of the file system, at
@@ -1058,7 +1067,7 @@ typedef struct kvrt_store_options {
 /** A store's contents and its size on disk. */
 typedef struct kvrt_store_props {
   uint32_t struct_size;     /**< sizeof this struct. */
-  /** 1: it is open for reading only. 2: so it is for want of room, until a call that writes finds some: see
+  /** 1: it is open only for reading. 2: only for reading for lack of room, until a call that writes finds some: see
    * kvrt_store_options.read_only. */
   uint32_t read_only;
   uint32_t format;          /**< The directory's format number. */
@@ -1070,17 +1079,16 @@ typedef struct kvrt_store_props {
   /** Lengths of catalog and segments: a hole that gc punched still counts, as it does for disk_bytes_max. */
   uint64_t disk_bytes;
   uint64_t chunks_damaged; /**< Damaged chunks that were found since open. */
-  uint64_t chunks_evicted; /**< Chunks that were given up for want of room since open. */
+  uint64_t chunks_evicted; /**< Chunks that were given up for lack of room since open. */
   uint64_t old_bytes;      /**< Bytes of the backups of migrations and repairs, not in disk_bytes: see kvrt_store_remove_old. */
   /** Bytes of KV that saves may add within disk_bytes_max and free_bytes_min, before they evict other KV. */
   uint64_t bytes_free;
-  /** Resumes of sessions that lacked KV which was given up for want of room after they were saved, since the store was
-   * made or repaired: where they are many, disk_bytes_max is small. A resume beside another process's write may not
-   * count. */
+  /** Resumes of sessions whose KV was given up for lack of room after they were saved, since the store was made or
+   * repaired: if there are many, disk_bytes_max is small. A resume beside another process's write may not count. */
   uint64_t resumes_evicted;
 } kvrt_store_props;
 
-/** Opens a store, and makes it where there is none. A new directory has mode 0700. A store that an older kvrt made is
+/** Opens a store, and makes it if there is none. A new directory has mode 0700. A store that an older kvrt made is
  * migrated. A directory that is open in this runtime already gives the same store: `options` are checked, and otherwise
  * ignored. If that directory or its catalog was moved, removed or replaced since, the call opens what is there now. The
  * old handle and its sessions then read what they can, and a call that writes is IO. If only the catalog was replaced,
@@ -1095,8 +1103,8 @@ typedef struct kvrt_store_props {
  *   the message names both), or it is missing (CATALOG_MISSING): see kvrt_store_repair. INCOMPATIBLE: a later kvrt
  *   wrote it (STORE_TOO_NEW), the directory is another program's (FOREIGN_PROGRAM), or the store is too old; it is left
  *   as it is. UNSUPPORTED: a network file system, or a store that was open at a fork. INVALID: others may write the
- *   directory or a file in it, or one of them is a link or no file (UNSAFE_DIRECTORY). IO: the system failed; also
- *   PERMISSION, and READ_ONLY where a store is to be made on a read-only file system. NO_SPACE.
+ *   directory or a file in it, or one of them is a link or not a regular file (UNSAFE_DIRECTORY). IO: the system failed;
+ *   also PERMISSION, and READ_ONLY if a store is to be made on a read-only file system. NO_SPACE.
  * - Blocks: up to 5 seconds for other writers, and for the disk; after a crash for a look through the directory and the
  *   catalog. */
 KVRT_API kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options,
@@ -1107,7 +1115,7 @@ KVRT_API void kvrt_store_retain(kvrt_store* store);
 
 /** Takes an owner away; after the last one the handle is gone. NULL is a no-op. The directory closes when its sessions
  * are closed, too.
- * - Blocks: closing folds the catalog's log in: 0.1 s at most for other writers, and the disk. */
+ * - Blocks: closing folds the catalog's log in: up to 0.1 s for writers, and the disk. */
 KVRT_API void kvrt_store_release(kvrt_store* store);
 
 /** Describes the store's contents and its size on disk.
@@ -1135,7 +1143,7 @@ KVRT_API kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain
  *      "chunks":   [of each block of tokens {"key", "begin", "end": of tokens, "bytes": of its KV on disk,
  *                   "groups": {"1": bytes of the chunk of the model's first group, ...; "0": of one with all layers}}],
  *      "options":  {"no_prefix_cache", "tools", "documents", "variables", "template_time",
- *                   "grammar": null or {"kind": "none" where calls or reasoning alone are bound, "gbnf", "json_schema" or
+ *                   "grammar": null or {"kind": "none" (only calls or reasoning are bound), "gbnf", "json_schema" or
  *                   "json_schema_open", "begin", "source", "tool_choice", "tool_name", "parallel_calls_max",
  *                   "reasoning_tokens_max"}}}
  *
@@ -1189,8 +1197,8 @@ typedef struct kvrt_gc_report {
   /** Bytes of removed chunks in segments that stay: zeros now, whose space the file system has back. */
   uint64_t bytes_punched;
   /** Bytes of the catalog's log that stay, which may hold removed data; 0: none. They stay while another process reads
-   * an older state of the catalog, or was stopped (SIGSTOP) as it read one. The next gc, save or close of this handle
-   * finishes. */
+   * an older version of the catalog, or was stopped (SIGSTOP) while it read one. The next gc, save or close of this
+   * handle finishes. */
   uint64_t log_bytes_kept;
 } kvrt_gc_report;
 
@@ -1218,7 +1226,7 @@ KVRT_API kvrt_status kvrt_store_remove_old(kvrt_store* store, uint64_t* bytes, k
 /** Reads and checks the whole store; it decodes the sessions' own records as a resume does. It takes little memory,
  * whatever the store claims to hold. It finds damage, not forgery. Others may use the store meanwhile.
  * - `callback`: PROGRESS in bytes while it reads, then one FAULT event for each fault.
- * - Statuses: CORRUPT: there are faults. CANCELLED: by the callback. IO: also where the directory was moved or deleted.
+ * - Statuses: CORRUPT: there are faults. CANCELLED: by the callback. IO: also if the directory was moved or deleted.
  * - Blocks: until all is read. */
 KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_error* err);
 
@@ -1237,7 +1245,7 @@ typedef struct kvrt_repair_report {
   uint64_t sessions_with_holes; /**< Of those, sessions that lost chunks, which a resume computes again. */
   /** Sessions whose name is lost: tokens, without messages, under names like recovered-0123456789ab. */
   uint64_t sessions_recovered;
-  uint64_t sessions_lost;  /**< Sessions that had a name, and of which too little is left; 0 where no record told of any. */
+  uint64_t sessions_lost;  /**< Sessions that had a name, and of which too little is left; 0 if no record told of any. */
   uint64_t chunks_kept;    /**< Chunks that are sound. */
   uint64_t chunks_lost;    /**< Chunks that are not. */
   uint64_t bytes_kept;     /**< Bytes of chunks_kept. */
@@ -1247,16 +1255,16 @@ typedef struct kvrt_repair_report {
 
 /** Repairs a directory that does not open (CATALOG_CORRUPT, CATALOG_MISSING), or in which verify finds faults. It
  * makes a sound store of all that its checksums and keys can prove. Nobody may have the store open. A catalog that is
- * replaced goes into the folder `damaged-<n>` of the store, with segments that hold unowned chunks alone; the last
+ * replaced goes into the folder `damaged-<n>` of the store, with segments that hold only unowned chunks; the last
  * FAULT names that folder. A repair that was killed or failed can be called again.
  * - `callback`: FAULT: a fault, and its treatment. PROGRESS in bytes. A repair that the callback stops has changed
  *   nothing; one that has changed something already goes on to its end.
  * - `report`: may be NULL.
- * - Statuses: NOT_FOUND: no store is there. BUSY: somebody has it open. CANCELLED: by the callback. INCOMPATIBLE: a
- *   newer kvrt wrote the store, or an older one, and opening it migrates it, or another program's files are there; all
- *   is left as it is. INVALID: as kvrt_store_open (UNSAFE_DIRECTORY). UNSUPPORTED: a network file system, or a child of
- *   fork(2). NO_SPACE. IO.
- * - Blocks: until all of the directory is read, and written anew where it must be. */
+ * - Statuses: NOT_FOUND: no store is there. BUSY: somebody has it open. CANCELLED: by the callback. INCOMPATIBLE, and all
+ *   is left as it is: a newer kvrt wrote the store; an older kvrt wrote it, and kvrt_store_open migrates it; or another
+ *   program's files are there. INVALID: as kvrt_store_open (UNSAFE_DIRECTORY). UNSUPPORTED: a network file system, or a
+ *   child of fork(2). NO_SPACE. IO.
+ * - Blocks: until all of the directory is read, and written anew as far as it must be. */
 KVRT_API kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t path_size, kvrt_event_fn callback, void* user,
                                        kvrt_repair_report* report, kvrt_error* err);
 
@@ -1282,11 +1290,11 @@ KVRT_API void kvrt_cancel_release(kvrt_cancel* cancel);
 /** Fires it, for good. It cancels each generation that was begun with it, as kvrt_session_cancel does. It wakes threads
  * that wait in next, and calls `wake` on its own thread. A generation that is begun with it later ends at once and
  * computes nothing. It never fails; NULL is a no-op.
- * - Threads: any, also in callbacks (but log and wake); not in a signal handler.
+ * - Threads: any, also in callbacks (except log and wake); not in a signal handler.
  * - Blocks: it waits for no step. */
 KVRT_API void kvrt_cancel_fire(kvrt_cancel* cancel);
 
-/** 1: it was fired. 0: it was not; or it is NULL, or no handle of this process. */
+/** 1: it was fired. 0: it was not; or it is NULL, or not a handle of this process. */
 KVRT_API uint32_t kvrt_cancel_fired(const kvrt_cancel* cancel);
 
 /** @} */
@@ -1314,25 +1322,25 @@ typedef void (*kvrt_wake_fn)(void* user);
 enum {
   KVRT_FOREIGN_KV_DEFAULT = 0,   /**< RECOMPUTE. */
   KVRT_FOREIGN_KV_RECOMPUTE = 1, /**< The tokens are computed again, and the session is as exact as any. */
-  /** KV of the same format and block size is taken as it is. The answer may then differ from a computed one where two
-   * tokens are nearly as likely. Such a session is `inexact` for good, and no exact session shares its KV. */
+  /** KV of the same format and block size is taken as it is. The answer may then differ from a computed one at a place
+   * where two tokens are nearly as likely. Such a session is `inexact` for good, and no exact session shares its KV. */
   KVRT_FOREIGN_KV_ACCEPT = 2
 };
 
-/** Options of kvrt_session_open and kvrt_session_resume. kvrt_session_fork reads the wake fields alone. */
+/** Options of kvrt_session_open and kvrt_session_resume. kvrt_session_fork reads only the wake fields. */
 typedef struct kvrt_session_options {
   uint32_t struct_size; /**< sizeof this struct. */
   /** 1: in memory, the session uses no KV of other sessions and offers them none. Its own KV comes back from the store,
-   * whether it was saved with this option or without. The store is the same as without: it keeps a chunk of the same
-   * tokens once in a domain, and sessions without this option find it there, whichever session saved it. To share
+   * whether it was saved with this option or without. Saving is as without the option: the store keeps a chunk of the
+   * same tokens once in a domain, and sessions without this option find it there, whichever session saved it. To share
    * nothing at all, give the session a domain of its own. */
   uint32_t no_prefix_cache;
   /** Where the session is saved, and finds stored prefixes; NULL: nowhere. resume ignores it: its store is a
    * parameter. */
   kvrt_store* store;
-  /** Sharing scope, up to 255 bytes of UTF-8. Nothing is shared between domains. NULL: the default one. Nor is anything
-   * shared between sessions with a store and those without: the KV of the latter is not named by the model's contents,
-   * which are hashed for a store alone. */
+  /** Sharing scope, up to 255 bytes of UTF-8. Nothing is shared between domains. NULL: the default one. Nothing is shared
+   * between sessions with a store and those without, either: the model's contents, which name KV, are hashed only for a
+   * store. */
   const char* domain;
   size_t domain_size; /**< Bytes of it. */
   /** A JSON array of objects, the template's variable `tools`; NULL: none. It is saved with the session; in resume NULL
@@ -1344,7 +1352,7 @@ typedef struct kvrt_session_options {
    * after it: wake_user_free says when it has ended. */
   kvrt_wake_fn wake;
   void* wake_user;             /**< Its user pointer. */
-  kvrt_free_fn wake_user_free; /**< Called once with wake_user when wake can come no more; not if the call fails; NULL: none. */
+  kvrt_free_fn wake_user_free; /**< Called once with wake_user after the last call of wake; not if this call fails; NULL: none. */
   const char* documents;       /**< A JSON array, the template's variable `documents`. Saved as tools are. */
   size_t documents_size;       /**< Bytes of it. */
   /** A JSON object with more variables of the template, as in kvrt_template_options. Saved as tools are. strftime_now
@@ -1358,8 +1366,8 @@ typedef struct kvrt_session_options {
    * The save has the tokens, the messages and the KV of full blocks. Its options are checkpoint's defaults. Its name is
    * that of the session's last save or resume; before there is one, autosave_name; with neither, nothing is saved.
    * close saves the rest that is not saved yet, with the KV of the last block. A failure is logged and stands in
-   * kvrt_session_props.last_error_status (that of close is logged alone); the next occasion tries again. The saves run on a
-   * thread of the store's, which computes nothing, sleeps when nothing is due, and works in small portions where others
+   * kvrt_session_props.last_error_status (that of close is only logged); the next occasion tries again. The saves run on a
+   * thread of the store's, which computes nothing, sleeps when nothing is due, and works in small portions while others
    * generate. */
   const char* autosave_name;
   size_t autosave_name_size; /**< Bytes of it. */
@@ -1376,9 +1384,9 @@ typedef struct kvrt_session_props {
   uint32_t struct_size; /**< sizeof this struct. */
   uint32_t state;       /**< KVRT_STATE_... */
   uint64_t tokens;      /**< Tokens that it has. */
-  /** Leading tokens that are computed and whose KV the session has, of layers with windows as far as the next token needs it;
-   * where layers are recurrent, those up to its last state. A generation looks for more of it in the pool and the store
-   * first. */
+  /** Leading tokens that are computed and whose KV the session has (in layers with windows: the part that the next token
+   * needs); with recurrent layers, those up to its last state. A generation first looks for more KV in the pool and the
+   * store. */
   uint64_t kv_tokens;
   uint64_t kv_blocks;            /**< Blocks that it holds, shared ones in full. */
   uint64_t kv_bytes;             /**< Bytes of these. */
@@ -1392,25 +1400,25 @@ typedef struct kvrt_session_props {
   uint32_t awaits_accept;        /**< 1: the generation waits for kvrt_session_accept. */
   uint32_t inexact;              /**< 1: it was resumed with KVRT_FOREIGN_KV_ACCEPT, and took KV of another arithmetic. */
   char last_error_message[512];  /**< The message of last_error_status. */
-  /** The id of another process that has a session of this name open for saving; 0: none is known; -1: one whose id cannot be
-   * seen from here, in another container, say. This call looks: ask after resume. The name is that of the last save or
-   * resume; before there is one, autosave_name. Both may go on, but once one of the two has saved, a save of the other is
-   * CONFLICT: a fork can be saved under another name. A session in a store that is open read-only sees others and is not
-   * seen. Neither are sessions of another runtime of this process, which when they close take this name's mark away,
-   * nor those of kvrt 0.1. */
+  /** The id of another process that has a session of this name open for saving; 0: none is known; -1: one whose id cannot
+   * be seen from here, for example in another container. This call looks: ask after resume. The name is that of the last
+   * save or resume; before there is one, autosave_name. Both may go on, but once one of the two has saved, a save of the
+   * other is CONFLICT: a fork can be saved under another name. Not seen are sessions in a store that is open read-only
+   * (they see others), sessions of kvrt 0.1, and sessions of another runtime of this process; when one of the last kind
+   * closes, other processes no longer see this session either. */
   int32_t other_process;
 } kvrt_session_props;
 
 /** Opens an empty session.
  * - `*out`: the new session. The caller owns it, and closes it with kvrt_session_close.
- * - Statuses: UNSUPPORTED: the model's file has a vocabulary alone. LIMIT: 65536 sessions of the model are open.
+ * - Statuses: UNSUPPORTED: the model's file has only a vocabulary. LIMIT: 65536 sessions of the model are open.
  *   INVALID: tools, documents or variables are not JSON of their kind; autosave without a store. IO: the model file
  *   cannot be read.
  * - Blocks: the first session with a store reads the whole model file. */
 KVRT_API kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err);
 
 /** Ends the session. NULL is a no-op. It cancels a call that another thread has on the session and waits for it. A
- * session with autosave is saved once more where it has changed; save it yourself before, where you need the status.
+ * session with autosave is saved once more if it has changed; if you need the status, save it yourself before.
  *
  * In a callback of the session's own call close returns at once, and takes effect when that call returns.
  *
@@ -1430,9 +1438,9 @@ KVRT_API kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session
  *   inside. LIMIT: the model's context or the pool could never hold them. */
 KVRT_API kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, size_t count, kvrt_error* err);
 
-/** Appends text, tokenized as kvrt_model_tokenize does. The first text of an empty session gets a BOS where the model
- * asks for it; a text that then begins with a BOS of its own gives the model two, which a WARN in the log says. Where
- * the vocabulary puts a space before a text (add_space_prefix), it does so here only if the text begins the session or
+/** Appends text, tokenized as kvrt_model_tokenize does. The first text of an empty session gets a BOS if the model asks
+ * for it; if that text begins with a BOS of its own, the model gets two, and a WARN in the log says so. If the
+ * vocabulary puts a space before a text (add_space_prefix), it does so here only if the text begins the session or
  * follows a control token.
  * - `flags`: KVRT_TEXT_SPECIAL.
  * - Statuses: INVALID: an unknown flag, or the session is FAILED. BUSY, LIMIT: as kvrt_session_append. */
@@ -1449,27 +1457,26 @@ typedef struct kvrt_append_info {
 
 /** Appends one message. The model's template renders it with the conversation before it; the next generation computes
  * its tokens. The next begin (but not a prefill) opens the assistant's turn; the generated answer becomes a message of
- * its own, which keeps its tokens as long as the template renders what it says, if with other white space in a call.
+ * its own, which keeps its tokens while the template renders the same message; white space in a tool call may differ.
  * Text of a message that spells a control token becomes that token, as in other runtimes: take such spellings out of
  * text that you do not trust.
  *
- * A template may refuse what is said before the first user's message, and take it together with one (Llama 3.1 with
- * tools). Such a message is kept, and has no tokens: those of the user's message spell both.
+ * Some templates (Llama 3.1 with tools) refuse a message before the first user's. It is kept without tokens; the user's
+ * message spells both.
  *
- * The arguments of a message's tool_calls are an object, or JSON in a string, which is OpenAI's form: the template sees
- * an object in both cases, and for nothing an empty one; the message stays as it was given. A string that is no JSON
- * object (of a call that was cut) is rendered as it is, or by a template that takes objects alone as
- * `{"arguments": string}`.
+ * The arguments of a message's tool_calls are an object, or JSON in a string (OpenAI's form). The template sees an object
+ * in both cases, an empty one if there are none; the message stays as it was given. A string that is not a JSON object (of
+ * a call that was cut) is rendered as it is, or as `{"arguments": string}` by a template that takes only objects.
  *
  * The call drops the tokens that belong to no message: those of append and append_text, and those generated before
  * there was a message. It counts them as rewritten.
  * - `message`: a JSON object: `{"role": "user", "content": "Hello"}`.
  * - `info`: may be NULL.
- * - Statuses: INVALID: no JSON object with a role, or the template refuses it (TEMPLATE_ERROR), or the session is
+ * - Statuses: INVALID: not a JSON object with a role, or the template refuses it (TEMPLATE_ERROR), or the session is
  *   FAILED. LIMIT: as kvrt_session_append, also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or its template
  *   uses a feature that kvrt lacks (the message names it). BUSY: as kvrt_session_append.
- * - Blocks: rendering, about 100 ms at most; with arguments that are no JSON objects up to three times as long; with the
- *   user's first message twice; where it rewrites, once more for each message from there on. */
+ * - Blocks: rendering, about 100 ms at most; up to three times as long with arguments that are not JSON objects; twice
+ *   with the user's first message; if it rewrites, once more for each message from there on. */
 KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info,
                                                  kvrt_error* err);
 
@@ -1477,7 +1484,7 @@ KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const ch
  * stay as they are, generated ones with their tokens. From the first difference on, the old messages are dropped and
  * the new ones appended.
  * - `messages`: a JSON array of messages.
- * - `info`: says where the tokens parted; may be NULL.
+ * - `info`: says at which position the tokens parted; may be NULL.
  * - Statuses: as kvrt_session_append_message.
  * - Blocks: as kvrt_session_append_message, for each new message. */
 KVRT_API kvrt_status kvrt_session_set_messages(kvrt_session* session, const char* messages, size_t messages_size, kvrt_append_info* info,
@@ -1497,16 +1504,19 @@ enum {
 };
 
 /** kvrt_generate_options.grammar_kind: constrained output. A token is chosen only if the answer can still become what
- * the grammar says, and the end of the turn only where the answer is whole. Reasoning is no part of that answer: where the
- * prompt has opened it, or the model opens it with the marks of its template, it is free, and the answer comes behind its
- * end and up to two line breaks; where the prompt has closed it, there is none. A GBNF that itself begins with the mark by
- * which reasoning opens binds reasoning, too. */
+ * the grammar says, and the end of the turn only if the answer is whole.
+ *
+ * Reasoning is not part of that answer. If the prompt has opened it, or the model opens it with the marks of its template,
+ * reasoning is unconstrained; the answer begins after its end mark and at most two line breaks. If the prompt has closed
+ * it, there is none. A GBNF that itself begins with the mark that opens reasoning binds reasoning, too. */
 enum {
   KVRT_GRAMMAR_DEFAULT = 0, /**< None. */
-  /** Rules `name ::= ...` as in llama.cpp, beginning with `root`. Text never matches control tokens, nor those
-   * that the file calls unused; the rules `<[1000]>` (by its id) and `<think>` (spelled so, with the brackets) match one
-   * token, of whatever kind, and `!<think>` any token but that, unused ones, and those that end the turn. A token that the
-   * vocabulary lacks is INVALID, with line and column. */
+  /** Rules `name ::= ...` as in llama.cpp, beginning with `root`.
+   * - Text matches neither control tokens nor those that the file calls unused.
+   * - `<[1000]>` matches the token with that id, of whatever kind.
+   * - `<think>` matches the token that is spelled so, with the brackets, of whatever kind.
+   * - `!<think>` matches any token except that one, unused ones, and those that end the turn.
+   * - A token that the vocabulary lacks is INVALID, with line and column. */
   KVRT_GRAMMAR_GBNF = 1,
   /** JSON text that is valid by this JSON schema: 2020-12, and what earlier drafts write in another way. docs/SCHEMAS.md
    * lists, with examples, which valid values kvrt never writes (members in another order than `properties`, other white
@@ -1516,10 +1526,10 @@ enum {
    * them come. A name that the schema does not list may come twice. If no type is named, a value has one that the
    * keywords are about. Formats hold in every draft. */
   KVRT_GRAMMAR_JSON_SCHEMA = 2,
-  /** The grammar of the session's last generation, from where its answer stands: after max_tokens, a cancel or a
-   * resume. Tokens that were appended since must fit it. INVALID: there was none, or its answer is whole. */
+  /** The grammar of the session's last generation, from the place that its answer has reached: after max_tokens, a cancel
+   * or a resume. Tokens that were appended since must fit it. INVALID: there was none, or its answer is whole. */
   KVRT_GRAMMAR_CONTINUE = 3,
-  /** As JSON_SCHEMA; an object whose schema does not say additionalProperties may have others. */
+  /** As JSON_SCHEMA; an object whose schema does not say additionalProperties may have other members. */
   KVRT_GRAMMAR_JSON_SCHEMA_OPEN = 4
 };
 
@@ -1577,16 +1587,19 @@ enum {
   KVRT_TOOL_CHOICE_NAMED = 4     /**< As REQUIRED, of the tool tool_name. */
 };
 
-/** kvrt_generate_options.reply: how an answer is split into content, reasoning and tool calls. A tool call that is
- * malformed or cut short is content; one that was cut comes as a call when the answer goes on and ends it. The
- * message that an answer becomes does not depend on `reply`: it has tool_calls where the template renders them, and
- * reasoning_content where the template would not find reasoning within the content. A session without tools has no
- * tool calls, whatever its text. An argument that a model writes as bare text has a type that the tool's schema
- * allows, if it reads so, and else is a string. With a reply, a stop string does not reach over a control token.
- * AUTO goes by the chat template. PLAIN to DEEPSEEK are for files whose template does not show tool calls: they name
- * the way in which a family of models writes them. */
+/** kvrt_generate_options.reply: how an answer is split into content, reasoning and tool calls. AUTO goes by the chat
+ * template. PLAIN to DEEPSEEK are for files whose template does not show tool calls: they name the way in which a family
+ * of models writes them.
+ *
+ * A tool call that is malformed or cut short is content; one that was cut comes as a call when the answer goes on and
+ * ends it. A session without tools has no tool calls, whatever its text. An argument that a model writes as bare text has
+ * a type that the tool's schema allows, if it reads so, and else is a string. With a reply, a stop string does not reach
+ * over a control token.
+ *
+ * The message that an answer becomes does not depend on `reply`: it has tool_calls if the template renders them, and
+ * reasoning_content if the template would not find reasoning within the content. */
 enum {
-  KVRT_REPLY_DEFAULT = 0, /**< Not at all: there are TOKEN events alone. */
+  KVRT_REPLY_DEFAULT = 0, /**< Not at all: there are only TOKEN events. */
   KVRT_REPLY_AUTO = 1,    /**< As the model's chat template shows tool calls and reasoning. */
   KVRT_REPLY_PLAIN = 2,   /**< No tool calls. */
   KVRT_REPLY_HERMES = 3,  /**< `<tool_call>{...}</tool_call>`: Hermes, Qwen 2.5 and 3. */
@@ -1613,7 +1626,7 @@ typedef struct kvrt_generate_options {
   uint32_t penalty_window;            /**< The three penalties look at this number of the session's last tokens; 0: all. */
   const kvrt_token_value* logit_bias; /**< Each value is added to the token's logit; -INFINITY bans the token. NULL: none. */
   size_t logit_bias_count;            /**< Entries of it, at most the vocabulary's size. */
-  /** A draw depends on seed and position alone. 0: the seed is drawn where temperature is not 0; the report has it. */
+  /** A draw depends only on seed and position. 0: the seed is drawn if temperature is not 0; the report has it. */
   uint64_t seed;
   const int32_t* stop_tokens; /**< Tokens that end the generation; NULL: none. The one that came stays in the session. */
   size_t stop_token_count;    /**< Entries of it, at most the vocabulary's size. */
@@ -1630,15 +1643,15 @@ typedef struct kvrt_generate_options {
   uint32_t all_or_nothing;       /**< 1: a generation that is cancelled or fails leaves the session as it was before begin. */
   uint32_t prefill;              /**< 1: choose no token, end with PREFILLED: as kvrt_session_prefill, but through next. */
   uint32_t logits;               /**< With prefill: KVRT_LOGITS_... */
-  /** KVRT_GRAMMAR_... Not with ignore_eos, nor with prefill. With sampler HOST, LOGITS has -INFINITY for tokens that
+  /** KVRT_GRAMMAR_... INVALID with ignore_eos and with prefill. With sampler HOST, LOGITS has -INFINITY for tokens that
    * do not fit. */
   uint32_t grammar_kind;
   uint32_t reply;      /**< KVRT_REPLY_... */
   const char* grammar; /**< The GBNF or JSON schema, UTF-8; NULL with the other kinds. */
   size_t grammar_size; /**< Bytes of it. */
   kvrt_cancel* cancel; /**< Ends the generation when it is fired, or was; kept until DONE. NULL: none. */
-  /** KVRT_TOOL_CHOICE_... Not REQUIRED or NAMED with a grammar_kind; none of these four fields with CONTINUE (the
-   * answer goes on with those that it began with), ignore_eos or prefill. */
+  /** KVRT_TOOL_CHOICE_... Not REQUIRED or NAMED with a grammar_kind. These four fields are INVALID with CONTINUE (the
+   * answer goes on with those that it began with), ignore_eos and prefill. */
   uint32_t tool_choice;
   uint32_t parallel_calls_max; /**< Calls of one answer at most; 0: no limit. */
   /** Tokens of reasoning at most; then its end is the only text that may come, and content or calls follow. 0: no limit. */
@@ -1649,9 +1662,9 @@ typedef struct kvrt_generate_options {
 
 /** Computes the appended tokens: begin with `prefill` set, and next until DONE. Call it after an append, to have the
  * prompt's KV before it is needed: begin and generate compute a prompt by themselves. It opens no turn of the
- * assistant. It takes no kvrt_cancel; begin does. Where the model has recurrent layers and no logits are asked for, the
- * last token waits for what comes after it: the report counts those before.
- * - `logits`: KVRT_LOGITS_... They are given as they are, NaN or infinite ones, too.
+ * assistant. It takes no kvrt_cancel; begin does. If the model has recurrent layers and no logits are asked for, the last
+ * token waits for what comes after it: the report counts those before.
+ * - `logits`: KVRT_LOGITS_... They are given as they are, also NaN or infinite ones.
  * - `callback`: PROGRESS in tokens, LOGITS as asked, and DONE.
  * - `report`: may be NULL. It is filled when the call succeeds, and when it is CANCELLED.
  * - Statuses: INVALID: the session is FAILED, or has no tokens. BUSY: it generates, or another call is inside.
@@ -1668,7 +1681,7 @@ KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits
  *   the session, or the turn that it opens, does not fit the context or the pool; TEMPLATE_LIMIT; GRAMMAR_LIMIT.
  *   UNSUPPORTED: a keyword of a schema, a feature of the template, or calls that kvrt cannot bind
  *   (KVRT_TOOL_CHOICE_...): the message names it.
- * - Blocks: rendering the template, about 100 ms at most, and as kvrt_session_append_message where it rewrites; compiling
+ * - Blocks: rendering the template, about 100 ms at most, and as kvrt_session_append_message if it rewrites; compiling
  *   a grammar, about 1 s at most. */
 KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options, kvrt_error* err);
 
@@ -1681,14 +1694,14 @@ KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_genera
  *   never compute.
  * - Statuses that end the generation: INVALID: logit_bias and grammar leave no token. LIMIT: the pool cannot hold the
  *   session, or the grammar is too ambiguous to follow (GRAMMAR_LIMIT). DEVICE: the device failed, or NUMERIC.
- *   NO_MEMORY: where the session is IDLE after it.
+ *   NO_MEMORY: if the session is IDLE after it.
  * - Statuses that change nothing: INVALID: kvrt_session_accept is due (STATE), or `event` is wrong. BUSY: another call
- *   is inside. NO_MEMORY: where the session is GENERATING after it: call again, or cancel.
+ *   is inside. NO_MEMORY: if the session is GENERATING after it: call again, or cancel.
  * - Blocks: timeout_ms, and then the end of a step that it computes. */
 KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t timeout_ms, kvrt_error* err);
 
-/** Says which token follows the position of the last LOGITS event, with sampler HOST. Its TOKEN event, and DONE where
- * it ends the generation, come from next.
+/** Says which token follows the position of the last LOGITS event, with sampler HOST. Its TOKEN event, and DONE if it
+ * ends the generation, come from next.
  * - Statuses: INVALID: no token is asked for, or this one is outside the vocabulary or the grammar.
  * - Threads: any, also in a callback of kvrt_session_generate. */
 KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, kvrt_error* err);
@@ -1698,7 +1711,7 @@ KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, k
  *   no DONE, and the tokens so far stay; a cancel from elsewhere gives it DONE. With sampler HOST it must not be NULL,
  *   and calls kvrt_session_accept at each LOGITS before it returns: else the generation ends, and the call is INVALID.
  * - `report`: may be NULL. It is filled when the call succeeds, and when it is CANCELLED.
- * - Statuses: as kvrt_session_begin, and as kvrt_session_next where those end the generation. CANCELLED: by the
+ * - Statuses: as kvrt_session_begin, and as those of kvrt_session_next that end the generation. CANCELLED: by the
  *   callback, kvrt_session_cancel or the option `cancel`. "Session states" says what a failure leaves.
  * - Blocks: until DONE. */
 KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
@@ -1711,21 +1724,22 @@ KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_gen
 KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err);
 
 /** Makes a copy that shares all KV blocks with the session; a block is copied when one of them first writes to it. The
- * copy is not saved, has a new id, and is SUSPENDED where the session is. It takes over the options of the session,
- * but not autosave_name. Where layers are recurrent, the state here stays in the pool's cache, as at a boundary, also
- * within a block: either of the two may come back to this place, and the first to write copies it. Tokens that the
- * session loaded from the store before the fork count as reused_disk in the next report of both.
+ * copy is not saved, has a new id, and is SUSPENDED if the session is. It takes over the options of the session, except
+ * autosave_name. If layers are recurrent, the state here stays in the pool's cache, as at a boundary, also within a block.
+ * Either of the two may come back to this place, and the first to write copies it. Tokens that the session loaded from
+ * the store before the fork count as reused_disk in the next report of both.
  * - `options`: only wake, wake_user and wake_user_free are read; may be NULL.
  * - `*out`: the new session. The caller owns it, and closes it with kvrt_session_close.
  * - Statuses: INVALID: the session is FAILED. BUSY: it generates, or another call is inside. LIMIT: 65536 sessions of
  *   the model are open. */
 KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err);
 
-/** Keeps the first `count` tokens, the messages that end within them, and of an answer that ends beyond what its tokens
- * there say. Their KV stays. Where the model has windows, it stays whole if `count` is less than a window before the
- * end; else the next generation computes the tokens after the last boundary before `count` again, and reports
- * KVRT_REUSE_WINDOW. Where it has recurrent layers it does so for every count. There is a boundary in each 1024 tokens
- * or more often, as far as the pool has room for them.
+/** Keeps the first `count` tokens, the messages that end within them, and, of an answer that goes past `count`, the part
+ * that its remaining tokens say.
+ *
+ * Their KV stays. With windows it stays whole only if `count` is less than a window before the end, with recurrent layers
+ * never. The next generation then computes the tokens after the last boundary before `count` again, and reports
+ * KVRT_REUSE_WINDOW. There is a boundary in each 1024 tokens or more often, as far as the pool has room for them.
  * - Statuses: INVALID: it has fewer tokens, or it is FAILED. BUSY: it generates, or another call is inside. */
 KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_error* err);
 
@@ -1781,7 +1795,7 @@ KVRT_API kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, ui
 KVRT_API kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, size_t capacity, size_t* needed, kvrt_error* err);
 
 /** Gives the bytes of the tokens [from, to). A range may begin or end within a character. Bytes that never become a
- * character stay as they are, where TOKEN events have U+FFFD.
+ * character stay as they are; TOKEN events have U+FFFD for them.
  * - `to`: at most the session's length; UINT64_MAX: its length.
  * - `flags`: KVRT_TEXT_SPECIAL.
  * - `text`, capacity, needed: the bytes.
@@ -1789,7 +1803,7 @@ KVRT_API kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* t
 KVRT_API kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64_t to, uint32_t flags, char* text, size_t capacity,
                                        size_t* needed, kvrt_error* err);
 
-/** Where a message lies in its session. */
+/** A message's place in its session. */
 typedef struct kvrt_message_props {
   uint32_t struct_size; /**< sizeof this struct. */
   uint32_t generated;   /**< 1: the model's own turn. */
@@ -1800,9 +1814,9 @@ typedef struct kvrt_message_props {
   uint32_t ended;
 } kvrt_message_props;
 
-/** Gives message `index`, from 0, and where it lies.
+/** Gives message `index`, from 0, and its place.
  * - `out`: may be NULL. It is filled when the call succeeds, not when it is TOO_SMALL.
- * - `json`, capacity, needed: the message as JSON. With all three NULL or 0 and an `out`, the call fills `out` alone.
+ * - `json`, capacity, needed: the message as JSON. With all three NULL or 0 and an `out`, the call fills only `out`.
  * - Statuses: NOT_FOUND: the session has fewer messages. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kvrt_message_props* out, char* json, size_t capacity,
                                           size_t* needed, kvrt_error* err);
@@ -1820,8 +1834,8 @@ enum {
  * are. */
 enum {
   KVRT_CODEC_DEFAULT = 0, /**< ZSTD. */
-  /** As they are, which loads sooner. A last block that is not full is packed all the same: its empty slots take no
-   * room then. */
+  /** As they are, which loads sooner. A last block that is not full is packed all the same, so that its empty slots take
+   * no room. */
   KVRT_CODEC_NONE = 1,
   KVRT_CODEC_ZSTD = 2 /**< Packed (level 1), about a quarter smaller. */
 };
@@ -1849,7 +1863,7 @@ typedef struct kvrt_save_report {
   uint64_t chunks_written; /**< Of these, chunks that the store did not have. */
   uint64_t bytes_written;  /**< Bytes of chunks_written. */
   double ms;               /**< Milliseconds that the save took. */
-  /** Of `chunks`, those that the store lacks now, for want of room, or because their KV was not in memory. A resume
+  /** Of `chunks`, those that the store lacks now, for lack of room, or because their KV was not in memory. A resume
    * computes them again. Windows at boundaries before the session's end do not count. */
   uint64_t chunks_missing;
 } kvrt_save_report;
@@ -1862,17 +1876,17 @@ typedef struct kvrt_save_report {
  * generates is saved as a cancel at that moment would leave it; the generation goes on meanwhile, and no step waits for
  * the save. Changes of the session during the save are not saved.
  *
- * Where the last block is not full, a checkpoint writes its KV only when that block has at least n tokens of KV more
- * than the store has of it: n is 8, or a quarter of a block where that is more (8 with blocks of 32). One checkpoint
- * then writes at most 4 times the new KV, and a resume computes at most n tokens again, the last token included, which
- * has no KV yet. That holds with KVRT_DURABILITY_KV too. suspend, and close with autosave, write all KV of the last
- * block. Where the model has recurrent layers, each of these also writes their state, whatever its size: an autosave
- * does not, and a resume then goes on from the last boundary, at most 1024 tokens before.
+ * If the last block is not full, a checkpoint writes its KV only after that grew by n tokens beyond what the store has,
+ * n = max(8, block_tokens / 4). One checkpoint then writes at most 4 times the new KV, and a resume computes at most n
+ * tokens again, the last token included, which has no KV yet. That holds with KVRT_DURABILITY_KV too. suspend, and close
+ * with autosave, write all KV of the last block. With recurrent layers a checkpoint, suspend or close also writes their
+ * state, whatever its size; an autosave does not, and a resume then goes on from the last boundary, at most 1024 tokens
+ * before.
  *
- * Where the store has no room for KV, the save keeps the tokens, and as much KV as fits from the first block on: see
- * chunks_missing. It is NO_SPACE where the tokens have no room, and with KVRT_DURABILITY_KV where KV has none. A session
- * that was resumed with another KV format or block size keeps the KV it was saved with, which the report counts, until
- * a block of its own is computed.
+ * If the store has no room for KV, the save keeps the tokens, and as much KV as fits from the first block on: see
+ * chunks_missing. It is NO_SPACE if there is no room for the tokens, and with KVRT_DURABILITY_KV if there is none for KV. A
+ * session that was resumed with another KV format or block size keeps the KV it was saved with, which the report counts,
+ * until a block of its own is computed.
  * - `name`, name_size: 1 to 255 bytes of UTF-8.
  * - `report`: may be NULL.
  * - Statuses: CONFLICT: another session has the name (NAME_TAKEN), or another handle saved it since (REVISION): see
@@ -1894,7 +1908,7 @@ KVRT_API kvrt_status kvrt_session_suspend(kvrt_session* session, const char* nam
  * damaged or missing are holes, which the next step computes. A session that is longer than the pool holds is SUSPENDED
  * then, and nothing is loaded: see "Session states". A session that is open elsewhere is opened all the same:
  * kvrt_session_props.other_process tells of another process.
- * - `store`: where it was saved; options->store is ignored.
+ * - `store`: the store that it was saved in; options->store is ignored.
  * - `options`: the domain must be the one that it was saved in. tools, documents and variables that are NULL stay as
  *   they were saved; all other options are as given here.
  * - `callback`: PROGRESS in chunks.
@@ -1904,7 +1918,7 @@ KVRT_API kvrt_status kvrt_session_suspend(kvrt_session* session, const char* nam
  * - `*out`: the new session. The caller owns it, and closes it with kvrt_session_close.
  * - Statuses: INVALID: as kvrt_session_open. NOT_FOUND: no session of this name, or it has expired. INCOMPATIBLE: it
  *   was made with another model (MODEL_MISMATCH), or a newer kvrt saved it. CORRUPT: the record of its tokens is
- *   damaged. LIMIT: 65536 sessions of the model are open. UNSUPPORTED: the model's file has a vocabulary alone.
+ *   damaged. LIMIT: 65536 sessions of the model are open. UNSUPPORTED: the model's file has only a vocabulary.
  *   CANCELLED: by the callback. BUSY: STORE_LOCKED. IO.
  * - Blocks: until its chunks are read; the first session with a store reads the whole model file. */
 KVRT_API kvrt_status kvrt_session_resume(kvrt_model* model, kvrt_store* store, const char* name, size_t name_size,
