@@ -51,7 +51,7 @@ def check_in_browser(chromium, driver):
         options.add_argument(argument)
     page = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     try:
-        for name in ("index.html", "md_docs_USING.html", "group__kvrt__session.html", "md_include_README.html"):
+        for name in ("index.html", "md_docs_USING.html", "md_docs_SCHEMAS.html", "group__kvrt__session.html", "md_include_README.html"):
             for width in (390, 1400):
                 page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
                 for scheme in ("light", "dark"):
