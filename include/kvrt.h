@@ -955,7 +955,7 @@ typedef struct kvrt_plan {
   double used;                 /**< Share of these bytes that hold tokens' KV and states, 0 to 1. */
   double waste;                /**< 1 - used. */
   uint64_t blocks;             /**< Blocks of all sessions, shared ones once. */
-  uint64_t kv_bytes;           /**< Bytes of the pool with these: with windows it has one block more, of zeros. */
+  uint64_t kv_bytes;           /**< Bytes of the pool with these: if layers have windows, it has one block more, of zeros. */
   uint64_t stored_tokens;      /**< Tokens that these blocks hold. */
   uint64_t unshared_tokens;    /**< Tokens that they would hold without sharing. */
   uint64_t total_bytes;        /**< Weights, scratch and KV. */
@@ -1066,7 +1066,7 @@ typedef struct kvrt_store_options {
 
 /** A store's contents and its size on disk. */
 typedef struct kvrt_store_props {
-  uint32_t struct_size;     /**< sizeof this struct. */
+  uint32_t struct_size; /**< sizeof this struct. */
   /** 1: it is open only for reading. 2: only for reading for lack of room, until a call that writes finds some: see
    * kvrt_store_options.read_only. */
   uint32_t read_only;
