@@ -24,6 +24,14 @@ clone() {
 }
 # fetched: apt's downloads of the command that ran last, in MB.
 fetched() { sed -n 's/^Need to get \([0-9.]*\) MB.*/\1/p; s/^Need to get .* kB.*/1/p' "$work/log" | awk '{sum += $1} END {print int(sum)}'; }
+# What one root compiled serves the next, in $work/ccache: it is not the compiler that is tried here.
+take_cache() {
+  [ ! -e "$work/ccache" ] || { mkdir -p "$root$1/.cache" && cp -a "$work/ccache" "$root$1/.cache"; }
+}
+keep_cache() {
+  rm -rf "$work/ccache"
+  cp -a "$root$1/.cache/ccache" "$work"
+}
 # first_screen USER FOLDER PREFIX: the README's first two commands in the clone in FOLDER of $root, each with PREFIX before it.
 first_screen() {
   inside "cd '$2' && $3 ./dev demo" "$1"
@@ -47,11 +55,14 @@ python3 ann.py >/dev/null && python3 ann.py" "$1"
 new_root
 chmod 700 "$root/root"
 clone "$root/root/kvrt"
+take_cache /root
 first_screen root /root/kvrt CI=1 # a tool that is missing is an error
+keep_cache /root
 
 new_root
 inside 'apt-get update && apt-get install -y --no-install-recommends sudo && useradd --create-home --key HOME_MODE=0700 ann && echo "ann ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/ann'
 clone "$root/home/ann/kvrt"
+take_cache /home/ann
 inside "chown -R ann: /home/ann"
 first_screen ann /home/ann/kvrt ""
 

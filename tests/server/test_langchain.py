@@ -66,7 +66,7 @@ class LangChain(Case):
             self.assertIsInstance(self.model().with_structured_output(Port, method=method).invoke("A harbour"), Port)
 
     def test_completions(self):
-        text = OpenAI(model=self.name, base_url=f"http://127.0.0.1:{self.server.port}/v1", api_key="none", max_tokens=8, max_retries=0).invoke("Hello")
+        text = OpenAI(model=self.name, base_url=f"http://127.0.0.1:{self.server.port}/v1", api_key="none", max_tokens=8, temperature=0, max_retries=0).invoke("Hello")
         self.assertTrue(text)
 
 
