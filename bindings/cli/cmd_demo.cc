@@ -253,13 +253,23 @@ kvrt_status ended(Stage& stage) {
   return static_cast<kvrt_status>(WEXITSTATUS(status));
 }
 
+void show_indented(std::string_view text) {
+  put("  ");
+  ShownAnswer shown(2);
+  shown.add(std::string(text));
+  shown.end();
+  put("\n");
+}
+
 // Runs the stage talk, and kills it in the middle of the second answer. `saved`: its report of the save.
 kvrt_status talk_and_kill(const DemoFlags& flags, nlohmann::json& saved) {
   Stage stage(flags, "talk");
   const pid_t pid = stage.pid();
   int after_save = 0;
   if (!stage.next().contains("ready")) return ended(stage);
-  put("\n[process {}] the first answer:\n  ", pid);
+  put("\n[process {}] a visitor asks the keeper of a lighthouse:\n", pid);
+  show_indented(kFirst);
+  put("[process {}] the first answer:\n  ", pid);
   ShownAnswer answer(2);
   while (after_save < kKillAfter) {
     const nlohmann::json line = stage.next();
@@ -267,8 +277,10 @@ kvrt_status talk_and_kill(const DemoFlags& flags, nlohmann::json& saved) {
     if (line.contains("saved")) {
       saved = line;
       answer.end();
-      put("\n[process {}] saved {} tokens, {} of KV, in {:.1f} ms. It begins the second answer:\n  ", pid, line["saved"].get<uint64_t>(),
+      put("\n[process {}] saved {} tokens, {} of KV, in {:.1f} ms. The visitor asks again:\n", pid, line["saved"].get<uint64_t>(),
           human_bytes(line["bytes"].get<uint64_t>()), line["ms"].get<double>());
+      show_indented(kSecond);
+      put("[process {}] begins the second answer:\n  ", pid);
       answer = ShownAnswer(2);
     } else {
       answer.add(line["token"].get<std::string>());
@@ -299,7 +311,8 @@ bool judge(const nlohmann::json& saved, const nlohmann::json& resumed, const nlo
   put("\nto the first token of the next answer: {:.1f} ms resumed ({:.1f} from disk, {:.1f} for the new message), {:.1f} ms computed "
       "again\n",
       resume, resumed["resume_ms"].get<double>(), resumed["ttft_ms"].get<double>(), recompute);
-  put("tokens of its prompt: {} = {} reused + {} prefilled\n", prompt, prompt - prefilled, prefilled);
+  put("tokens of its prompt: {} = {} reused + {} computed: the new message, and the last token before it\n", prompt, prompt - prefilled,
+      prefilled);
   put("on disk: {} of chunks for {} of KV, {} in all\n\n", human_bytes(resumed["chunk_bytes"]), human_bytes(resumed["raw_bytes"]),
       human_bytes(resumed["disk_bytes"]));
   check(committed == saved["saved"].get<uint64_t>(), fmt::format("resumed at the last committed turn: {} tokens", committed));
@@ -322,6 +335,8 @@ int parent(const DemoFlags& flags) {
   }
   nlohmann::json saved;
   if (kvrt_status s = talk_and_kill(flags, saved)) return finish(s);
+  put("\nA new process goes on, and one that is never killed computes the same, to compare ...\n");
+  flush_out();
   const nlohmann::json resumed = run_stage(flags, "resume");
   if (resumed.is_null()) return complain(KVRT_INTERNAL, "demo: the new process could not go on");
   const nlohmann::json whole = run_stage(flags, "whole");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
@@ -231,6 +232,9 @@ int cmd_store_graph(const StoreFlags& flags) {
   Interrupt interrupt;
   if (flags.output == "-" && ::isatty(STDOUT_FILENO))
     return complain(KVRT_INVALID, "a picture is not text for a terminal; give -o FILE.svg or FILE.html");
+  const std::string ending = std::filesystem::path(flags.output).extension();
+  if (!ending.empty() && ending != ".svg" && ending != ".html" && ending != ".htm")
+    return complain(KVRT_INVALID, "the picture is SVG or HTML: expected -o FILE.svg or FILE.html, found " + in_quotes(flags.output));
   Runtime runtime;
   Store store;
   if (kvrt_status s = open_runtime({}, runtime)) return s;

@@ -164,6 +164,9 @@ kvrt_status Run::compute() {
     put("\n");
   }
   flush_out();
+  const bool ended_at_once = report.generated == 1 && report.reason == KVRT_REASON_EOS;
+  if (ended_at_once && !flags.chat && model.info()->has_template)
+    say("(the model ended the text at once; --chat asks it by its chat template)\n");
   return s == KVRT_CANCELLED && Interrupt::came() ? s : checked(s, "cannot generate");
 }
 

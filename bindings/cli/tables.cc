@@ -2,14 +2,25 @@
 #include "bindings/cli/tables.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "bindings/cli/app.h"
+#include "bindings/cli/wrap.h"
 
 namespace cli {
 
 namespace {
 
-constexpr size_t kTextColumn = 30, kWidth = 120;
+constexpr size_t kTextColumn = 30;
+
+// Of a line: the terminal's, where it is one.
+size_t width() {
+  constexpr size_t kMost = 120, kLeast = 60;
+  const size_t window = window_columns(STDOUT_FILENO);
+  return window ? std::clamp<size_t>(window, kLeast, kMost) : kMost;
+}
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -71,6 +82,7 @@ std::vector<Section> describe_options(const CLI::App& app) {
 
 // A line of two columns; the second is wrapped.
 std::string row(const std::string& left, const std::string& right) {
+  const size_t most = width();
   std::string line = "  " + left, out;
   if (line.size() + 2 > kTextColumn) {
     out = line + "\n";
@@ -78,7 +90,7 @@ std::string row(const std::string& left, const std::string& right) {
   }
   line.resize(kTextColumn, ' ');
   for (const std::string& word : split(right, ' ')) {
-    if (line.size() > kTextColumn && line.size() + word.size() >= kWidth) {
+    if (line.size() > kTextColumn && line.size() + word.size() >= most) {
       out += line.substr(0, line.size() - 1) + "\n";
       line.assign(kTextColumn, ' ');
     }
@@ -89,9 +101,10 @@ std::string row(const std::string& left, const std::string& right) {
 
 // A paragraph of its own.
 std::string wrapped(const std::string& text) {
+  const size_t most = width();
   std::string line, out;
   for (const std::string& word : split(text, ' ')) {
-    if (!line.empty() && line.size() + word.size() >= kWidth) {
+    if (!line.empty() && line.size() + word.size() >= most) {
       out += line.substr(0, line.size() - 1) + "\n";
       line.clear();
     }
