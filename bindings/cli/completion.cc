@@ -88,14 +88,9 @@ std::string bash_words(const Command& command) {
   return fmt::format("    \"{}\") options=\"{}\" words=\"{}\" kind={} ;;\n", command.path, spaced(options), spaced(words), kind);
 }
 
-std::string bash(const Command& root) {
-  std::string values, words;
-  each_command(root, [&](const Command& command) {
-    values += bash_values(command);
-    words += bash_words(command);
-  });
-  return R"(# bash completion of kvrt, made by `kvrt completion bash`
-# _kvrt_value OPTION: sets kind to that of its value, with words to choose from; to nothing: it takes none
+// What its function _kvrt calls: of options with their values, and of a store's sessions.
+std::string bash_helpers(const std::string& values) {
+  return R"(# _kvrt_value OPTION: sets kind to that of its value, with words to choose from; to nothing: it takes none
 _kvrt_value() {
   kind="" words=""
   case "$1" in
@@ -112,7 +107,16 @@ _kvrt_sessions() {
   "${COMP_WORDS[0]}" store ls ${store:+"$store"} --json 2>/dev/null </dev/null | )" +
          kSessionNames + R"(
 }
-_kvrt() {
+)";
+}
+
+std::string bash(const Command& root) {
+  std::string values, words;
+  each_command(root, [&](const Command& command) {
+    values += bash_values(command);
+    words += bash_words(command);
+  });
+  return "# bash completion of kvrt, made by `kvrt completion bash`\n" + bash_helpers(values) + R"(_kvrt() {
   local cur=${COMP_WORDS[COMP_CWORD]} path=kvrt options="" words="" kind="" store="" option="" word quoted
   COMPREPLY=()
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do

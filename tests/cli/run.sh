@@ -57,6 +57,13 @@ exits 1 template --template jinja --messages messages --var enable_thinking
 exits 1 template --template jinja --messages messages --var tools=1
 exits 14 run -m "$tiny/vocab_only.gguf" -p a -n 1
 
+# An empty answer says why, where the file has a chat template
+echo 'root ::= ""' >nothing.gbnf
+exits 0 run -m "$model" -p "$text" --grammar nothing.gbnf -n 4
+grep -q -e '--chat asks it by its chat template' err || fail "run, an empty answer: $(cat err)"
+exits 0 run -m "$model" -p "$text" --chat --grammar nothing.gbnf -n 4
+grep -q -e '--chat asks' err && fail "run --chat, an empty answer: $(cat err)"
+
 # run: keys, sums, the same answer however it is computed
 exits 0 run -m "$model" -p "$text" -n 8 --digest --json
 keys='text tokens prompt_tokens reused_memory reused_disk prefilled reuse_stopped ttft_ms tpot_ms finish_reason logits_sha256'

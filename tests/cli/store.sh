@@ -128,6 +128,9 @@ assert len(blocks) == int(sys.argv[1]) and f"{sys.argv[1]} on disk, each once" i
 END2
 "$python" graph.py "$chunks" || fail "store graph: $(cat graph.svg)"
 cp graph.svg first.svg
+exits 1 store graph store -o graph.pdf
+grep -q 'expected -o FILE.svg or FILE.html, found graph.pdf' err || fail "graph of a PDF: $(cat err)"
+[ ! -e graph.pdf ] || fail "graph writes what is no PDF"
 exits 0 store graph store -o graph.html
 "$python" -c 'import html.parser
 page, picture = open("graph.html").read(), open("first.svg").read()

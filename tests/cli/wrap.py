@@ -159,4 +159,9 @@ with tempfile.TemporaryDirectory() as work:
     for at in begins:
         said = lines[at:at + 4]
         assert max(map(columns, said)) <= 50 and set(WORDS.split()) <= set(" ".join(said).split()), said
+# Help: as wide as the terminal.
+for width in (80, 100):
+    for words in (["--help"], ["run", "--help"], ["chat", "--help"], ["store", "ls", "--help"]):
+        lines = shown(width, *words)
+        assert max(map(columns, lines)) <= width and max(map(columns, lines)) > width - 20, (width, words, lines)
 print("wrap: ok")
