@@ -1,10 +1,11 @@
 // Requests to the server, with the user's API key. A key is a domain: nothing that came by one key stays when it changes.
 
-const kKey = "kvrt.key";
+const kKey = "kvrt.key", kWaitMs = 15_000; // for what is read
 let key = stored(kKey) ?? "";
 let era = new AbortController(); // of the key: ends all its requests
 
-export const events = new EventTarget(); // "key": it has changed; "refused": the server wants one; "answer": one begins or ends; "talk": another is shown
+// "key": it has changed; "refused": the server wants one; "model": the server has another; "answer": one begins or ends; "talk": another is shown
+export const events = new EventTarget();
 
 export class ApiError extends Error {
   constructor(message, status = 0, code = "") {
@@ -44,7 +45,9 @@ export function setKey(text) {
   events.dispatchEvent(new Event("key"));
 }
 
-// The response; ApiError where there is none or it is an error's. An abort is an AbortError.
+const noAnswer = (error) => new ApiError(`The server does not answer (${error.message}).`);
+
+// The response; ApiError if there is none or it is an error's. An abort is an AbortError.
 export async function ask(path, { body, headers = {}, signal, method = body === undefined ? "GET" : "POST" } = {}) {
   const own = era;
   const all = { ...headers };
@@ -58,8 +61,7 @@ export async function ask(path, { body, headers = {}, signal, method = body === 
       signal: signal ? AbortSignal.any([own.signal, signal]) : own.signal,
     });
   } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new ApiError(`The server does not answer (${error.message}).`);
+    throw error.name === "AbortError" ? error : noAnswer(error);
   }
   if (response.ok || response.status === 304) return response;
   let told = {};
@@ -69,7 +71,21 @@ export async function ask(path, { body, headers = {}, signal, method = body === 
     if (error.name === "AbortError") throw error; // else it is not the server's own error
   }
   if (response.status === 401 && own === era) events.dispatchEvent(new Event("refused"));
+  if (told.code === "model_not_found") events.dispatchEvent(new Event("model"));
   throw new ApiError(String(told.message ?? `The server answers with status ${response.status}.`), response.status, String(told.code ?? ""));
+}
+
+// What is at a path: {data, tag}, without data if it has not changed since `tag`. It comes whole within kWaitMs: a connection may be gone unnoticed.
+export async function read(path, { tag = "", signal } = {}) {
+  const late = AbortSignal.timeout(kWaitMs);
+  const headers = tag === "" ? {} : { "If-None-Match": tag };
+  const response = await ask(path, { headers, signal: signal ? AbortSignal.any([signal, late]) : late });
+  if (response.status === 304) return { tag };
+  try {
+    return { data: await response.json(), tag: response.headers.get("ETag") ?? "" };
+  } catch (error) {
+    throw error.name === "AbortError" ? error : noAnswer(error);
+  }
 }
 
 // The JSON of each event of a stream. Ends with [DONE]; ApiError where the stream ends without it.

@@ -48,6 +48,9 @@ export function counted(n, what) {
   return `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
 }
 
+// False where there is no room for its part of the page.
+export const isSeen = (element) => getComputedStyle(element).visibility === "visible";
+
 // Shows a text, or hides its element.
 export function show(element, text) {
   if (element.textContent !== text) element.textContent = text;

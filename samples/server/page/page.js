@@ -1,6 +1,6 @@
 // The page: the API key, the model, and what keeps both halves up to date.
-import { $, printable, show } from "./dom.js";
-import { ApiError, ask, events, hasKey, setKey } from "./api.js";
+import { $, isSeen, printable, show } from "./dom.js";
+import { ApiError, events, hasKey, read, setKey } from "./api.js";
 import { groupOf, markOf } from "./branches.js";
 import * as chat from "./chat.js";
 import * as conversations from "./conversations.js";
@@ -16,10 +16,10 @@ let timer = 0;
 let round = 0; // of polls: a new one ends those before
 
 async function readModel() {
-  const { data } = await (await ask("/v1/models")).json();
+  const [model] = (await read("/v1/models")).data.data;
   modelKnown = true;
-  chat.setModel(data[0].id, data[0].suggested_sampling ?? {});
-  $("model").textContent = `${printable(data[0].id)} · ${data[0].max_model_len.toLocaleString("en")} tokens of context`;
+  chat.setModel(model.id, model.suggested_sampling ?? {});
+  $("model").textContent = `${printable(model.id)} · ${model.max_model_len.toLocaleString("en")} tokens of context`;
 }
 
 async function readWords() {
@@ -37,14 +37,11 @@ async function look(isLast) {
   try {
     if (!modelKnown) await readModel();
     if (listIsOld) await readWords();
-    const response = await ask("/v1/kvrt/graph", { headers: tag === "" ? {} : { "If-None-Match": tag } });
-    let unread = 0;
-    if (response.status !== 304) {
-      const data = await response.json();
-      if (!isLast()) return 0; // another look began: what it sees is newer
-      unread = data.unread;
+    const { data, tag: newTag } = await read("/v1/kvrt/graph", { tag });
+    if (!isLast()) return 0; // another look began: what it sees is newer
+    tag = newTag;
+    if (data) {
       graph.draw(data);
-      tag = response.headers.get("ETag") ?? "";
       const now = data.sessions.map((s) => s.name).sort().join("\n") + data.more;
       const known = new Set(list().map((e) => e.name));
       const isNew = data.sessions.some((s) => !known.has(s.name)); // one may have come since the list was read
@@ -53,10 +50,12 @@ async function look(isLast) {
     }
     show($("server-note"), "");
     $("key-forget").hidden = !hasKey();
-    return unread > 0 ? 50 : chat.isAnswering() ? kAnswerMs : kPollMs;
+    if (!isSeen($("memory"))) return kSlowMs; // the list needs no more
+    return data?.unread > 0 ? 50 : chat.isAnswering() ? kAnswerMs : kPollMs;
   } catch (error) {
     if (error.name === "AbortError") return kPollMs;
     if (error.status === 401) return 0; // until there is a key
+    modelKnown = false; // it may be another server that comes back
     show($("server-note"), error instanceof ApiError ? error.message : `This page failed: ${error.message}`);
     return kSlowMs;
   }
@@ -106,6 +105,7 @@ $("key-form").addEventListener("submit", (event) => {
   }
 });
 $("key-forget").addEventListener("click", () => setKey(""));
+events.addEventListener("model", () => (modelKnown = false));
 events.addEventListener("answer", () => {
   listIsOld = true;
   poll();
@@ -132,6 +132,7 @@ events.addEventListener("talk", name);
 function lookAt(part) {
   document.body.dataset.view = part;
   for (const b of $("views").querySelectorAll("button")) b.setAttribute("aria-pressed", String(b.dataset.view === part));
+  if (part === "memory") poll();
 }
 for (const b of $("views").querySelectorAll("button")) b.addEventListener("click", () => lookAt(b.dataset.view));
 events.addEventListener("opened", () => lookAt("chat"));

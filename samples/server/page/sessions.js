@@ -1,5 +1,5 @@
 // The list of the caller's sessions, as the server has it.
-import { ask, events } from "./api.js";
+import { ask, events, read } from "./api.js";
 import { messageOf } from "./branches.js";
 
 let entries = []; // the newest last
@@ -22,11 +22,10 @@ export const titleOf = (entry) => (isNamed(entry) ? entry.name : entry.title || 
 // Reads it anew. "list": it has changed.
 export async function readList(signal) {
   for (let unread = 1; unread > 0;) {
-    const response = await ask("/v1/kvrt/sessions", { headers: tag === "" ? {} : { "If-None-Match": tag }, signal });
-    if (response.status === 304) break;
-    const data = await response.json();
+    const { data, tag: now } = await read("/v1/kvrt/sessions", { tag, signal });
+    if (!data) break;
     unread = data.unread;
-    tag = unread > 0 ? "" : (response.headers.get("ETag") ?? "");
+    tag = unread > 0 ? "" : now;
     const when = (e) => (e.state === "computing" || e.saved_unix_ms === 0 ? Infinity : e.saved_unix_ms);
     entries = data.data.sort((a, b) => (when(a) === when(b) ? 0 : when(a) - when(b)));
     events.dispatchEvent(new Event("list"));
@@ -38,7 +37,7 @@ const pathOf = (name) => `/v1/kvrt/sessions/${encodeURIComponent(name)}`;
 
 // What the server has of a session, without its system message.
 export async function readBranch(name, signal) {
-  const { messages, whole } = await (await ask(pathOf(name), { signal })).json();
+  const { messages, whole } = (await read(pathOf(name), { signal })).data;
   const system = messages[0]?.role === "system" ? messages[0].content : "";
   const said = system === "" ? messages : messages.slice(1);
   return { system, whole, messages: said.map((m, i) => messageOf(m, i === said.length - 1 && !whole)) };
