@@ -4,17 +4,15 @@ import { ApiError, ask, eraSignal, events, store, stored, streamed } from "./api
 import { common, groupOf, markOf, messageOf, newBranch, newMark, requestOf, variantsOf } from "./branches.js";
 import { keepEnd, start as startEnd, toEnd } from "./end.js";
 import { list, readBranch, readList } from "./sessions.js";
+import * as settings from "./settings.js";
 import { draw, edit, isEmpty, view } from "./talk.js";
 
 const kConversation = "kvrt.conversation";
-const kFields = ["system", "temperature", "longest"];
 const kBranchesMax = 24; // that are read of a conversation
 const kSpeedMs = 200; // of an answer that a speed is told of
 const kSaidMax = 4000; // characters that a screen reader is told at once
-let model = "";
-let suggested = {}; // sampling, as fields of a request
 let mark = newMark(); // of the branch that is shown; "=NAME": a session that another client began
-let messages = []; // {role, content, reasoning, calls, seed, state: asking | done | stopped | cut, finish, usage, error}
+let messages = []; // {role, content, reasoning, calls, sampling, state: asking | done | stopped | cut, finish, usage, error}
 let branches = new Map(); // messages by mark, the oldest first
 let branchesOf = ""; // the group that they were read for
 let answering = null; // the AbortController of the answer that comes
@@ -28,9 +26,7 @@ export const isAnswering = () => answering !== null;
 export const shown = () => mark;
 
 export function setModel(name, sampling) {
-  model = name;
-  suggested = sampling;
-  $("temperature").placeholder = sampling.temperature ?? "";
+  settings.setModel(name, sampling);
   refresh();
 }
 
@@ -39,20 +35,15 @@ export function setModel(name, sampling) {
 function save() {
   clearTimeout(saveTimer);
   saveTimer = 0;
-  const kept = { mark, messages, ...Object.fromEntries(kFields.map((name) => [name, $(name).value])) };
+  const kept = { mark, messages, settings: settings.kept() };
   if (!store(kConversation, JSON.stringify(kept))) show($("failure"), "The browser has no room to keep this conversation over a reload.");
 }
 const saveSoon = () => (saveTimer ||= setTimeout(save, 250));
 
 function load() {
-  let kept = null;
-  try {
-    kept = JSON.parse(stored(kConversation));
-  } catch {
-    store(kConversation, null);
-  }
+  const kept = JSON.parse(stored(kConversation));
   if (!kept) return;
-  for (const name of kFields) $(name).value = kept[name];
+  settings.restore(kept.settings);
   const last = kept.messages.at(-1);
   if (last?.state === "asking") Object.assign(last, { state: "cut", error: "The page was loaded again before the answer was whole. The server has kept what it computed." });
   put(kept.mark, kept.messages);
@@ -82,16 +73,16 @@ function fresh() {
 }
 
 export function begin() {
-  const kept = kFields.map((name) => [name, $(name).value]);
   fresh();
-  for (const [name, value] of kept) $(name).value = value;
+  settings.showSystem();
   save();
   $("question").focus();
 }
 
 export function forget() {
   fresh();
-  for (const name of ["question", ...kFields]) $(name).value = "";
+  settings.restore();
+  $("question").value = "";
   clearTimeout(saveTimer);
   saveTimer = 0;
   store(kConversation, null);
@@ -108,7 +99,7 @@ function drawOne(m, i) {
 function refresh() {
   variants = variantsOf(mark, branches);
   $("empty").hidden = messages.length > 0;
-  $("send").disabled = model === "" || isAnswering();
+  $("send").disabled = settings.modelNow() === "" || isAnswering();
   $("stop").disabled = !isAnswering();
   if (!isAnswering() && document.activeElement === $("stop")) $("question").focus();
   $("send").hidden = isAnswering();
@@ -149,10 +140,9 @@ function takeBack() {
 
 function requestFor(message) {
   const said = messages.slice(0, messages.indexOf(message)).map(requestOf);
-  if ($("system").value.trim() !== "") said.unshift({ role: "system", content: $("system").value });
-  const body = { ...suggested, model, messages: said, stream: true, stream_options: { include_usage: true }, seed: message.seed };
-  if ($("temperature").value !== "") body.temperature = Number($("temperature").value);
-  if ($("longest").value !== "") body.max_tokens = Number($("longest").value);
+  if (settings.systemNow() !== "") said.unshift({ role: "system", content: settings.systemNow() });
+  const body = { ...message.sampling, model: settings.modelNow(), messages: said, stream: true, stream_options: { include_usage: true } };
+  if (settings.longestNow() > 0) body.max_tokens = settings.longestNow();
   if (!mark.startsWith("=")) body.chat_template_kwargs = { kvrt_conversation: mark };
   return body;
 }
@@ -217,27 +207,17 @@ async function answer(message, give = (signal) => receive(message, requestFor(me
   turn(null);
 }
 
-const seed = () => crypto.getRandomValues(new Uint32Array(1))[0];
-
 function askFor(...said) {
   show($("failure"), "");
   for (const content of said) messages.push({ role: "user", content, state: "done" });
-  messages.push({ role: "assistant", content: "", reasoning: "", calls: [], seed: seed(), state: "asking" });
+  messages.push({ role: "assistant", content: "", reasoning: "", calls: [], sampling: settings.samplingNow(), state: "asking" });
   for (const m of messages.slice(-1 - said.length)) $("talk").append(view(m, acts));
   toEnd();
   answer(lastShown());
 }
 
-function settingsAreRight() {
-  const wrong = ["temperature", "longest"].find((name) => !$(name).checkValidity());
-  if (!wrong) return true;
-  if (!$("settings").open) $("settings").showModal();
-  $(wrong).reportValidity();
-  return false;
-}
-
 export function send(text) {
-  if (isAnswering() || model === "" || text.trim() === "" || !settingsAreRight()) return false;
+  if (isAnswering() || settings.modelNow() === "" || text.trim() === "" || !settings.areRight()) return false;
   leaveOthers();
   askFor(text);
   return true;
@@ -263,14 +243,14 @@ const acts = {
     answer(messages[at], (signal) => goOn(messages[at], signal));
   },
   retry(message) {
-    if (isAnswering() || !settingsAreRight()) return;
+    if (isAnswering() || !settings.areRight()) return;
     branch(messages.indexOf(message));
     $("question").focus();
     askFor();
   },
   edit(message) {
     edit(message, (text) => {
-      if (isAnswering() || !settingsAreRight()) return;
+      if (isAnswering() || !settings.areRight()) return;
       branch(messages.indexOf(message));
       $("question").focus();
       askFor(text);
@@ -321,7 +301,7 @@ async function goOn(message, signal) {
       if (error.code !== "answer_not_found") throw error;
     }
   }
-  message.seed ??= seed();
+  message.sampling ??= settings.samplingNow();
   const body = requestFor(message);
   if (body.max_tokens) body.max_tokens += message.made ?? 0;
   return receive(message, body, signal);
@@ -337,7 +317,7 @@ export async function open(entry) {
     const one = await readBranch(entry.name);
     if (mine !== opening) return; // another one since, or a new conversation
     fresh();
-    $("system").value = one.system;
+    settings.showSystem(one.system);
     if (one.messages.at(-1)?.role === "user") one.messages.push(messageOf({ role: "assistant", content: "" }, true));
     put(markOf(entry), one.messages);
     save();
@@ -366,8 +346,13 @@ async function readBranches(group) {
 }
 
 export function start() {
+  settings.start(save);
   fresh();
-  load();
+  try {
+    load();
+  } catch {
+    fresh(); // what an older page kept, or nothing to read
+  }
   refresh();
   const ask_ = () => {
     const field = $("question");
@@ -392,7 +377,6 @@ export function start() {
   }
   $("stop").addEventListener("click", () => answering?.abort());
   startEnd();
-  for (const name of kFields) $(name).addEventListener("change", save);
   events.addEventListener("list", () => {
     const group = mark.split(".")[0];
     if (messages.length > 0 && branchesOf !== group && !isAnswering() && list().some((e) => groupOf(e) === group)) readBranches(group);
