@@ -1,6 +1,8 @@
 """The base of the page's tests: headless Chromium and a gate before the server. Screenshots are kept in the folder KVRT_SHOTS."""
+import json
 import os
 import pathlib
+import urllib.parse
 
 from axe_core_python.selenium import Axe
 from selenium import webdriver
@@ -39,7 +41,7 @@ class PageCase(Case):
 
     def setUp(self):
         super().setUp()
-        self.gate.pause, self.gate.extra, self.gate.fakes = 0, dict(ENDLESS), {}
+        self.gate.pause, self.gate.extra, self.gate.fakes, self.gate.delays = 0, dict(ENDLESS), {}, {}
         first = self.browser.current_window_handle
         self.browser.switch_to.new_window("tab")
         for handle in set(self.browser.window_handles) - {self.browser.current_window_handle}:
@@ -117,6 +119,55 @@ class PageCase(Case):
         """The last answer is whole; there are `count` of them."""
         self.wait(lambda: (self.answers()[-1].get_attribute("data-state"), count or len(self.answers())) == ("done", len(self.answers())), "there is no answer")
 
+    def value(self, selector="#question"):
+        return self.find(selector).get_property("value")
+
+    def stream(self, text, size=1000):
+        """What is asked next has this answer, in pieces."""
+        parts = [{"content": text[i:i + size]} for i in range(0, len(text), size)]
+        events = [{"choices": [{"index": 0, "delta": d}]} for d in parts] + [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
+        data = "".join(f"data: {json.dumps(e)}\n\n" for e in events) + "data: [DONE]\n\n"
+        self.gate.fakes["/v1/chat/completions"] = (200, "text/event-stream", data.encode())
+
+    def refuse(self, status=500, code="internal_error"):
+        """What is asked next is refused."""
+        data = json.dumps({"error": {"message": "It was refused.", "code": code}})
+        self.gate.fakes["/v1/chat/completions"] = (status, "application/json", data.encode())
+
     def texts(self):
         """What is said, as it came: Markdown, before it became elements."""
         return self.script("return [...document.querySelectorAll('#talk > li > .text')].map(e => e.source)")
+
+
+class TalkCase(PageCase):
+    """Each test begins without a conversation."""
+
+    def setUp(self):
+        for one in json.loads(self.server.raw("GET", "/v1/kvrt/sessions")[2])["data"]:
+            self.server.raw("DELETE", "/v1/kvrt/sessions/" + urllib.parse.quote(one["name"], safe=""))
+        super().setUp()
+        self.ready()
+
+    def titles(self):
+        return [e.get_property("textContent") for e in self.all("#found .title")]
+
+    def listed(self, *titles):
+        self.wait(lambda: self.titles() == list(titles), f"the list is not {titles}")
+
+    def entries(self):
+        return json.loads(self.server.raw("GET", "/v1/kvrt/sessions")[2])["data"]
+
+    def open(self, title):
+        [b for b in self.all("#found .open") if b.text.startswith(title)][0].click()
+
+    def talk(self, *texts, tokens=12):
+        for i, text in enumerate(texts):
+            self.say(text, tokens)
+            self.answered(i + 1)
+
+    def variants(self):
+        return self.script("return [...document.querySelectorAll('#talk .variants')].map(e => e.textContent)")
+
+    def cached(self):
+        cached, prompt = [int(word.replace(",", "")) for word in self.note().split() if word.replace(",", "").isdigit()][:2]
+        return cached, prompt

@@ -13,7 +13,9 @@ class Gate:
         self.pause = 0.0  # seconds between two events of a stream
         self.extra = {}  # fields of every question
         self.fakes = {}  # by path: (status, type, bytes)
+        self.delays = {}  # by path: seconds before its answer
         self.asked = []  # the questions as they came
+        self.read = []  # the paths that were read
         gate = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -46,6 +48,9 @@ class Gate:
 
     def serve(self, handler, body):
         path = handler.path.partition("?")[0]
+        if handler.command == "GET":
+            self.read.append(path)
+        time.sleep(self.delays.get(path, 0))
         if body is not None:
             self.asked.append(json.loads(body))
             body = json.dumps({**self.asked[-1], **self.extra}).encode()

@@ -1,5 +1,4 @@
 """The page's Markdown in headless Chromium: what it becomes, while it grows, and what hostile texts cost."""
-import json
 import unittest
 
 from browser import PageCase
@@ -162,12 +161,6 @@ class Text(PageCase):
                 self.assertEqual(bad, 0)
                 self.assertLess(took, 1000)
         self.assertIsNone(self.script("return window.hacked"))
-
-    def stream(self, text, size):
-        parts = [{"content": text[i:i + size]} for i in range(0, len(text), size)]
-        events = [{"choices": [{"index": 0, "delta": d}]} for d in parts] + [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
-        data = "".join(f"data: {json.dumps(e)}\n\n" for e in events) + "data: [DONE]\n\n"
-        self.gate.fakes = {"/v1/chat/completions": (200, "text/event-stream", data.encode())}
 
     def test_a_hostile_answer(self):
         text = ("<script>window.hacked=1</script>[a](javascript:window.hacked=2)[b](data:text/html,c)<img src=x onerror=window.hacked=3>\n" + "[" * N)[:N]

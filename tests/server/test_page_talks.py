@@ -5,47 +5,16 @@ import os
 import pathlib
 import subprocess
 import unittest
-import urllib.parse
 
 from selenium.webdriver.common.keys import Keys
 
-from browser import ENDLESS, PageCase
+from browser import ENDLESS, PageCase, TalkCase
 
 KVRT = pathlib.Path(os.environ["KVRT_CLI"])
 LONG = "Tell me of the harbour, its boats and their owners. " * 3
 
 
-class Talks(PageCase):
-    def setUp(self):
-        for one in json.loads(self.server.raw("GET", "/v1/kvrt/sessions")[2])["data"]:
-            self.server.raw("DELETE", "/v1/kvrt/sessions/" + urllib.parse.quote(one["name"], safe=""))
-        super().setUp()
-        self.ready()
-
-    def titles(self):
-        return [e.get_property("textContent") for e in self.all("#found .title")]
-
-    def listed(self, *titles):
-        self.wait(lambda: self.titles() == list(titles), f"the list is not {titles}")
-
-    def entries(self):
-        return json.loads(self.server.raw("GET", "/v1/kvrt/sessions")[2])["data"]
-
-    def open(self, title):
-        [b for b in self.all("#found .open") if b.text.startswith(title)][0].click()
-
-    def talk(self, *texts, tokens=12):
-        for i, text in enumerate(texts):
-            self.say(text, tokens)
-            self.answered(i + 1)
-
-    def variants(self):
-        return self.script("return [...document.querySelectorAll('#talk .variants')].map(e => e.textContent)")
-
-    def cached(self):
-        cached, prompt = [int(word.replace(",", "")) for word in self.note().split() if word.replace(",", "").isdigit()][:2]
-        return cached, prompt
-
+class Talks(TalkCase):
     def test_open_again_after_a_restart(self):
         self.talk(LONG + "one", "And then?")
         said = self.texts()
@@ -84,7 +53,7 @@ class Talks(PageCase):
         self.listed("two", "one")
         self.open("one")
         self.wait(lambda: len(self.texts()) == 2 and self.texts()[0] == "one", "it does not open")
-        self.assertEqual(self.find("#system").get_property("value"), "Be brief.")
+        self.assertEqual(self.value("#system"), "Be brief.")
 
     def test_delete(self):
         for text in ("one", "two", "three"):
