@@ -37,6 +37,46 @@ import("/markdown.js").then(({ Markdown }) => {
   done([jump, at, kept, element.innerHTML === whole.innerHTML]);
   host.remove();
 });"""
+# How many kinds of elements there are, and which did not stay once another came after them.
+KEEP = """
+const [text, done] = arguments;
+import("/markdown.js").then(({ Markdown }) => {
+  const element = document.createElement("div"), words = new Markdown(element), first = new Map();
+  const lost = new Set();
+  for (let i = 1; i <= text.length; ++i) {
+    words.set(text.slice(0, i), i < text.length);
+    for (const name of ["li", "li > p", "li > .code", "li li", "tbody tr", "blockquote > p", "blockquote > .code", "blockquote li"]) {
+      const now = element.querySelector(name);
+      if (!now?.nextElementSibling) continue;
+      if (first.has(name) && first.get(name) !== now) lost.add(`${name} at ${JSON.stringify(text.slice(0, i).slice(-12))}`);
+      first.set(name, now);
+    }
+  }
+  done([[...first.keys()].length, [...lost]]);
+});"""
+KEPT = """- a
+  ```
+  code
+  ```
+  - a
+  - b
+- c
+
+  d
+
+| a | b |
+|---|---|
+| b | c |
+| d | e |
+
+> a
+>
+> ```
+> code
+> ```
+> - e
+> - f
+"""
 COST = """
 const [text, done] = arguments;
 import("/markdown.js").then(({ Markdown }) => {
@@ -77,6 +117,7 @@ CASES = [
     ("- [x] a\n- [ ] b", '<ul><li class="check"><span>☑</span><p>a</p></li><li class="check"><span>☐</span><p>b</p></li></ul>'),
     ("> a\n> > b\n\nc", "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote><p>c</p>"),
     ("```python\nif a < b:\n    *c*\n```\nd", '<div class="code"><div class="codebar"></div><pre><code>if a &lt; b:\n    *c*</code></pre></div><p>d</p>'),
+    ("- a\n  ```\n  b\n\n\n  c\n  ```", '<ul><li><p>a</p><div class="code"><div class="codebar"></div><pre><code>b\n\n\nc</code></pre></div></li></ul>'),
     ("~~~\n```\n~~~", '<div class="code"><div class="codebar"></div><pre><code>```</code></pre></div>'),
     ("|a|b|\n|:-:|--:|\n|*c*|d \\| e|\n|f|", '<div class="wide"><table><thead><tr><th class="center">a</th><th class="right">b</th></tr></thead><tbody>'
      '<tr><td class="center"><em>c</em></td><td class="right">d | e</td></tr><tr><td class="center">f</td><td></td></tr></tbody></table></div>'),
@@ -150,6 +191,10 @@ class Text(PageCase):
         self.assertLess(jump, 30, at)  # a line at most: words that become smaller as code or a link
         self.assertTrue(kept)  # what is whole keeps its elements
         self.assertTrue(same)
+
+    def test_what_is_inside_stays_while_it_grows(self):
+        kinds, lost = self.run_script(KEEP, KEPT)
+        self.assertEqual((kinds, lost), (8, []))
 
     def test_hostile_texts_cost_little(self):
         for name, text in HOSTILE.items():

@@ -1,4 +1,5 @@
-// Markdown as elements, made by createElement and textContent alone, while the text grows: a block whose source stays keeps its element.
+// Markdown as elements, made by createElement and textContent alone, while the text grows: a block whose source stays keeps its element, and one that
+// has blocks inside (a list, an item, a quote, a table) as long as they only grow.
 // It reads what models write: headings, lists, quotes, tables, code, rules, emphasis, links. HTML stays text. Each step is linear in the text, and
 // nesting is bounded, so no text costs more than its length.
 import { copyButton, make } from "./dom.js";
@@ -52,14 +53,16 @@ function isTable(lines, i, open) {
   return isShort(next) && kDashes.test(next) && cells(next).length === cells(lines[i]).length;
 }
 
-function readTable(lines, i) {
+function readTable(lines, i, open) {
   const head = cells(lines[i]);
   const align = (lines[i + 1] === undefined ? [] : cells(lines[i + 1])).map((dashes) =>
     dashes.endsWith(":") ? (dashes.startsWith(":") ? "center" : "right") : "");
-  const rows = [];
-  let end = Math.min(i + 2, lines.length);
-  for (; end < lines.length && !isBlank(lines[end]) && !begins(lines[end]); ++end) rows.push(cells(lines[end]).slice(0, head.length));
-  return { block: { kind: "table", head, align, rows }, end };
+  const begin = Math.min(i + 2, lines.length), columns = head.length;
+  let end = begin;
+  while (end < lines.length && !isBlank(lines[end]) && !begins(lines[end])) ++end;
+  const inner = lines.slice(begin, end).map((source, n) =>
+    ({ kind: "row", source, cells: cells(source).slice(0, columns), columns, align, open: open && begin + n === lines.length - 1 }));
+  return { block: { kind: "table", shell: lines.slice(i, begin).join("\n"), head, align, inner }, end };
 }
 
 function readCode(lines, i) {
@@ -72,14 +75,14 @@ function readCode(lines, i) {
     closed = line.length >= fence.length && indentOf(lines[end]) < 4 && line === fence[0].repeat(line.length);
     if (!closed) text.push(lines[end].slice(Math.min(indent, indentOf(lines[end]))));
   }
-  return { block: { kind: "code", name: info.split(/\s/, 1)[0].slice(0, 40), text: text.join("\n") }, end };
+  return { block: { kind: "code", shell: info.split(/\s/, 1)[0].slice(0, 40), text: text.join("\n") }, end };
 }
 
 function readQuote(lines, i, deep, open) {
   const inner = [];
   let end = i;
   for (; end < lines.length && isQuote(lines[end]); ++end) inner.push(lines[end].replace(/^ {0,3}> ?/, ""));
-  return { block: { kind: "quote", blocks: read(inner, deep + 1, open && end === lines.length) }, end };
+  return { block: { kind: "quote", inner: read(inner, deep + 1, open && end === lines.length) }, end };
 }
 
 // Items of one kind. What is indented by two and more belongs to the item before, as models write it.
@@ -87,7 +90,8 @@ function readList(lines, i, deep, open) {
   const kindOf = (marker) => (/\d/.test(marker) ? marker.at(-1) : marker);
   const [, space, marker] = kItem.exec(lines[i]);
   const base = indentOf(space);
-  const list = { kind: "list", ordered: /\d/.test(marker), first: parseInt(marker, 10) || 0, items: [] };
+  const ordered = /\d/.test(marker), first = parseInt(marker, 10) || 0;
+  const items = []; // the lines of each
   let end = i;
   while (end < lines.length) {
     const found = isItem(lines[end]) ? kItem.exec(lines[end]) : null;
@@ -100,8 +104,8 @@ function readList(lines, i, deep, open) {
         let next = end + 1;
         while (next < lines.length && isBlank(lines[next])) ++next;
         if (next >= lines.length || indentOf(lines[next]) < base + 2) break;
-        inner.push("");
-        end = next - 1;
+        for (; end < next; ++end) inner.push("");
+        --end;
       } else if (indentOf(line) >= base + 2) {
         inner.push(line.slice(Math.min(width, /^[ \t]*/.exec(line)[0].length)));
       } else if (begins(line) || isBlank(inner.at(-1))) {
@@ -110,17 +114,19 @@ function readList(lines, i, deep, open) {
         inner.push(line);
       }
     }
-    list.items.push({ lines: inner });
+    items.push(inner);
     let next = end; // blank lines between items
     while (next < lines.length && isBlank(lines[next])) ++next;
     if (next < lines.length && isItem(lines[next]) && indentOf(lines[next]) < base + 2) end = next;
   }
-  list.items.forEach((item, n) => {
-    const check = /^\[([ xX])\](?: |$)/.exec(item.lines[0]);
-    if (check) item.lines[0] = item.lines[0].slice(check[0].length), (item.checked = check[1] !== " ");
-    item.blocks = read(item.lines, deep + 1, open && end === lines.length && n === list.items.length - 1);
+  const inner = items.map((item, n) => {
+    const source = item.join("\n");
+    const check = /^\[([ xX])\](?: |$)/.exec(item[0]);
+    if (check) item[0] = item[0].slice(check[0].length);
+    const isOpen = open && end === lines.length && n === items.length - 1;
+    return { kind: "item", shell: check ? (check[1] === " " ? "to do" : "done") : "", source, open: isOpen, inner: read(item, deep + 1, isOpen) };
   });
-  return { block: list, end };
+  return { block: { kind: "list", shell: `${ordered} ${first}`, ordered, first, inner }, end };
 }
 
 function readHeading(lines, i) {
@@ -139,12 +145,13 @@ function readOne(lines, i, deep, open) {
   if (isRule(line)) return { block: { kind: "rule" }, end: i + 1 };
   if (deep < kDeep && isQuote(line)) return readQuote(lines, i, deep, open);
   if (deep < kDeep && isItem(line)) return readList(lines, i, deep, open);
-  if (isTable(lines, i, open)) return readTable(lines, i);
+  if (isTable(lines, i, open)) return readTable(lines, i, open);
   let end = i + 1;
   while (end < lines.length && !isBlank(lines[end]) && (deep >= kDeep || !begins(lines[end])) && !isTable(lines, end, open)) ++end;
   return { block: { kind: "text", text: lines.slice(i, end).map((l) => l.trimStart()).join("\n") }, end };
 }
 
+// Blocks: `source` is all that one was read from, `shell` what its element hangs on beside the blocks inside; `open`: more of it may come.
 function read(lines, deep, open) {
   const out = [];
   for (let i = 0; i < lines.length;) {
@@ -153,7 +160,7 @@ function read(lines, deep, open) {
       continue;
     }
     const { block, end } = readOne(lines, i, deep, open);
-    block.source = deep === 0 ? lines.slice(i, end).join("\n") : "";
+    block.source = lines.slice(i, end).join("\n");
     block.open = open && end >= lines.length;
     out.push(block);
     i = end;
@@ -163,74 +170,93 @@ function read(lines, deep, open) {
 
 // ---- elements ----
 
-function tableOf(block) {
-  const table = make("table");
-  const row = (tag, list, open) => {
-    const tr = make("tr");
-    list.forEach((text, i) => {
-      const cell = make(tag, tag === "th" ? { scope: "col" } : {});
-      if (block.align[i]) cell.className = block.align[i];
-      cell.append(...lineOf(text, open && i === list.length - 1));
-      tr.append(cell);
-    });
-    const rest = block.head.length - list.length;  // one cell: a row costs no more than its own text
-    if (rest > 0) tr.append(make(tag, { colspan: String(rest) }));
-    return tr;
-  };
-  const head = make("thead"), body = make("tbody");
-  head.append(row("th", block.head, false));
-  block.rows.forEach((r, i) => body.append(row("td", r, block.open && i === block.rows.length - 1)));
-  table.append(head, body);
-  const around = make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Table" });
-  around.append(table);
-  return around;
+function rowOf(tag, { cells: texts, align, columns, open }) {
+  const tr = make("tr");
+  texts.forEach((text, i) => {
+    const cell = make(tag, tag === "th" ? { scope: "col" } : {});
+    if (align[i]) cell.className = align[i];
+    cell.append(...lineOf(text, open && i === texts.length - 1));
+    tr.append(cell);
+  });
+  const rest = columns - texts.length; // one cell: a row costs no more than its own text
+  if (rest > 0) tr.append(make(tag, { colspan: String(rest) }));
+  return tr;
 }
 
-function codeOf(block) {
+function tableOf({ head, align }) {
+  const table = make("table");
+  const top = make("thead"), body = make("tbody");
+  top.append(rowOf("th", { cells: head, align, columns: head.length, open: false }));
+  table.append(top, body);
+  const around = make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Table" });
+  around.append(table);
+  return [around, body];
+}
+
+function codeOf({ shell: name, text }) {
   const around = make("div", { class: "code" });
   const bar = make("div", { class: "codebar" });
-  const text = make("code", {}, block.text);
-  bar.append(make("span", {}, block.name), copyButton(() => text.textContent, "Copy the code"));
-  const pre = make("pre", { tabindex: 0, role: "region", "aria-label": block.name === "" ? "Code" : `Code, ${block.name}` });
-  pre.append(text);
+  const code = make("code", {}, text);
+  bar.append(make("span", {}, name), copyButton(() => code.textContent, "Copy the code"));
+  const pre = make("pre", { tabindex: 0, role: "region", "aria-label": name === "" ? "Code" : `Code, ${name}` });
+  pre.append(code);
   around.append(bar, pre);
   return around;
 }
 
-function listOf(block) {
-  const list = make(block.ordered ? "ol" : "ul", block.ordered && block.first !== 1 ? { start: block.first } : {});
-  for (const item of block.items) {
-    const li = make("li");
-    if (item.checked !== undefined) {
-      li.className = "check";
-      li.append(make("span", { role: "img", "aria-label": item.checked ? "done" : "to do" }, item.checked ? "☑" : "☐"));
-    }
-    li.append(...item.blocks.map(elementOf));
-    list.append(li);
-  }
-  return list;
+function itemOf({ shell }) {
+  const li = make("li", shell === "" ? {} : { class: "check" });
+  if (shell !== "") li.append(make("span", { role: "img", "aria-label": shell }, shell === "done" ? "☑" : "☐"));
+  return li;
 }
 
-function elementOf(block) {
-  if (block.kind === "code") return codeOf(block);
-  if (block.kind === "table") return tableOf(block);
-  if (block.kind === "list") return listOf(block);
-  if (block.kind === "rule") return make("hr");
-  if (block.kind === "plain") return make("div", { class: "plain" }, block.text);
-  const tag = { heading: "h3", quote: "blockquote", text: "p" }[block.kind];
-  const element = make(tag, block.kind === "heading" ? { class: `h${block.level}` } : {});
-  element.append(...(block.blocks ? block.blocks.map(elementOf) : lineOf(block.text, block.open)));
+function lineIn(element, block) {
+  element.append(...lineOf(block.text, block.open));
   return element;
 }
 
-// Code that only grew keeps its element, and what is selected in it.
-function grow(shown, block) {
-  const before = shown.block;
-  if (block.kind !== "code" || before.kind !== "code" || before.name !== block.name || !block.text.startsWith(before.text)) return false;
-  const code = shown.element.querySelector("code");
+// By kind: the element of a block, and where the blocks inside go if that is another one.
+const kElements = {
+  code: codeOf,
+  heading: (block) => lineIn(make("h3", { class: `h${block.level}` }), block),
+  item: itemOf,
+  list: ({ ordered, first }) => make(ordered ? "ol" : "ul", ordered && first !== 1 ? { start: first } : {}),
+  plain: ({ text }) => make("div", { class: "plain" }, text),
+  quote: () => make("blockquote"),
+  row: (block) => rowOf("td", block),
+  rule: () => make("hr"),
+  table: tableOf,
+  text: (block) => lineIn(make("p"), block),
+};
+
+// True where what is shown of a block is as it was, or only grew: its element stays, with what is selected in it.
+function grow(one, block) {
+  const before = one.block;
+  if (block.kind !== before.kind || block.shell !== before.shell) return false;
+  if (block.source === before.source && block.open === before.open) return true;
+  if (block.inner) {
+    fill(one.inside, one.inner, block.inner);
+    return true;
+  }
+  if (block.kind !== "code" || !block.text.startsWith(before.text)) return false;
+  const code = one.element.querySelector("code");
   if (code.firstChild) code.firstChild.appendData(block.text.slice(before.text.length));
   else code.textContent = block.text;
   return true;
+}
+
+// Makes what is shown in an element, [{block, element, inside, inner}], these blocks.
+function fill(parent, shown, blocks) {
+  blocks.forEach((block, i) => {
+    if (shown[i] && grow(shown[i], block)) return void (shown[i].block = block);
+    const [element, inside = element] = [kElements[block.kind](block)].flat();
+    const one = { block, element, inside, inner: [] };
+    if (block.inner) fill(inside, one.inner, block.inner);
+    if (shown[i]) shown[i].element.replaceWith(element);
+    else parent.append(element);
+    shown[i] = one;
+  });
+  for (const { element } of shown.splice(blocks.length)) element.remove();
 }
 
 // Where the part ends that is read.
@@ -247,7 +273,7 @@ function endOf(text) {
 export class Markdown {
   constructor(element) {
     this.element = element;
-    this.shown = []; // {block, element}
+    this.shown = [];
     this.text = "";
     this.open = false;
   }
@@ -262,15 +288,6 @@ export class Markdown {
       const piece = rest.slice(i, i + kPiece);
       blocks.push({ kind: "plain", source: piece, text: piece, open: false });
     }
-    blocks.forEach((block, i) => {
-      const shown = this.shown[i];
-      if (shown && shown.block.kind === block.kind && shown.block.source === block.source && shown.block.open === block.open) return;
-      if (shown && grow(shown, block)) return void (shown.block = block);
-      const element = elementOf(block);
-      if (shown) shown.element.replaceWith(element);
-      else this.element.append(element);
-      this.shown[i] = { block, element };
-    });
-    for (const { element } of this.shown.splice(blocks.length)) element.remove();
+    fill(this.element, this.shown, blocks);
   }
 }
