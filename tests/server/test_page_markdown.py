@@ -108,7 +108,11 @@ CASES = [
     ("*a **b*", p("*a *<em>b</em>")),
     ("*c**d* e**f", p("<em>c**d</em> e**f")),
     ("`a*b*` ``c`d`` `e", p("<code>a*b*</code> <code>c`d</code> `e")),
-    ("\\*a\\* \\[b\\](c) \\\\ \\d", p("*a* [b](c) \\ \\d")),
+    ("\\*a\\* \\\\ \\d \\(a", p("*a* \\ \\d (a")),
+    ("so \\(a_1 + b_2\\), $$a_i*b_i*c$$ and \\[x_1\\] *so*", p("so \\(a_1 + b_2\\), $$a_i*b_i*c$$ and \\[x_1\\] <em>so</em>")),
+    ("is\n\\[\nx_1\n+ x_2\n- 3\\\\[2pt]\n\\]\n- a", p("is<br>\\[<br>x_1<br>+ x_2<br>- 3\\\\[2pt]<br>\\]") + "<ul><li><p>a</p></li></ul>"),
+    ("$$\n+ x\n$$\n+ a", p("$$<br>+ x<br>$$") + "<ul><li><p>a</p></li></ul>"),
+    ("\\[\n+ a", p("[") + "<ul><li><p>a</p></li></ul>"),
     ("# One\n## Two ##\n#three", '<h3 class="h1">One</h3><h3 class="h2">Two</h3>' + p("#three")),
     ("a\n\n---\n***\nb", p("a") + "<hr><hr>" + p("b")),
     ("- a\n- b\n  - c\n\n- d", "<ul><li><p>a</p></li><li><p>b</p><ul><li><p>c</p></li></ul></li><li><p>d</p></li></ul>"),
@@ -167,6 +171,7 @@ HOSTILE = {
     "columns": "|" + "a|" * 450 + "\n|" + "-|" * 450 + "\n" + ("|" + "x|" * 450 + "\n") * 1000, "tags": "<" * N, "scripts": "<script>window.hacked=1</script>" * (N // 32),
     "headings": "# a\n" * (N // 4), "blank lines": "- a\n" + "\n" * N, "paragraphs": "a\n\n" * (N // 3), "http": "http://" * (N // 7), "no hosts": "http://%" * (N // 8),
     "backslashes": "\\" * N, "spaces": "[](" + " " * N, "one word": "a" * N, "fences": "```\n" * (N // 4), "dashes": ("|a|\n-" + " " * 990 + "x\n") * 1000,
+    "formulas": "\\(" * (N // 2), "displays": "$$" * (N // 2) + "$", "open displays": "\\[\n" * (N // 3), "open dollars": "$$ x\n" * (N // 5),
     "data": "[a](data:text/html,<script>window.hacked=2</script>) " * (N // 55),
 }
 

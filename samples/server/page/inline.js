@@ -1,11 +1,13 @@
-// What Markdown has within a block: emphasis, code, links. Links are followed by their scheme; images are links, and nothing is loaded.
+// What Markdown has within a block: emphasis, code, links. Links are followed by their scheme; images are links, and nothing is loaded. Formulas of
+// LaTeX stay as they are written.
 import { make } from "./dom.js";
 
 const kDeep = 8; // brackets within each other
 const kOpeners = 32; // of emphasis that are open at once
 const kSchemes = ["http:", "https:", "mailto:"];
 
-const kSpecial = /[\\`*_~[!<\nh]/g;
+const kFormulas = { "\\(": "\\)", "\\[": "\\]", $$: "$$" }; // their first and their last sign
+const kSpecial = /[\\`*_~[!<\nh$]/g;
 const kLink = /\([ \t\n]{0,4}(?:<([^<>\n]*)>|([^\s()[<]*(?:\([^\s()[]*\)[^\s()[]*)*))(?:[ \t\n]{1,4}"[^"[]*")?[ \t\n]{0,4}\)/y;
 const kAddress = /https?:\/\/[^\s<>"`*|\\[\]]{1,2048}/y;
 const kAngle = /<((?:https?:\/\/|mailto:)[^\s<>]*)>/y;
@@ -25,7 +27,7 @@ function addressOf(text) {
 
 const at = (pattern, text, index) => ((pattern.lastIndex = index), pattern.exec(text));
 
-// Of each `[` the `]` that ends it; of each run of backticks the next one of its length.
+// Of each `[` the `]` that ends it; of each run of backticks the next one of its length; of each `\(`, `\[` and `$$` the sign that ends its formula.
 function matches(text) {
   const ends = new Map(), stack = [], last = new Map();
   for (let i = 0; i < text.length; ++i) {
@@ -38,6 +40,11 @@ function matches(text) {
     const size = run[0].length;
     if (last.has(size)) ends.set(run.index, last.get(size));
     last.set(size, run.index);
+  }
+  for (const { 0: sign, index } of [...text.matchAll(/\\[^]|\$\$/g)].reverse()) {
+    const end = last.get(kFormulas[sign]);
+    if (end !== undefined) ends.set(index, end);
+    last.set(sign, index);
   }
   return ends;
 }
@@ -93,6 +100,7 @@ class Line {
 
   special(c) {
     const { text, i } = this;
+    if (text.slice(i, i + 2) in kFormulas && (this.open || this.ends.has(i))) return this.formula();
     if (c === "\\" && i + 1 < text.length && isSign(text[i + 1])) return (this.plain += text[i + 1]), void (this.i += 2);
     if (c === "\n") return this.put(make("br")), void ++this.i;
     if (c === "`") return this.code();
@@ -113,6 +121,16 @@ class Line {
     if (c === "[" || (c === "!" && text[i + 1] === "[")) if (this.brackets(c === "!" ? i + 1 : i)) return;
     this.plain += c;
     ++this.i;
+  }
+
+  formula() {
+    const end = this.ends.has(this.i) ? this.ends.get(this.i) + 2 : this.text.length;
+    const lines = this.text.slice(this.i, end).split("\n");
+    lines.forEach((line, n) => {
+      if (n > 0) this.put(make("br"));
+      this.plain += line;
+    });
+    this.i = end;
   }
 
   code() {

@@ -8,6 +8,7 @@ import { lineOf } from "./inline.js";
 const kMost = 100_000, kSignsMax = 8_000; // characters that are read, and signs among them; the rest is shown as it is
 const kPiece = 8192; // of that rest
 const kDeep = 8; // quotes and lists within each other
+const kFormula = 100; // lines
 
 // ---- blocks ----
 
@@ -138,6 +139,18 @@ function readHeading(lines, i) {
   return { block: { kind: "heading", level, text: text.slice(level, end).trim() }, end: i + 1 };
 }
 
+// The line that ends the formula, \[ \] or $$ $$, which line i leaves open; else i.
+function formulaEnd(lines, i, open) {
+  const last = (sign) => lines[i].lastIndexOf(sign);
+  const sign = last("\\[") > last("\\]") ? "\\]" : lines[i].split("$$").length % 2 === 0 ? "$$" : "";
+  for (let n = i + 1; sign !== "" && n <= i + kFormula; ++n) {
+    if (n === lines.length && open) return n - 1;
+    if (n >= lines.length || isBlank(lines[n])) break;
+    if (lines[n].includes(sign)) return n;
+  }
+  return i;
+}
+
 function readOne(lines, i, deep, open) {
   const line = lines[i];
   if (fenceOf(line)) return readCode(lines, i);
@@ -146,8 +159,8 @@ function readOne(lines, i, deep, open) {
   if (deep < kDeep && isQuote(line)) return readQuote(lines, i, deep, open);
   if (deep < kDeep && isItem(line)) return readList(lines, i, deep, open);
   if (isTable(lines, i, open)) return readTable(lines, i, open);
-  let end = i + 1;
-  while (end < lines.length && !isBlank(lines[end]) && (deep >= kDeep || !begins(lines[end])) && !isTable(lines, end, open)) ++end;
+  let end = formulaEnd(lines, i, open) + 1;
+  while (end < lines.length && !isBlank(lines[end]) && (deep >= kDeep || !begins(lines[end])) && !isTable(lines, end, open)) end = formulaEnd(lines, end, open) + 1;
   return { block: { kind: "text", text: lines.slice(i, end).map((l) => l.trimStart()).join("\n") }, end };
 }
 
