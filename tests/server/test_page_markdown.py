@@ -113,6 +113,8 @@ CASES = [
     ("is\n\\[\nx_1\n+ x_2\n- 3\\\\[2pt]\n\\]\n- a", p("is<br>\\[<br>x_1<br>+ x_2<br>- 3\\\\[2pt]<br>\\]") + "<ul><li><p>a</p></li></ul>"),
     ("$$\n+ x\n$$\n+ a", p("$$<br>+ x<br>$$") + "<ul><li><p>a</p></li></ul>"),
     ("\\[\n+ a", p("[") + "<ul><li><p>a</p></li></ul>"),
+    ("**\u6ce8\u610f\uff1a**\u8bf7\u770b **a**\uff0c", p("<strong>\u6ce8\u610f\uff1a</strong>\u8bf7\u770b <strong>a</strong>\uff0c")),
+    ("\u8bf7\u770b**\u300c\u6ce8\u610f\u300d**\u5427 *\u300c\uac00\u300d*\ub294", p("\u8bf7\u770b<strong>\u300c\u6ce8\u610f\u300d</strong>\u5427 <em>\u300c\uac00\u300d</em>\ub294")),
     ("# One\n## Two ##\n#three", '<h3 class="h1">One</h3><h3 class="h2">Two</h3>' + p("#three")),
     ("a\n\n---\n***\nb", p("a") + "<hr><hr>" + p("b")),
     ("- a\n- b\n  - c\n\n- d", "<ul><li><p>a</p></li><li><p>b</p><ul><li><p>c</p></li></ul></li><li><p>d</p></li></ul>"),

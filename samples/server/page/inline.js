@@ -15,6 +15,7 @@ const kBreak = /<br ?\/?>/y;
 const isSpace = (c) => /\s/.test(c);
 const isSign = (c) => /[\p{P}\p{S}]/u.test(c);
 const isWord = (c) => /[\p{L}\p{N}]/u.test(c);
+const isUnspaced = (c) => /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/u.test(c); // of a script without spaces beside signs
 
 function addressOf(text) {
   try {
@@ -180,8 +181,9 @@ class Line {
     this.i += n;
     const size = n;
     const before = text[i - 1] ?? " ", after = text[this.i] ?? " ";
-    const left = !isSpace(after) && (!isSign(after) || isSpace(before) || isSign(before));
-    const right = !isSpace(before) && (!isSign(before) || isSpace(after) || isSign(after));
+    const parts = (other) => isSpace(other) || isSign(other) || (c === "*" && isUnspaced(other));
+    const left = !isSpace(after) && (!isSign(after) || parts(before));
+    const right = !isSpace(before) && (!isSign(before) || parts(after));
     const opens = c === "_" ? left && (!right || isSign(before)) : left;
     const closes = c === "_" ? right && (!left || isSign(after)) : right;
     if (c === "~" && n !== 2) return void (this.plain += text.slice(i, this.i));
