@@ -39,9 +39,9 @@ export function copyButton(textOf, label) {
   return element;
 }
 
-// A name without what is not seen, or turns the direction of text.
+// A name without what is not seen, or turns the direction of text. The two signs that join letters, or keep them apart, are of many scripts.
 export function printable(name) {
-  return String(name).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+  return String(name).replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 }
 
 export function counted(n, what) {

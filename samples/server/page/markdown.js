@@ -211,7 +211,7 @@ function codeOf({ shell: name, text }) {
   const bar = make("div", { class: "codebar" });
   const code = make("code", {}, text);
   bar.append(make("span", {}, name), copyButton(() => code.textContent, "Copy the code"));
-  const pre = make("pre", { tabindex: 0, role: "region", "aria-label": name === "" ? "Code" : `Code, ${name}` });
+  const pre = make("pre", { dir: "ltr", tabindex: 0, role: "region", "aria-label": name === "" ? "Code" : `Code, ${name}` });
   pre.append(code);
   around.append(bar, pre);
   return around;
@@ -265,6 +265,7 @@ function fill(parent, shown, blocks) {
     const [element, inside = element] = [kElements[block.kind](block)].flat();
     const one = { block, element, inside, inner: [] };
     if (block.inner) fill(inside, one.inner, block.inner);
+    if (block.inner && block.kind !== "item") element.dir = "auto"; // last: the browser looks at it again with each child that comes
     if (shown[i]) shown[i].element.replaceWith(element);
     else parent.append(element);
     shown[i] = one;

@@ -104,7 +104,7 @@ function drawVariants(m, variants, act) {
 export function edit(message, done) {
   const { item, text, acts } = message.view;
   const form = make("form", { class: "edit" });
-  const field = make("textarea", { "aria-label": "The question, edited", rows: 3 });
+  const field = make("textarea", { "aria-label": "The question, edited", rows: 3, dir: "auto" });
   field.value = message.content;
   const end = () => {
     form.remove();
