@@ -55,6 +55,29 @@ class Hands(TalkCase):
         self.talk(title)
         self.listed(title.replace("\u202e", "\\u{202e}"))
 
+    # ---- paper, colours of the user's own ----
+
+    def test_paper(self):
+        self.emulate(800, 600)
+        self.stream("\n\n".join(f"Paragraph {i}" for i in range(60)))
+        self.say("one")
+        self.answered()
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        self.assertGreater(self.script("return document.documentElement.scrollHeight"), 1200)
+        hidden = "header, #conversations, #memory, #ask, #talk .acts"
+        self.assertEqual(self.script("return [...document.querySelectorAll(arguments[0])].filter(e => e.checkVisibility()).length", hidden), 0)
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+    def test_colours_of_the_users_own(self):
+        self.talk("one")
+        self.listed("one")
+        self.emulate(800, 600, forced_colors="active")
+        outline = "return getComputedStyle(document.querySelector(arguments[0])).outlineStyle"
+        self.find("#question").click()
+        for part in ("#views [aria-pressed=true]", "#found li", "#ask .field"):
+            self.assertEqual(self.script(outline, part), "solid", part)
+        self.shot("forced-colours")
+
     # ---- servers that are slow, or others ----
 
     def test_a_server_that_does_not_answer(self):
