@@ -32,6 +32,28 @@ class Hands(TalkCase):
         self.say(text, 400)
         self.wait(lambda: len(self.texts()[-1]) > 5, "the answer does not stream")
 
+    # ---- drafts ----
+
+    def test_drafts(self):
+        self.talk("one", "two")
+        self.press("Edit", "#talk li:nth-child(3)")
+        self.type(Keys.END, ", another")
+        self.longest(0)
+        self.type(Keys.ENTER)
+        self.wait(lambda: self.find("#settings").is_displayed(), "the mistake in the field is not told")
+        self.type(Keys.ESCAPE)
+        self.longest(12)
+        self.assertEqual(self.value(".edit textarea"), "two, another")
+        self.say("three", 12)
+        self.answered(3)
+        self.assertEqual(self.value(".edit textarea"), "two, another")
+        self.assertFalse(self.find("#talk li:nth-child(3) > .acts").is_displayed())
+        self.find(".edit textarea").send_keys(Keys.ESCAPE)
+        self.assertTrue(self.find("#talk li:nth-child(3) > .acts").is_displayed())
+        self.find("#question").send_keys("a draft")
+        self.press("Fork", "#talk li:nth-child(3)")
+        self.assertEqual(self.value(), "two\na draft")
+
     # ---- directions ----
 
     def test_directions(self):

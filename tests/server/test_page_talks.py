@@ -54,6 +54,8 @@ class Talks(TalkCase):
         self.open("one")
         self.wait(lambda: len(self.texts()) == 2 and self.texts()[0] == "one", "it does not open")
         self.assertEqual(self.value("#system"), "Be brief.")
+        self.find("#new").click()
+        self.assertEqual(self.value("#system"), "")  # it is of that conversation, not the user's own
 
     def test_delete(self):
         for text in ("one", "two", "three"):
@@ -180,19 +182,6 @@ class Talks(TalkCase):
         script = """const done = arguments[0], said = (reasoning) => [{role: "user", content: "q"}, {role: "assistant", content: "a", reasoning}];
                     import("/branches.js").then(({ common }) => done([common(said("Hm."), said("")), common(said(""), said("").slice(0, 1))]))"""
         self.assertEqual(self.browser.execute_async_script(script), [2, 1])
-
-    def test_another_client_began_what_goes_on(self):
-        self.ask("Hello of another client", max_tokens=8, **ENDLESS)
-        before = self.entries()
-        self.listed("Hello of another client")
-        self.open("Hello")
-        self.wait(lambda: len(self.texts()) == 2, "it does not open")
-        self.longest(15)
-        self.press("Continue")
-        self.answered()
-        self.wait(lambda: len(self.entries()) == 2, "a branch of the page's own")
-        theirs = next(e for e in self.entries() if e["conversation"] == "")
-        self.assertEqual((theirs["name"], theirs["tokens"]), (before[0]["name"], before[0]["tokens"]))
 
     def test_another_client_has_begun_it(self):
         self.ask("Hello of another client", max_tokens=8, **ENDLESS)

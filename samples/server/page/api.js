@@ -4,7 +4,8 @@ const kKey = "kvrt.key", kWaitMs = 15_000; // for what is read
 let key = stored(kKey) ?? "";
 let era = new AbortController(); // of the key: ends all its requests
 
-// "key": it has changed; "refused": the server wants one; "model": the server has another; "answer": one begins or ends; "talk": another is shown
+// "key": it has changed; "refused": the server wants one; "model": the server has another; "answer": one begins or ends; "talk": another is shown;
+// "chat": it is to be looked at
 export const events = new EventTarget();
 
 export class ApiError extends Error {

@@ -1,5 +1,6 @@
-// A conversation and its branches. Each branch is a session of the server, which shares the KV of what it has in common with the others. The
-// server keeps a mark with it, GROUP.BRANCH, by which they are found again.
+// A conversation and its branches, {mark, system, messages}. Each branch is a session of the server, which shares the KV of what it has in common
+// with the others. The server keeps its mark with it, GROUP.BRANCH, by which they are found again; the mark "=NAME" is a session that another
+// client began. A message is {role, content}, an answer also {reasoning, calls, sampling, state: asking | done | stopped | cut, finish, usage, error}.
 
 const kMarks = "abcdefghijklmnopqrstuvwxyz0123456789";
 
@@ -10,7 +11,7 @@ function random(length) {
 export const newMark = () => `${random(8)}.${random(4)}`;
 export const newBranch = (mark) => `${mark.split(".")[0]}.${random(4)}`;
 
-// The mark of a session of the list; of one that another client began its name.
+// The mark of a session of the list.
 export const markOf = (entry) => (entry.conversation === "" ? `=${entry.name}` : entry.conversation);
 
 // What groups a session of the list: its mark's first part, or its own name.
@@ -19,6 +20,9 @@ export const groupOf = (entry) => (entry.conversation === "" ? markOf(entry) : e
 // Without reasoning: the page does not send that back, so the server has it of the last answer alone.
 const same = (a, b) => a.role === b.role && a.content === b.content;
 
+// True of an answer without a word.
+export const isEmpty = (m) => m.content === "" && m.reasoning === "" && m.calls.length === 0;
+
 // How many messages two branches have in common.
 export function common(a, b) {
   let n = 0;
@@ -26,14 +30,25 @@ export function common(a, b) {
   return n;
 }
 
-// By message: which of its alternatives is shown, and the branches with the ones before and after it. `branches`: messages by mark, oldest first.
-export function variantsOf(mark, branches) {
-  const own = branches.get(mark) ?? [];
+// Adds a branch to those of its conversation. A mark is one branch's: if two tabs said different words with it, those before get another mark.
+// The last message may still grow.
+export function add(branches, branch) {
+  const other = branches.get(branch.mark);
+  if (other && common(other.messages, branch.messages) < Math.min(other.messages.length, branch.messages.length) - 1) {
+    const mark = newBranch(branch.mark);
+    branches.set(mark, { ...other, mark });
+  }
+  branches.set(branch.mark, branch);
+}
+
+// By message: which of its alternatives is shown, and the marks of the branches with the ones before and after it. `branches`: by mark, the oldest
+// first. An answer that has no word yet is none.
+export function variantsOf({ mark, messages: own }, branches) {
   const at = new Map(); // by message: [[mark, message]] of the alternatives
-  for (const [other, messages] of branches) {
+  for (const [other, { messages }] of branches) {
     if (other === mark) continue;
     const n = common(own, messages);
-    if (n >= own.length || n >= messages.length) continue;
+    if (n >= own.length || n >= messages.length || isEmpty(messages[n])) continue;
     if (!at.has(n)) at.set(n, []);
     const known = at.get(n).find(([, m]) => same(m, messages[n]));
     if (known) known[0] = other; // the newest with it

@@ -1,29 +1,30 @@
-// The chat. What is shown is in sessionStorage, so a reload keeps it; the server has its words and its KV.
+// The chat: the branch of a conversation that is shown, and what is done with it. It is in sessionStorage, so a reload keeps it; the server has its
+// words and its KV.
 import { $, show } from "./dom.js";
-import { ApiError, ask, eraSignal, events, store, stored, streamed } from "./api.js";
-import { common, groupOf, markOf, messageOf, newBranch, newMark, requestOf, variantsOf } from "./branches.js";
-import { keepEnd, start as startEnd, toEnd } from "./end.js";
-import { list, readBranch, readList } from "./sessions.js";
+import { ApiError, eraSignal, events, store, stored } from "./api.js";
+import { give, goOn } from "./answer.js";
+import { add, common, groupOf, isEmpty, markOf, newBranch, newMark, variantsOf } from "./branches.js";
+import { keepAt, keepEnd, start as startEnd, toEnd } from "./end.js";
+import { list, readBranch } from "./sessions.js";
 import * as settings from "./settings.js";
-import { draw, edit, isEmpty, view } from "./talk.js";
+import { draw, edit, view } from "./talk.js";
 
 const kConversation = "kvrt.conversation";
 const kBranchesMax = 24; // that are read of a conversation
-const kSpeedMs = 200; // of an answer that a speed is told of
 const kSaidMax = 4000; // characters that a screen reader is told at once
-let mark = newMark(); // of the branch that is shown; "=NAME": a session that another client began
-let messages = []; // {role, content, reasoning, calls, sampling, state: asking | done | stopped | cut, finish, usage, error}
-let branches = new Map(); // messages by mark, the oldest first
+let branch = { mark: newMark(), system: "", messages: [] }; // that is shown
+let branches = new Map(); // of its conversation, by mark, the oldest first
 let branchesOf = ""; // the group that they were read for
-let answering = null; // the AbortController of the answer that comes
 let variants = new Map(); // by message, of what is shown
-let opening = 0; // counts what was to be opened: the last one is
+let answering = null; // the AbortController of the answer that comes
+let opening = null; // the AbortController of what is being opened
+let reopens = ""; // the mark of what there was no room to keep
 let saveTimer = 0;
 let frame = 0;
 let leaving = false; // the page ends, and the browser its requests
 
 export const isAnswering = () => answering !== null;
-export const shown = () => mark;
+export const shown = () => (branch.messages.length > 0 ? branch.mark : "");
 
 export function setModel(name, sampling) {
   settings.setModel(name, sampling);
@@ -35,8 +36,10 @@ export function setModel(name, sampling) {
 function save() {
   clearTimeout(saveTimer);
   saveTimer = 0;
-  const kept = { mark, messages, settings: settings.kept() };
-  if (!store(kConversation, JSON.stringify(kept))) show($("failure"), "The browser has no room to keep this conversation over a reload.");
+  const kept = { branch, settings: settings.kept() };
+  if (store(kConversation, JSON.stringify(kept))) return;
+  store(kConversation, JSON.stringify({ ...kept, branch: { ...branch, messages: [] }, isShort: true }));
+  show($("failure"), "The browser has no room for this conversation: after a reload it is what the server has of it.");
 }
 const saveSoon = () => (saveTimer ||= setTimeout(save, 250));
 
@@ -44,32 +47,46 @@ function load() {
   const kept = JSON.parse(stored(kConversation));
   if (!kept) return;
   settings.restore(kept.settings);
-  const last = kept.messages.at(-1);
-  if (last?.state === "asking") Object.assign(last, { state: "cut", error: "The page was loaded again before the answer was whole. The server has kept what it computed." });
-  put(kept.mark, kept.messages);
-  if (last?.state === "cut" && isEmpty(last)) takeBack();
+  const [question, last] = kept.branch.messages.slice(-2);
+  const isAsked = last?.state === "asking";
+  if (isAsked) Object.assign(last, { state: "cut", error: "The page was loaded again before the answer was whole. The server has kept what it computed." });
+  put(kept.branch);
+  if (isAsked && isEmpty(last) && question.role === "user") takeBack({ to: { ...branch, messages: branch.messages.slice(0, -2) }, text: question.content }, true);
+  if (kept.isShort) reopens = branch.mark;
 }
 
-// Shows these messages.
-function put(newMark_, list_) {
-  mark = newMark_;
-  messages = list_;
-  branches.set(mark, messages);
-  $("talk").replaceChildren(...messages.map((m) => view(m, acts)));
+// Shows a branch. What it has in common with the one before keeps its elements.
+function put(to) {
+  stay();
+  branch = to;
+  add(branches, branch);
+  $("talk").replaceChildren(...branch.messages.map((m) => m.view?.item ?? view(m, acts)));
   refresh();
   toEnd();
   events.dispatchEvent(new Event("talk"));
 }
 
-function fresh() {
-  ++opening;
+// Nothing else is opened: somebody goes on here.
+function stay() {
+  opening?.abort();
+  opening = null;
+  $("opening").hidden = true;
+}
+
+// The chat comes in sight, as it is.
+export function look() {
+  stay();
+  events.dispatchEvent(new Event("chat"));
+}
+
+function fresh(to = { mark: newMark(), system: "", messages: [] }) {
   answering?.abort();
   answering = null;
   branches = new Map();
   branchesOf = "";
   show($("failure"), "");
   $("said").textContent = "";
-  put(newMark(), []);
+  put(to);
 }
 
 export function begin() {
@@ -90,22 +107,24 @@ export function forget() {
 
 // ---- how it looks ----
 
-const lastShown = () => messages.at(-1);
+const lastShown = () => branch.messages.at(-1);
 
 function drawOne(m, i) {
-  draw(m, { last: m === lastShown(), busy: isAnswering(), variants: variants.get(i) }, acts);
+  const last = m === lastShown();
+  draw(m, { last, goesOn: last && !isAnswering() && !branch.mark.startsWith("="), busy: isAnswering(), variants: variants.get(i) }, acts);
 }
 
 function refresh() {
-  variants = variantsOf(mark, branches);
-  $("empty").hidden = messages.length > 0;
-  $("send").disabled = settings.modelNow() === "" || isAnswering();
-  $("stop").disabled = !isAnswering();
-  if (!isAnswering() && document.activeElement === $("stop")) $("question").focus();
-  $("send").hidden = isAnswering();
-  $("stop").hidden = !isAnswering();
-  messages.forEach(drawOne);
-  const title = messages.find((m) => m.role === "user")?.content.trim().slice(0, 60) ?? "";
+  const focused = document.activeElement, busy = isAnswering();
+  variants = variantsOf(branch, branches);
+  $("empty").hidden = branch.messages.length > 0;
+  $("send").disabled = settings.modelNow() === "" || busy;
+  $("stop").disabled = !busy;
+  $("send").hidden = busy;
+  $("stop").hidden = !busy;
+  if (!busy && focused === $("stop")) $("question").focus();
+  branch.messages.forEach(drawOne);
+  const title = branch.messages.find((m) => m.role === "user")?.content.trim().slice(0, 60) ?? "";
   document.title = title === "" ? "kvrt" : `${title} – kvrt`;
 }
 
@@ -113,7 +132,7 @@ function drawSoon(m) {
   frame ||= requestAnimationFrame(() => {
     frame = 0;
     if (m !== lastShown()) return;
-    drawOne(m, messages.length - 1);
+    drawOne(m, branch.messages.length - 1);
     keepEnd();
   });
 }
@@ -129,67 +148,35 @@ function turn(controller) {
 
 // ---- questions and answers ----
 
-// The last question comes back to its field, without the answer that it did not get.
-function takeBack() {
-  const [question, reply] = messages.splice(-2);
-  for (const m of [question, reply]) m.view.item.remove();
+// A text comes to the question's field, before what is there.
+function takeUp(text) {
   const field = $("question");
-  field.value = field.value === "" ? question.content : `${question.content}\n${field.value}`;
-  refresh();
+  field.value = [text, field.value].filter((part) => part !== "").join("\n");
 }
 
-function requestFor(message) {
-  const said = messages.slice(0, messages.indexOf(message)).map(requestOf);
-  if (settings.systemNow() !== "") said.unshift({ role: "system", content: settings.systemNow() });
-  const body = { ...message.sampling, model: settings.modelNow(), messages: said, stream: true, stream_options: { include_usage: true } };
-  if (settings.longestNow() > 0) body.max_tokens = settings.longestNow();
-  if (!mark.startsWith("=")) body.chat_template_kwargs = { kvrt_conversation: mark };
-  return body;
+const canAsk = () => !isAnswering() && settings.modelNow() !== "" && settings.areRight();
+
+// Nothing came of a question: what was shown before it is shown again, and its text is in the field. `isSaid`: the server may have it, so what is
+// said in its place makes a branch.
+function takeBack({ to, text }, isSaid) {
+  if (!isSaid) branches.delete(branch.mark);
+  put(isSaid && to.mark === branch.mark ? { ...to, mark: newBranch(to.mark) } : to);
+  takeUp(text);
 }
 
-// The words of an answer, as they come, after what there is of it. One that is given again by its seed: the words that are there stay until there
-// are more.
-async function receive(message, body, signal, { content, reasoning } = { content: "", reasoning: "" }) {
-  const begun = performance.now();
-  const before = content === "" && reasoning === "" ? 0 : (message.made ?? 0);
-  const response = await ask("/v1/chat/completions", { body, signal });
-  message.calls = [];
-  let first = 0, pieces = 0;
-  const longer = (now, before) => (now.length < before.length && before.startsWith(now) ? before : now);
-  for await (const event of streamed(response)) {
-    const choice = event.choices?.[0];
-    const { content: more = "", reasoning_content: thought = "", tool_calls: calls = [] } = choice?.delta ?? {};
-    content += more ?? "";
-    reasoning += thought ?? "";
-    for (const call of calls) message.calls.push({ id: call.id, name: String(call.function?.name), arguments: String(call.function?.arguments) });
-    if (more || thought || calls.length > 0) {
-      const now = performance.now();
-      if (pieces++ === 0) message.firstMs = (first = now) - begun;
-      else if (now - first > kSpeedMs) message.perSecond = ((pieces - 1) * 1000) / (now - first);
-    }
-    message.content = longer(content, message.content);
-    message.reasoning = longer(reasoning, message.reasoning);
-    message.finish = choice?.finish_reason ?? message.finish;
-    if (event.usage) {
-      message.usage = event.usage;
-      message.made = before + event.usage.completion_tokens;
-      const made = event.usage.completion_tokens - 1, took = performance.now() - first;
-      message.perSecond = made > 0 && took > kSpeedMs ? (made * 1000) / took : 0;
-    }
-    drawSoon(message);
-    saveSoon();
-  }
-  Object.assign(message, { content, reasoning });
-}
-
-async function answer(message, give = (signal) => receive(message, requestFor(message), signal)) {
+async function answer(message, back, giveIt = give) {
   const era = eraSignal();
   const mine = new AbortController();
   Object.assign(message, { state: "asking", error: "", usage: null, finish: "", firstMs: undefined, perSecond: 0 });
+  look();
   $("said").textContent = "The answer comes.";
   turn(mine);
+  const grown = () => {
+    drawSoon(message);
+    saveSoon();
+  };
   try {
-    await give(mine.signal);
+    await giveIt(branch, message, mine.signal, grown);
     message.state = "done";
   } catch (error) {
     if (leaving) return; // as one that was being answered it is kept
@@ -197,8 +184,8 @@ async function answer(message, give = (signal) => receive(message, requestFor(me
     if (!mine.signal.aborted) message.error = error instanceof ApiError ? error.message : `This page failed: ${error.message}`;
   }
   if (era.aborted || answering !== mine) return; // all of it is forgotten
-  if (message.state !== "done" && isEmpty(message)) {
-    takeBack();
+  if (message.state !== "done" && isEmpty(message) && back) {
+    takeBack(back, message.state === "stopped");
     show($("failure"), message.error);
     $("said").textContent = message.error === "" ? "Stopped." : ""; // an alert is heard by itself
   } else {
@@ -207,141 +194,118 @@ async function answer(message, give = (signal) => receive(message, requestFor(me
   turn(null);
 }
 
-function askFor(...said) {
+// Asks questions, or anew what was asked last. `back`: what is shown again if nothing comes of it.
+function askFor(said, back) {
   show($("failure"), "");
-  for (const content of said) messages.push({ role: "user", content, state: "done" });
-  messages.push({ role: "assistant", content: "", reasoning: "", calls: [], sampling: settings.samplingNow(), state: "asking" });
-  for (const m of messages.slice(-1 - said.length)) $("talk").append(view(m, acts));
+  branch.system = settings.systemNow();
+  const more = said.map((content) => ({ role: "user", content, state: "done" }));
+  more.push({ role: "assistant", content: "", reasoning: "", calls: [], sampling: settings.samplingNow(), state: "asking" });
+  branch.messages.push(...more);
+  $("talk").append(...more.map((m) => view(m, acts)));
   toEnd();
-  answer(lastShown());
+  answer(lastShown(), back);
 }
 
-export function send(text) {
-  if (isAnswering() || settings.modelNow() === "" || text.trim() === "" || !settings.areRight()) return false;
-  leaveOthers();
-  askFor(text);
+function send(text) {
+  if (text.trim() === "" || !canAsk()) return false;
+  const back = { to: { ...branch, messages: [...branch.messages] }, text };
+  if (isElsewhere()) leave(branch.messages.length);
+  askFor([text], back);
   return true;
 }
 
 // ---- branches ----
 
-// From here on another branch is said; this one stays.
-function branch(count, to = mark.startsWith("=") ? newMark() : newBranch(mark)) {
-  put(to, messages.slice(0, count).map((m) => ({ ...m })));
+// Another tab went on with what is shown.
+function isLonger() {
+  const count = branch.messages.length + (branch.system === "" ? 0 : 1);
+  return list().some((e) => markOf(e) === branch.mark && e.messages > count);
 }
 
-// Another client has what it began, and may go on with it.
-function leaveOthers() {
-  if (mark.startsWith("=")) branch(messages.length);
+// The next question goes with other words than the server has by this mark.
+function isElsewhere() {
+  const { mark, system, messages } = branch;
+  return mark.startsWith("=") || (messages.length > 0 && system !== settings.systemNow()) || isLonger();
+}
+
+// From here on another branch is said; this one stays.
+function leave(count) {
+  const { mark, messages } = branch;
+  put({ ...branch, mark: mark.startsWith("=") || messages.length === 0 ? newMark() : newBranch(mark), messages: messages.slice(0, count) });
+}
+
+// Asks in the place of a message. False: not now.
+function askInstead(message, ...said) {
+  if (!canAsk()) return false;
+  const back = { to: branch, text: said.join("") };
+  leave(branch.messages.indexOf(message));
+  $("question").focus();
+  askFor(said, back);
+  return true;
 }
 
 const acts = {
   goOn(message) {
+    if (!canAsk()) return;
+    if (isLonger()) leave(branch.messages.length);
     $("question").focus();
-    const at = messages.indexOf(message);
-    leaveOthers();
-    answer(messages[at], (signal) => goOn(messages[at], signal));
+    answer(message, null, goOn);
   },
-  retry(message) {
-    if (isAnswering() || !settings.areRight()) return;
-    branch(messages.indexOf(message));
-    $("question").focus();
-    askFor();
-  },
+  retry: (message) => askInstead(message),
   edit(message) {
-    edit(message, (text) => {
-      if (isAnswering() || !settings.areRight()) return;
-      branch(messages.indexOf(message));
-      $("question").focus();
-      askFor(text);
-    });
+    stay();
+    edit(message, (text) => askInstead(message, text));
   },
   fork(message) {
     if (isAnswering()) return;
-    const part = messages.slice(0, messages.indexOf(message) + 1).map((m) => ({ ...m }));
-    const question = message.role === "user" ? part.pop() : null;
-    branches = new Map();
-    branchesOf = "";
-    put(newMark(), part);
-    if (question) $("question").value = question.content;
+    const isQuestion = message.role === "user";
+    const messages = branch.messages.slice(0, branch.messages.indexOf(message) + (isQuestion ? 0 : 1));
+    fresh({ ...branch, mark: newMark(), messages });
+    if (isQuestion) takeUp(message.content);
     $("said").textContent = "A fork: a new conversation, which has all up to here.";
     save();
     $("question").focus();
   },
   show(to) {
     if (isAnswering() || !branches.has(to)) return;
-    put(to, branches.get(to));
+    const next = branches.get(to), n = common(branch.messages, next.messages);
+    const y = branch.messages[n].view.item.getBoundingClientRect().top;
+    put(next);
+    settings.showSystem(next.system);
+    keepAt(next.messages[n].view.item, y);
     save();
     $("scroll").focus();
   },
 };
 
-// The answer goes on from what the server has of it, where it has it; else it is given again, by its seed.
-async function goOn(message, signal) {
-  const at = messages.indexOf(message);
-  const find = async () => (await readList(signal)).find((e) => markOf(e) === mark);
-  let entry = await find();
-  for (let tries = 0; entry?.state === "computing" && tries < 50; ++tries) {
-    await new Promise((done) => setTimeout(done, 100)); // of a connection that ended a moment ago
-    entry = await find();
-  }
-  const kept = entry ? await readBranch(entry.name, signal).catch(() => null) : null;
-  const last = kept?.messages[at];
-  const known = last?.role === "assistant" && !isEmpty(last) && kept.messages.length === at + 1 && common(kept.messages, messages) >= at;
-  if (known) {
-    Object.assign(message, { content: last.content, reasoning: last.reasoning, calls: last.calls });
-    drawSoon(message);
-    if (kept.whole) return;
-    const body = requestFor(message);
-    body.messages.push({ ...requestOf(message), ...(message.reasoning === "" ? {} : { reasoning_content: message.reasoning }) });
-    body.continue_final_message = true;
-    try {
-      return await receive(message, body, signal, last);
-    } catch (error) {
-      if (error.code !== "answer_not_found") throw error;
-    }
-  }
-  message.sampling ??= settings.samplingNow();
-  const body = requestFor(message);
-  if (body.max_tokens) body.max_tokens += message.made ?? 0;
-  return receive(message, body, signal);
-}
-
 // Shows a session of the list, with the other branches of its conversation.
 export async function open(entry) {
-  const mine = ++opening;
-  if (isAnswering()) answering.abort();
+  look();
+  if (markOf(entry) === shown()) return;
   show($("failure"), "");
-  const group = groupOf(entry);
+  const mine = (opening = new AbortController());
+  $("opening").hidden = false;
   try {
-    const one = await readBranch(entry.name);
-    if (mine !== opening) return; // another one since, or a new conversation
-    fresh();
+    const one = await readBranch(entry.name, mine.signal);
+    fresh(one);
     settings.showSystem(one.system);
-    if (one.messages.at(-1)?.role === "user") one.messages.push(messageOf({ role: "assistant", content: "" }, true));
-    put(markOf(entry), one.messages);
     save();
+    await readBranches(groupOf(entry));
   } catch (error) {
-    if (error.name !== "AbortError") show($("failure"), error.message);
-    return;
+    if (error.name === "AbortError") return; // another one since, or somebody goes on with what is shown
+    stay();
+    show($("failure"), error.message);
   }
-  await readBranches(group);
 }
 
 async function readBranches(group) {
   branchesOf = group;
-  const own = mark;
   const entries = list().filter((e) => groupOf(e) === group && e.messages > 0).slice(-kBranchesMax);
-  const read = await Promise.all(entries.map((e) => (e.conversation === own ? null : readBranch(e.name).catch(() => null))));
-  if (mark !== own || branchesOf !== group) return;
-  const known = branches;
+  const read = await Promise.all(entries.map((e) => readBranch(e.name).catch(() => null)));
+  if (branchesOf !== group) return;
+  const known = [...branches.values(), branch]; // what is known here is newer
   branches = new Map();
-  entries.forEach((e, i) => {
-    if (e.conversation === own) branches.set(own, messages);
-    else if (read[i]) branches.set(e.conversation, read[i].messages);
-  });
-  for (const [name, said] of known) branches.set(name, said); // what is known here is newer
-  branches.set(own, messages);
+  for (const one of [...read, ...known]) if (one) add(branches, one);
   refresh();
 }
 
@@ -351,23 +315,22 @@ export function start() {
   try {
     load();
   } catch {
-    fresh(); // what an older page kept, or nothing to read
+    fresh(); // what an older page kept
   }
   refresh();
-  const ask_ = () => {
+  const ask = () => {
     const field = $("question");
-    const text = field.value;
-    if (send(text)) field.value = "";
+    if (send(field.value)) field.value = "";
   };
   $("ask").addEventListener("submit", (event) => {
     event.preventDefault();
-    ask_();
+    ask();
   });
   $("question").addEventListener("keydown", (event) => {
     if (event.key === "Escape" && isAnswering()) answering.abort();
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
-    ask_();
+    ask();
   });
   for (const b of $("starts").querySelectorAll("button")) {
     b.addEventListener("click", () => {
@@ -378,8 +341,10 @@ export function start() {
   $("stop").addEventListener("click", () => answering?.abort());
   startEnd();
   events.addEventListener("list", () => {
-    const group = mark.split(".")[0];
-    if (messages.length > 0 && branchesOf !== group && !isAnswering() && list().some((e) => groupOf(e) === group)) readBranches(group);
+    const kept = reopens === branch.mark && list().findLast((e) => markOf(e) === reopens);
+    if (kept && shown() === "") return void open(kept);
+    const group = branch.mark.split(".")[0];
+    if (shown() !== "" && branchesOf !== group && !isAnswering() && list().some((e) => groupOf(e) === group)) readBranches(group);
   });
   addEventListener("beforeunload", () => (leaving = true));
   addEventListener("pageshow", () => (leaving = false)); // back again, as it was

@@ -44,8 +44,8 @@ const isShown = (one) => one.entries.some((e) => markOf(e) === chat.shown()) ||
 function rowOf(one) {
   const row = make("li");
   const open = button("", () => {
-    chat.open(one.entries.at(-1));
-    events.dispatchEvent(new Event("opened"));
+    if (isShown(one)) chat.look();
+    else chat.open(one.entries.at(-1));
   }, { class: "open", tabindex: -1 });
   const note = [ago(one.when)];
   const { last } = one.entries.at(-1);

@@ -122,7 +122,7 @@ function name() {
   }
   graph.setWords(words, now, (wanted) => {
     const entry = list().find((e) => e.name === wanted);
-    if (entry) chat.open(entry), lookAt("chat");
+    if (entry) chat.open(entry);
   });
 }
 events.addEventListener("list", name);
@@ -135,7 +135,7 @@ function lookAt(part) {
   if (part === "memory") poll();
 }
 for (const b of $("views").querySelectorAll("button")) b.addEventListener("click", () => lookAt(b.dataset.view));
-events.addEventListener("opened", () => lookAt("chat"));
+events.addEventListener("chat", () => lookAt("chat"));
 $("new").addEventListener("click", () => {
   lookAt("chat");
   chat.begin();

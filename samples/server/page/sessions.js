@@ -1,6 +1,6 @@
 // The list of the caller's sessions, as the server has it.
 import { ask, events, read } from "./api.js";
-import { messageOf } from "./branches.js";
+import { markOf, messageOf } from "./branches.js";
 
 let entries = []; // the newest last
 let tag = "";
@@ -35,12 +35,15 @@ export async function readList(signal) {
 
 const pathOf = (name) => `/v1/kvrt/sessions/${encodeURIComponent(name)}`;
 
-// What the server has of a session, without its system message.
+// What the server has of a session: a branch, and whether its last answer is `whole`. A question without an answer has one that was cut.
 export async function readBranch(name, signal) {
-  const { messages, whole } = (await read(pathOf(name), { signal })).data;
-  const system = messages[0]?.role === "system" ? messages[0].content : "";
-  const said = system === "" ? messages : messages.slice(1);
-  return { system, whole, messages: said.map((m, i) => messageOf(m, i === said.length - 1 && !whole)) };
+  const { data } = await read(pathOf(name), { signal });
+  const [first] = data.messages;
+  const system = first?.role === "system" ? String(first.content) : "";
+  const said = system === "" ? data.messages : data.messages.slice(1);
+  const isAnswered = said.at(-1)?.role !== "user", whole = data.whole && isAnswered;
+  if (!isAnswered) said.push({ role: "assistant", content: "" });
+  return { mark: markOf({ ...data, name }), system, whole, messages: said.map((m, i) => messageOf(m, i === said.length - 1 && !whole)) };
 }
 
 export const removeSession = (name) => ask(pathOf(name), { method: "DELETE" });

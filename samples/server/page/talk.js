@@ -1,11 +1,10 @@
 // How the messages of a conversation look.
+import { isEmpty } from "./branches.js";
 import { button, copyButton, make, printable, show } from "./dom.js";
 import { Markdown } from "./markdown.js";
 
-export const isEmpty = (m) => m.content === "" && m.reasoning === "" && m.calls.length === 0;
-
 // True where the model can go on with it.
-export const isCut = (m) => m.state === "stopped" || m.state === "cut" || (m.state === "done" && m.finish === "length");
+const isCut = (m) => m.state === "stopped" || m.state === "cut" || (m.state === "done" && m.finish === "length");
 
 // The element of a message. `act`: what its buttons do with it.
 export function view(message, act) {
@@ -64,12 +63,13 @@ function noteOf(m, last) {
   return parts.filter((part) => part !== "").join(" ");
 }
 
-// `last`: nothing comes after it. `busy`: an answer is being given. `variants`: {at, of, before, after} of it and its alternatives.
-export function draw(m, { last, busy, variants }, act) {
+// `last`: nothing comes after it. `goesOn`: it may be continued. `busy`: an answer is being given. `variants`: {at, of, before, after} of it and its
+// alternatives.
+export function draw(m, { last, goesOn, busy, variants }, act) {
   m.view.text.source = m.content; // as it came
   m.view.acts.hidden = m.role === "tool" || m.state === "asking";
-  for (const b of m.view.acts.querySelectorAll("button")) b.disabled = busy;
   drawVariants(m, variants, act);
+  for (const b of m.view.acts.querySelectorAll("button")) b.disabled = busy || b.dataset.to === "";
   if (m.role !== "assistant") return setText(m.view.text, m.content);
   m.view.words.set(m.content, m.state === "asking");
   setText(m.view.reasoning, m.reasoning);
@@ -82,46 +82,36 @@ export function draw(m, { last, busy, variants }, act) {
   m.view.text.setAttribute("aria-busy", String(m.state === "asking"));
   m.view.item.dataset.state = m.state;
   show(m.view.note, noteOf(m, last));
-  m.view.again.hidden = !last || busy || !isCut(m);
+  m.view.again.hidden = !goesOn || !isCut(m);
 }
 
 function drawVariants(m, variants, act) {
-  const looks = variants ? `${variants.at}/${variants.of}` : "";
+  const looks = JSON.stringify(variants ?? "");
   if (m.view.variants.dataset.looks === looks) return;
   m.view.variants.dataset.looks = looks;
   m.view.variants.replaceChildren();
   if (!variants) return;
-  const step = (sign, label, to) => {
-    const b = button(sign, () => act.show(to), { class: "quiet", "aria-label": label });
-    b.disabled = !to;
-    return b;
-  };
+  const step = (sign, label, to = "") => button(sign, () => act.show(to), { class: "quiet", "aria-label": label, "data-to": to });
   m.view.variants.append(step("‹", "The branch before", variants.before), make("span", {}, `${variants.at} / ${variants.of}`),
                          step("›", "The next branch", variants.after));
 }
 
-// The question becomes a field; `done` gets the new text.
+// The question becomes a field, which hides it; `done` gets the new text, and says whether it took it.
 export function edit(message, done) {
-  const { item, text, acts } = message.view;
+  const { item, acts } = message.view;
   const form = make("form", { class: "edit" });
   const field = make("textarea", { "aria-label": "The question, edited", rows: 3, dir: "auto" });
   field.value = message.content;
-  const end = () => {
-    form.remove();
-    text.hidden = acts.hidden = false;
-  };
   const bar = make("div", { class: "acts" });
   const send = make("button", { class: "main" }, "Ask");
   bar.append(send, button("Cancel", () => {
-    end();
-    acts.querySelector("button").focus();
+    form.remove();
+    acts.querySelector("button:not(:disabled)")?.focus();
   }));
   form.append(field, bar);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (field.value.trim() === "") return;
-    end();
-    done(field.value);
+    if (field.value.trim() !== "" && done(field.value)) form.remove();
   });
   field.addEventListener("keydown", (event) => {
     if (event.key === "Escape") bar.lastChild.click();
@@ -129,7 +119,6 @@ export function edit(message, done) {
     event.preventDefault();
     form.requestSubmit();
   });
-  text.hidden = acts.hidden = true;
   item.append(form);
   field.focus();
 }
