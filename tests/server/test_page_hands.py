@@ -32,6 +32,96 @@ class Hands(TalkCase):
         self.say(text, 400)
         self.wait(lambda: len(self.texts()[-1]) > 5, "the answer does not stream")
 
+    # ---- keys ----
+
+    def test_the_focus_when_the_button_sends(self):
+        self.gate.pause = 0.05
+        self.longest(400)
+        self.find("#question").send_keys("one")
+        self.find("#send").send_keys(Keys.ENTER)
+        self.wait(lambda: len(self.answers()) == 1 and self.focused() == "stop", "the focus is lost")
+        self.type(Keys.ESCAPE)
+        self.wait(lambda: self.find("#send").is_displayed(), "Escape does not stop")
+        self.assertEqual(self.focused(), "question")
+
+    def test_escape(self):
+        self.hold()
+        self.find("#settings-open").click()
+        self.type(Keys.ESCAPE)
+        self.wait(lambda: not self.find("#settings").is_displayed(), "it does not close")
+        self.assertFalse(self.find("#send").is_displayed())  # the answer goes on
+        self.find("#scroll").click()
+        self.type(Keys.ESCAPE)
+        self.wait(lambda: "Stopped" in self.note(), "Escape does not stop", 5)
+
+    def test_an_input_method(self):
+        press = """const field = document.activeElement;
+                   for (const how of [{ isComposing: true }, { keyCode: 229 }])
+                     for (const key of ["Enter", "Escape"]) field.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...how }))"""
+        self.find("#question").send_keys("one")
+        self.script(press)
+        self.assertEqual((self.texts(), self.value()), ([], "one"))
+        self.type(Keys.ENTER)
+        self.answered()
+        self.press("Edit")
+        self.script(press)
+        self.assertTrue(self.find(".edit").is_displayed())
+        self.assertEqual(len(self.gate.asked[-1]["messages"]), 1)
+
+    # ---- touch ----
+
+    def test_touch(self):
+        self.emulate(360, 740)
+        self.touch()
+        self.longest(8)
+        self.script("document.getElementById('starts').firstElementChild.click()")
+        self.answered()
+        self.assertNotEqual(self.focused(), "question")  # no keyboard over the answer
+        self.press("Retry")
+        self.answered()
+        self.press("Continue")
+        self.answered()
+        self.assertNotEqual(self.focused(), "question")
+        asked = len(self.gate.asked)
+        self.find("#question").send_keys("one", Keys.ENTER, "two")
+        self.assertEqual((self.value(), len(self.gate.asked)), ("one\ntwo", asked))
+        self.assertEqual(self.script("return getComputedStyle(document.getElementById('question')).fontSize"), "16px")
+        self.find("#views [data-view=memory]").click()
+        self.find("#send").click()
+        self.wait(lambda: self.seen("chat"), "the answer is not in sight")
+        self.answered(2)
+        self.assertIn("Enter begins", self.find("#question-note").get_property("textContent"))
+
+    # ---- the focus ----
+
+    def test_the_focus_where_a_conversation_opens(self):
+        self.talk("one")
+        self.find("#new").click()
+        self.emulate(360, 740)
+        self.find("#views [data-view=list]").click()
+        self.open("one")
+        self.wait(lambda: len(self.texts()) == 2 and self.seen("chat"), "it does not open")
+        self.assertEqual(self.focused(), "scroll")
+
+    def test_the_focus_in_a_row_that_changes(self):
+        self.talk("one")
+        name = self.entries()[0]["name"]
+        for tokens in (40, 80):
+            session = {"name": name, "state": "computing", "tokens": tokens, "computed": 32, "on_disk": 0, "blocks": ["a", "b", "c"][:tokens // 32 + 1]}
+            data = {"object": "kvrt.graph", "block_tokens": 32, "sessions": [session], "more": 0, "unread": 0}
+            self.gate.fakes = {"/v1/kvrt/graph": (200, "application/json", json.dumps(data).encode())}
+            self.wait(lambda: str(tokens) in self.find("#rows").text, "it is not drawn")
+            if tokens == 40:
+                self.find("#rows button").send_keys("")
+                self.script("document.querySelector('#rows button').focus()")
+        self.assertEqual(self.script("return document.activeElement.className"), "name")
+
+    def test_what_is_copied_is_said(self):
+        self.talk("one")
+        self.browser.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
+        self.press("Copy the answer")
+        self.wait(lambda: self.find("#said").get_property("textContent") == "Copied", "it is not said")
+
     # ---- drafts ----
 
     def test_drafts(self):

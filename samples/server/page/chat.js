@@ -1,6 +1,6 @@
 // The chat: the branch of a conversation that is shown, and what is done with it. It is in sessionStorage, so a reload keeps it; the server has its
 // words and its KV.
-import { $, show } from "./dom.js";
+import { $, isComposing, sends, show, touch } from "./dom.js";
 import { ApiError, eraSignal, events, store, stored } from "./api.js";
 import { give, goOn } from "./answer.js";
 import { add, common, groupOf, isEmpty, markOf, newBranch, newMark, variantsOf } from "./branches.js";
@@ -122,7 +122,8 @@ function refresh() {
   $("stop").disabled = !busy;
   $("send").hidden = busy;
   $("stop").hidden = !busy;
-  if (!busy && focused === $("stop")) $("question").focus();
+  if (busy && focused === $("send")) $("stop").focus();
+  if (!busy && focused === $("stop")) $(touch.matches ? "send" : "question").focus();
   branch.messages.forEach(drawOne);
   const title = branch.messages.find((m) => m.role === "user")?.content.trim().slice(0, 60) ?? "";
   document.title = title === "" ? "kvrt" : `${title} – kvrt`;
@@ -147,6 +148,11 @@ function turn(controller) {
 }
 
 // ---- questions and answers ----
+
+// The focus goes to the question's field, unless a keyboard comes with it.
+function toQuestion() {
+  if (!touch.matches) $("question").focus();
+}
 
 // A text comes to the question's field, before what is there.
 function takeUp(text) {
@@ -239,7 +245,7 @@ function askInstead(message, ...said) {
   if (!canAsk()) return false;
   const back = { to: branch, text: said.join("") };
   leave(branch.messages.indexOf(message));
-  $("question").focus();
+  toQuestion();
   askFor(said, back);
   return true;
 }
@@ -248,7 +254,7 @@ const acts = {
   goOn(message) {
     if (!canAsk()) return;
     if (isLonger()) leave(branch.messages.length);
-    $("question").focus();
+    toQuestion();
     answer(message, null, goOn);
   },
   retry: (message) => askInstead(message),
@@ -327,14 +333,17 @@ export function start() {
     ask();
   });
   $("question").addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && isAnswering()) answering.abort();
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (!sends(event)) return;
     event.preventDefault();
     ask();
   });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !isComposing(event) && !event.target.closest(".edit") && !document.querySelector("dialog[open]")) answering?.abort();
+  });
+  if (touch.matches) $("question-note").textContent = "Enter begins a new line.";
   for (const b of $("starts").querySelectorAll("button")) {
     b.addEventListener("click", () => {
-      $("question").focus();
+      toQuestion();
       send(b.textContent);
     });
   }

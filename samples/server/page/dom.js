@@ -2,6 +2,15 @@
 
 export const $ = (id) => document.getElementById(id);
 
+// A screen that is touched: its keyboard comes with the focus of a field, and has no Shift+Enter.
+export const touch = matchMedia("(pointer: coarse)");
+
+// An input method makes a character of this key; Safari's event for its end has only the code.
+export const isComposing = (event) => event.isComposing || event.keyCode === 229;
+
+// The key sends what the field has.
+export const sends = (event) => event.key === "Enter" && !event.shiftKey && !touch.matches && !isComposing(event);
+
 // An element with its attributes and a text.
 export function make(tag, attributes = {}, text = "") {
   const svg = ["svg", "g", "rect", "path", "text", "title"].includes(tag);
@@ -33,7 +42,7 @@ export function copyButton(textOf, label) {
   const element = button("Copy", async () => {
     const said = await copy(textOf()).then(() => "Copied", () => "Not copied");
     element.focus();
-    element.textContent = said;
+    element.textContent = $("said").textContent = said;
     setTimeout(() => (element.textContent = "Copy"), 1500);
   }, { class: "quiet", "aria-label": label });
   return element;
@@ -57,7 +66,7 @@ export function show(element, text) {
   element.hidden = text === "";
 }
 
-// Keeps the elements of `kept` that look as before, in the order of `rows`: [name, looks, make an element].
+// Keeps the elements of `kept` that look as before, in the order of `rows`: [name, looks, make an element]. The focus stays at its button.
 export function update(parent, kept, rows) {
   const names = new Set();
   let at = parent.firstElementChild;
@@ -67,8 +76,10 @@ export function update(parent, kept, rows) {
     if (!row || row.looks !== looks) {
       const made = element();
       if (row) {
+        const focused = [...row.element.querySelectorAll("button")].indexOf(document.activeElement);
         if (row.element === at) at = made;
         row.element.replaceWith(made);
+        made.querySelectorAll("button")[focused]?.focus();
       }
       row = { element: made, looks };
       kept.set(name, row);

@@ -132,6 +132,7 @@ events.addEventListener("talk", name);
 function lookAt(part) {
   document.body.dataset.view = part;
   for (const b of $("views").querySelectorAll("button")) b.setAttribute("aria-pressed", String(b.dataset.view === part));
+  if (!isSeen(document.activeElement)) $("scroll").focus();
   if (part === "memory") poll();
 }
 for (const b of $("views").querySelectorAll("button")) b.addEventListener("click", () => lookAt(b.dataset.view));

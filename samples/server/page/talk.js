@@ -1,6 +1,6 @@
 // How the messages of a conversation look.
 import { isEmpty } from "./branches.js";
-import { button, copyButton, make, printable, show } from "./dom.js";
+import { button, copyButton, isComposing, make, printable, sends, show } from "./dom.js";
 import { Markdown } from "./markdown.js";
 
 // True where the model can go on with it.
@@ -114,8 +114,8 @@ export function edit(message, done) {
     if (field.value.trim() !== "" && done(field.value)) form.remove();
   });
   field.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") bar.lastChild.click();
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (event.key === "Escape" && !isComposing(event)) bar.lastChild.click();
+    if (!sends(event)) return;
     event.preventDefault();
     form.requestSubmit();
   });
