@@ -9,13 +9,14 @@ function random(length) {
 }
 
 export const newMark = () => `${random(8)}.${random(4)}`;
-export const newBranch = (mark) => `${mark.split(".")[0]}.${random(4)}`;
+export const newBranch = (mark) => `${groupIn(mark)}.${random(4)}`;
+export const groupIn = (mark) => mark.split(".")[0];
 
 // The mark of a session of the list.
 export const markOf = (entry) => (entry.conversation === "" ? `=${entry.name}` : entry.conversation);
 
 // What groups a session of the list: its mark's first part, or its own name.
-export const groupOf = (entry) => (entry.conversation === "" ? markOf(entry) : entry.conversation.split(".")[0]);
+export const groupOf = (entry) => (entry.conversation === "" ? markOf(entry) : groupIn(entry.conversation));
 
 // Without reasoning: the page does not send that back, so the server has it of the last answer alone.
 const same = (a, b) => a.role === b.role && a.content === b.content;

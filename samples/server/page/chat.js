@@ -3,7 +3,7 @@
 import { $, isComposing, sends, show, touch } from "./dom.js";
 import { ApiError, eraSignal, events, store, stored } from "./api.js";
 import { give, goOn } from "./answer.js";
-import { add, common, groupOf, isEmpty, markOf, newBranch, newMark, variantsOf } from "./branches.js";
+import { add, common, groupIn, groupOf, isEmpty, markOf, newBranch, newMark, variantsOf } from "./branches.js";
 import { keepAt, keepEnd, start as startEnd, toEnd } from "./end.js";
 import { list, readBranch } from "./sessions.js";
 import * as settings from "./settings.js";
@@ -237,7 +237,10 @@ function isElsewhere() {
 // From here on another branch is said; this one stays.
 function leave(count) {
   const { mark, messages } = branch;
-  put({ ...branch, mark: mark.startsWith("=") || messages.length === 0 ? newMark() : newBranch(mark), messages: messages.slice(0, count) });
+  const begins = mark.startsWith("=") || messages.length === 0; // a conversation, of which the server has no branch yet
+  const to = begins ? newMark() : newBranch(mark);
+  if (begins) branchesOf = groupIn(to);
+  put({ ...branch, mark: to, messages: messages.slice(0, count) });
 }
 
 // Asks in the place of a message. False: not now.
@@ -309,9 +312,10 @@ async function readBranches(group) {
   const entries = list().filter((e) => groupOf(e) === group && e.messages > 0).slice(-kBranchesMax);
   const read = await Promise.all(entries.map((e) => readBranch(e.name).catch(() => null)));
   if (branchesOf !== group) return;
-  const known = [...branches.values(), branch]; // what is known here is newer
+  const known = [...branches.values(), branch];
+  const first = known.filter((one) => one.mark.startsWith("=")); // another client began it
   branches = new Map();
-  for (const one of [...read, ...known]) if (one) add(branches, one);
+  for (const one of [...first, ...read, ...known]) if (one) add(branches, one); // what is known here is newer
   refresh();
 }
 
@@ -352,7 +356,7 @@ export function start() {
   events.addEventListener("list", () => {
     const kept = reopens === branch.mark && list().findLast((e) => markOf(e) === reopens);
     if (kept && shown() === "") return void open(kept);
-    const group = branch.mark.split(".")[0];
+    const group = groupIn(branch.mark);
     if (shown() !== "" && branchesOf !== group && !isAnswering() && list().some((e) => groupOf(e) === group)) readBranches(group);
   });
   addEventListener("beforeunload", () => (leaving = true));

@@ -1,7 +1,7 @@
 // The list of conversations: open again, delete, search. A conversation is one row, whatever branches it has.
 import { $, button, make, printable, show, update } from "./dom.js";
 import { events } from "./api.js";
-import { groupOf, markOf } from "./branches.js";
+import { groupIn, groupOf, markOf } from "./branches.js";
 import * as chat from "./chat.js";
 import { isNamed, list, readList, removeSession, titleOf } from "./sessions.js";
 
@@ -39,7 +39,7 @@ function group() {
 }
 
 const isShown = (one) => one.entries.some((e) => markOf(e) === chat.shown()) ||
-                         one.id === chat.shown().split(".")[0];
+                         one.id === groupIn(chat.shown());
 
 function rowOf(one) {
   const row = make("li");
