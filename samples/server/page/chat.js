@@ -119,6 +119,7 @@ function refresh() {
   variants = variantsOf(branch, branches);
   $("empty").hidden = branch.messages.length > 0;
   $("send").disabled = settings.modelNow() === "" || busy;
+  for (const b of $("starts").querySelectorAll("button")) b.disabled = $("send").disabled;
   $("stop").disabled = !busy;
   $("send").hidden = busy;
   $("stop").hidden = !busy;

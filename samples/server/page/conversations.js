@@ -3,7 +3,7 @@ import { $, button, make, printable, show, update } from "./dom.js";
 import { events } from "./api.js";
 import { groupIn, groupOf, markOf } from "./branches.js";
 import * as chat from "./chat.js";
-import { isNamed, list, readList, removeSession, titleOf } from "./sessions.js";
+import { isNamed, isRead, list, readList, removeSession, titleOf } from "./sessions.js";
 
 const rows = new Map(); // by group: {element, looks}
 let groups = []; // {id, title, words, entries, when}, the newest first
@@ -53,7 +53,7 @@ function rowOf(one) {
   if (printable(last) !== one.title) note.push(printable(last));
   open.append(make("span", { class: "title", dir: "auto" }, one.title), make("span", { class: "note" }, note.join(" · ")));
   if (isShown(one)) open.setAttribute("aria-current", "true");
-  const gone = button("×", () => remove(one, gone), { class: "quiet delete", tabindex: -1, "aria-label": `Delete: ${one.title}` });
+  const gone = button("×", (event) => event.detail < 2 && remove(one, gone), { class: "quiet delete", tabindex: -1, "aria-label": `Delete: ${one.title}` });
   gone.addEventListener("blur", () => ask(gone, false, one));
   row.append(open, gone);
   return row;
@@ -93,7 +93,7 @@ export function draw() {
   const reach = $("found").querySelector("[aria-current]") ?? $("found").querySelector(".open");
   for (const b of $("found").querySelectorAll("button[tabindex='0']")) b.tabIndex = -1;
   if (reach) reachable(reach.parentElement);
-  show($("found-note"), groups.length === 0 ? "Nothing is kept yet." : found.length === 0 ? "No conversation has these words." : "");
+  show($("found-note"), groups.length === 0 ? isRead() ? "No conversations yet." : "" : found.length === 0 ? "No conversation has these words." : "");
 }
 
 // One row is in the order of Tab; the arrows lead to the others.

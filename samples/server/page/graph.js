@@ -134,12 +134,12 @@ function drawList(sessions, blocks, blockTokens) {
     const shared = !least ? "nothing" : `${counted(least.tokens, "token")} with ${counted(least.others, "other")}` +
       (most.others === least.others ? "" : `, the first ${most.tokens.toLocaleString("en")} with ${most.others.toLocaleString("en")}`);
     const state = { memory: "in memory", disk: "on disk", computing: "computing" }[s.state] ?? printable(s.state);
-    const cells = [state, ...[s.tokens, s.computed, s.on_disk].map((n) => n.toLocaleString("en")), shared];
+    const cells = [shared, state, ...[s.tokens, s.computed, s.on_disk].map((n) => n.toLocaleString("en"))];
     const label = printable(labels.get(s.name));
     return [s.name, JSON.stringify([label, s.name === current, ...cells]), () => {
       const line = make("tr");
       const head = make("th", { scope: "row", title: printable(s.name) });
-      head.append(words.has(s.name) ? button(label, () => opens(s.name), { class: "name" }) : label);
+      head.append(words.has(s.name) ? button(label, () => opens(s.name), { class: "name" }) : make("span", { class: "name" }, label));
       if (s.name === current) line.setAttribute("aria-current", "true");
       line.append(head);
       for (const cell of cells) line.append(make("td", {}, cell));

@@ -4,12 +4,15 @@ import { markOf, messageOf } from "./branches.js";
 
 let entries = []; // the newest last
 let tag = "";
+let known = false; // the server has told them
 
 export const list = () => entries;
+export const isRead = () => known;
 
 export function forgetList() {
   entries = [];
   tag = "";
+  known = false;
   events.dispatchEvent(new Event("list"));
 }
 
@@ -27,6 +30,7 @@ export async function readList(signal) {
     unread = data.unread;
     tag = unread > 0 ? "" : now;
     const when = (e) => (e.state === "computing" || e.saved_unix_ms === 0 ? Infinity : e.saved_unix_ms);
+    known = true;
     entries = data.data.sort((a, b) => (when(a) === when(b) ? 0 : when(a) - when(b)));
     events.dispatchEvent(new Event("list"));
   }

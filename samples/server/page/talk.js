@@ -58,7 +58,7 @@ function noteOf(m, last) {
   if (m.state === "asking") parts.push(isEmpty(m) ? "Computing…" : m.perSecond > 0 ? `Answering, ${round(m.perSecond)} tokens a second…` : "Answering…");
   if (m.state === "stopped") parts.push("Stopped.");
   if (m.state === "cut" && (last || m.error)) parts.push(m.error || "The answer was cut. The server has kept what it computed.");
-  if (m.state === "done" && m.finish === "length") parts.push("The answer is as long as it may be.");
+  if (m.state === "done" && m.finish === "length") parts.push("Cut at the limit of tokens.");
   if (m.usage) parts.push(worthOf(m.usage), speedOf(m));
   return parts.filter((part) => part !== "").join(" ");
 }
