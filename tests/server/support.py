@@ -171,6 +171,21 @@ class Case(unittest.TestCase):
             self.assertEqual(caught.exception.code, code, caught.exception)
         return caught.exception
 
+    def refused_beside(self, begin, count):
+        """The error of a request beside so many streams. They may be over before it is asked: then all are tried again."""
+        for _ in range(20):
+            begun, error = [begin() for _ in range(count)], None
+            try:
+                self.ask()
+            except openai.RateLimitError as refused:
+                error = refused
+            for stream in begun:
+                stream.close()
+            self.eventually(lambda: self.server.metric("kvrt_sessions_generating") == 0, "the answers go on without their clients")
+            if error:
+                return error
+        return self.fail("no request was refused")
+
     @staticmethod
     def byte(value):
         """The token of a byte, in the tiny model's vocabulary of bytes and pairs."""
