@@ -16,7 +16,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/cancel.h"
-#include "runtime/engine/loop/engine.h"
+#include "runtime/engine/engine.h"
 
 // A handle's first words. The pid tells a child after fork(2) from its parent.
 struct HandleHead {

@@ -3,7 +3,7 @@
 
 #include "include/kvrt.h"
 #include "runtime/base/limits.h"
-#include "runtime/engine/describe/memory_cost.h"
+#include "runtime/engine/resources/memory_cost.h"
 
 namespace kvrt::api {
 

@@ -1,5 +1,5 @@
 #include "runtime/engine/describe/inspect.h"
-#include "runtime/engine/describe/memory_cost.h"
+#include "runtime/engine/resources/memory_cost.h"
 
 #include "runtime/api/boundary.h"
 #include "runtime/api/kv_figures.h"

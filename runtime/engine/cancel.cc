@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/engine/loop/engine.h"
+#include "runtime/engine/engine.h"
 
 namespace kvrt {
 

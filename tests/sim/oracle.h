@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/engine/sampling/sampler.h"
-#include "runtime/engine/session.h"
+#include "runtime/engine/session/session.h"
 #include "tests/sim/toy.h"
 
 namespace kvrt::test {

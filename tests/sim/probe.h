@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/loop/engine.h"
+#include "runtime/engine/engine.h"
 
 namespace kvrt {
 

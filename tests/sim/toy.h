@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/engine/loop/engine.h"
+#include "runtime/engine/engine.h"
 
 namespace kvrt::test {
 

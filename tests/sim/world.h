@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/engine/describe/memory_cost.h"
+#include "runtime/engine/resources/memory_cost.h"
 #include "tests/sim/actor.h"
 #include "tests/sim/probe.h"
 #include "tests/sim/stored.h"

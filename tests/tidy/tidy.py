@@ -16,6 +16,8 @@ TEXT = {"runtime/text", "runtime/text/unicode", "runtime/text/tokenizer", "runti
         "runtime/text/answer"}
 STORAGE = {"storage", "storage/segment", "storage/catalog", "storage/store", "storage/repair"}
 BELOW_ENGINE = {"runtime/base", "runtime/compute", "runtime/model", "runtime/kv"} | TEXT | STORAGE
+# What a step works with, and the engine too.
+STEP = {"runtime/engine/session", "runtime/engine/conversation", "runtime/engine/resources", "runtime/engine/sampling"}
 # A part and the parts that its files may include (architecture: includes go one way). "abi" is include/kvrt.h.
 LAYERS = {
     "runtime/base": set(),
@@ -35,11 +37,13 @@ LAYERS = {
     "storage/store": {"runtime/base", "storage", "storage/segment", "storage/catalog"},
     "storage/repair": {"runtime/base", "storage", "storage/segment", "storage/catalog", "storage/store"},
     "cuda": {"runtime/base", "runtime/compute"},
-    "runtime/engine": BELOW_ENGINE | {"runtime/engine/sampling", "runtime/engine/conversation", "runtime/engine/loop"},
-    "runtime/engine/loop": BELOW_ENGINE | {"runtime/engine", "runtime/engine/sampling", "runtime/engine/conversation"},
-    "runtime/engine/conversation": BELOW_ENGINE | {"runtime/engine", "runtime/engine/sampling"},
+    "runtime/engine": BELOW_ENGINE | STEP | {"runtime/engine/step"},
+    "runtime/engine/step": BELOW_ENGINE | STEP,
+    "runtime/engine/session": BELOW_ENGINE | {"runtime/engine", "runtime/engine/conversation", "runtime/engine/sampling"},
+    "runtime/engine/conversation": BELOW_ENGINE | {"runtime/engine", "runtime/engine/resources", "runtime/engine/sampling"},
+    "runtime/engine/resources": BELOW_ENGINE | {"runtime/engine"},
     "runtime/engine/sampling": {"runtime/base", "runtime/compute", "runtime/text/tokenizer"},
-    "runtime/api": BELOW_ENGINE | {"runtime/engine", "runtime/engine/loop", "runtime/engine/conversation", "abi"},
+    "runtime/api": BELOW_ENGINE | {"runtime/engine", "runtime/engine/conversation", "runtime/engine/resources", "abi"},
     "include": set(),
     "bindings": {"abi"},
     "bindings/cpp": {"abi"},

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "runtime/engine/conversation/grammar_cache.h"
-#include "runtime/engine/generation.h"
-#include "runtime/engine/loaded_model.h"
+#include "runtime/engine/conversation/generation.h"
+#include "runtime/engine/resources/loaded_model.h"
 
 namespace kvrt {
 

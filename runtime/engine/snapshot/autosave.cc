@@ -8,7 +8,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/base/threads.h"
-#include "runtime/engine/loop/engine.h"
+#include "runtime/engine/engine.h"
 
 namespace kvrt {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/loaded_model.h"
-#include "runtime/engine/loop/scheduler.h"
+#include "runtime/engine/resources/loaded_model.h"
+#include "runtime/engine/step/scheduler.h"
 #include "runtime/engine/snapshot/kv_chunks.h"
 #include "storage/store/store.h"
 

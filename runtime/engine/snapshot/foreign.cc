@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/compute/numerics.h"
-#include "runtime/engine/loop/engine.h"
+#include "runtime/engine/engine.h"
 
 namespace kvrt {
 

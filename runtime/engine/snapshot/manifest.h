@@ -8,7 +8,7 @@
 
 #include "runtime/base/hash.h"
 #include "runtime/base/status.h"
-#include "runtime/engine/session.h"
+#include "runtime/engine/session/session.h"
 
 namespace kvrt {
 

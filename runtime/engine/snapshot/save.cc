@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "runtime/compute/kv_layout.h"
-#include "runtime/engine/loop/engine.h"
+#include "runtime/engine/engine.h"
 #include "runtime/engine/snapshot/manifest.h"
 #include "runtime/engine/snapshot/save_plan.h"
 

@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
-#include "runtime/engine/loaded_model.h"
-#include "runtime/engine/session.h"
+#include "runtime/engine/resources/loaded_model.h"
+#include "runtime/engine/session/session.h"
 #include "storage/values.h"
 
 namespace kvrt {

@@ -5,8 +5,8 @@
 #include <map>
 #include <random>
 
-#include "runtime/engine/loaded_model.h"
-#include "runtime/engine/loop/scheduler.h"
+#include "runtime/engine/resources/loaded_model.h"
+#include "runtime/engine/step/scheduler.h"
 #include "tests/support/golden_rig.h"
 
 namespace kvrt {

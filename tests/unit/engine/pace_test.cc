@@ -1,5 +1,5 @@
 // Pace against simulated machines whose costs are known: quiet, beside burning processes, slow, of changing speed, with clocks that lie.
-#include "runtime/engine/loop/pace.h"
+#include "runtime/engine/step/pace.h"
 
 #include <gtest/gtest.h>
 

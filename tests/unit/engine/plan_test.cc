@@ -1,5 +1,5 @@
 // The planner against published figures, against counting one by one, and against the allocations of an Engine.
-#include "runtime/engine/describe/memory_cost.h"
+#include "runtime/engine/resources/memory_cost.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/base/memory.h"
-#include "runtime/engine/loop/engine.h"
+#include "runtime/engine/engine.h"
 
 namespace kvrt {
 namespace {

@@ -6,8 +6,8 @@
 #include <new>
 #include <thread>
 
-#include "runtime/engine/loop/engine.h"
-#include "runtime/engine/runtime.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/resources/runtime.h"
 #include "runtime/engine/snapshot/manifest.h"
 #include "runtime/engine/snapshot/save_plan.h"
 #include "tests/support/fault_env.h"

@@ -1,5 +1,5 @@
 // The scheduler by itself: no model, no bytes of blocks.
-#include "runtime/engine/loop/scheduler.h"
+#include "runtime/engine/step/scheduler.h"
 
 #include <gtest/gtest.h>
 

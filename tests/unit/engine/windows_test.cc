@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <map>
 
-#include "runtime/engine/loop/engine.h"
-#include "runtime/engine/runtime.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/resources/runtime.h"
 #include "tests/support/store_rig.h"
 
 namespace kvrt {

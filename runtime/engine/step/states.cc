@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "runtime/engine/loop/scheduler.h"
+#include "runtime/engine/step/scheduler.h"
 
 namespace kvrt {
 

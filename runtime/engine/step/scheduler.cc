@@ -1,4 +1,4 @@
-#include "runtime/engine/loop/scheduler.h"
+#include "runtime/engine/step/scheduler.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "runtime/engine/loop/engine.h"
+#include "runtime/engine/engine.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include "runtime/base/limits.h"
 #include "runtime/base/memory.h"
 #include "runtime/compute/kv_layout.h"
-#include "runtime/engine/describe/memory_cost.h"
+#include "runtime/engine/resources/memory_cost.h"
 
 namespace kvrt {
 

@@ -1,4 +1,4 @@
-#include "runtime/engine/describe/memory_cost.h"
+#include "runtime/engine/resources/memory_cost.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "runtime/engine/loaded_model.h"
+#include "runtime/engine/resources/loaded_model.h"
 
 #include <algorithm>
 

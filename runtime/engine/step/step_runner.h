@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/engine/loaded_model.h"
-#include "runtime/engine/loop/scheduler.h"
+#include "runtime/engine/resources/loaded_model.h"
+#include "runtime/engine/step/scheduler.h"
 
 namespace kvrt {
 

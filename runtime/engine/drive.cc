@@ -5,7 +5,7 @@
 #include "runtime/base/fp_env.h"
 #include "runtime/engine/conversation/answer.h"
 #include "runtime/engine/conversation/edit.h"
-#include "runtime/engine/loop/engine.h"
+#include "runtime/engine/engine.h"
 #include "runtime/text/reply/message.h"
 
 namespace kvrt {

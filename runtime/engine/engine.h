@@ -9,10 +9,10 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/engine/conversation/grammar_cache.h"
-#include "runtime/engine/describe/memory_cost.h"
-#include "runtime/engine/loaded_model.h"
-#include "runtime/engine/loop/scheduler.h"
-#include "runtime/engine/loop/step_runner.h"
+#include "runtime/engine/resources/memory_cost.h"
+#include "runtime/engine/resources/loaded_model.h"
+#include "runtime/engine/step/scheduler.h"
+#include "runtime/engine/step/step_runner.h"
 #include "runtime/engine/snapshot/kv_chunks.h"
 #include "storage/store/store.h"
 

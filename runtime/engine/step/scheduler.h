@@ -11,8 +11,8 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/compute/step.h"
-#include "runtime/engine/loop/pace.h"
-#include "runtime/engine/session.h"
+#include "runtime/engine/step/pace.h"
+#include "runtime/engine/session/session.h"
 #include "runtime/kv/kv_cache.h"
 #include "runtime/text/tokenizer/tokenizer.h"
 

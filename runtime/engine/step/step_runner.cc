@@ -1,8 +1,8 @@
-#include "runtime/engine/loop/step_runner.h"
+#include "runtime/engine/step/step_runner.h"
 
 #include "runtime/base/fp_env.h"
 #include "runtime/base/limits.h"
-#include "runtime/engine/describe/memory_cost.h"
+#include "runtime/engine/resources/memory_cost.h"
 
 namespace kvrt {
 

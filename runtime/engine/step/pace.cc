@@ -1,4 +1,4 @@
-#include "runtime/engine/loop/pace.h"
+#include "runtime/engine/step/pace.h"
 
 #include <algorithm>
 #include <cmath>

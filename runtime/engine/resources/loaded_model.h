@@ -7,7 +7,7 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/compute/weight_dir.h"
-#include "runtime/engine/runtime.h"
+#include "runtime/engine/resources/runtime.h"
 #include "runtime/model/model.h"
 #include "runtime/text/reply/parser.h"
 #include "runtime/text/template/chat_template.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/engine/loop/scheduler.h"
+#include "runtime/engine/step/scheduler.h"
 
 namespace kvrt {
 

@@ -1,4 +1,4 @@
-#include "runtime/engine/runtime.h"
+#include "runtime/engine/resources/runtime.h"
 
 #include "runtime/base/limits.h"
 #include "runtime/base/paths.h"

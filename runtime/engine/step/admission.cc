@@ -1,7 +1,7 @@
 // The scheduler's first half: admits generations, takes blocks from sessions, and counts the reused KV of a prompt.
 #include <algorithm>
 
-#include "runtime/engine/loop/scheduler.h"
+#include "runtime/engine/step/scheduler.h"
 
 namespace kvrt {
 

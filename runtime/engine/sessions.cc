@@ -3,7 +3,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/engine/conversation/edit.h"
-#include "runtime/engine/loop/engine.h"
+#include "runtime/engine/engine.h"
 #include "runtime/engine/snapshot/manifest.h"
 
 namespace kvrt {
