@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "runtime/base/fp_env.h"
+#include "runtime/engine/cancel.h"
 #include "runtime/engine/conversation/answer.h"
 #include "runtime/engine/conversation/edit.h"
 #include "runtime/engine/engine.h"

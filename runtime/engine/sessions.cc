@@ -38,7 +38,7 @@ Status Engine::enlist(Session* session) {
   if (scheduler_->sessions().size() >= kSessionsMax) {
     return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
   }
-  if (session->autosave) session->autosave->saver->add(this, session);
+  if (session->autosave) session->autosave->saver->add(session, [this](Session* s) { return autosave(s); });
   try {
     scheduler_->add(session);
   } catch (...) {

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/cancel.h"
 #include "runtime/engine/conversation/answer_guide.h"
 #include "runtime/engine/conversation/conversation.h"
 #include "runtime/engine/sampling/output_text.h"
@@ -14,6 +13,8 @@
 #include "runtime/text/reply/parser.h"
 
 namespace kvrt {
+
+class Cancel;
 
 // The numbers of kvrt.h's enums (asserted in api/session.cc).
 enum class EventType : uint32_t {

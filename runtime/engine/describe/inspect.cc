@@ -6,8 +6,8 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/json.h"
+#include "runtime/engine/resources/loaded_model.h"
 #include "runtime/engine/resources/memory_cost.h"
-#include "runtime/engine/engine.h"
 #include "runtime/model/ggml_types.h"
 #include "runtime/model/gguf_parse.h"
 

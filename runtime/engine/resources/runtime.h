@@ -13,7 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/turn_lock.h"
 #include "runtime/compute/backend.h"
-#include "runtime/engine/snapshot/autosave.h"
+#include "runtime/engine/resources/autosaver.h"
 #include "storage/repair/repair.h"
 #include "storage/store/store.h"
 

@@ -10,12 +10,13 @@
 #include "runtime/engine/conversation/conversation.h"
 #include "runtime/engine/conversation/generation.h"
 #include "runtime/engine/session/session_use.h"
-#include "runtime/engine/snapshot/autosave.h"
 #include "runtime/kv/kv_cache.h"
 #include "runtime/text/template/chat_template.h"
 #include "storage/store/store.h"
 
 namespace kvrt {
+
+class Autosaver;
 
 // The numbers of kvrt.h's enum (asserted in api/session.cc).
 enum class SessionState : uint32_t { kIdle = 1, kGenerating = 2, kSuspended = 3, kFailed = 4 };
@@ -76,6 +77,23 @@ struct SavedSession {
   };
   std::unique_ptr<Mark> mark;  // of a session with autosave: one with the same mark, and no new KV, is skipped
   uint64_t blocks = 0;  // full blocks whose KV that save had
+};
+
+struct AutosavePolicy {
+  bool every_turn = false;
+  uint32_t every_tokens = 0, idle_ms = 0;  // 0: off
+  std::string name;                        // for a session that has none yet
+  bool on() const { return every_turn || every_tokens || idle_ms; }
+};
+
+// A session's policy and state for its Autosaver.
+struct Autosave {
+  AutosavePolicy policy;
+  std::shared_ptr<Autosaver> saver;
+  bool turn_over = false;                 // since the last look
+  uint64_t seen_tokens = 0, seen_kv = 0;  // its tokens at the last save, done or tried, and those of them with KV
+  bool left_out = false;                  // the last save left KV out, and the log has a line of it
+  uint64_t active_ns = 0;                 // its last activity; 0: none since it was saved for being idle
 };
 
 // Guarded by Engine's lock; a step's leader uses tokens and generation without. It belongs to one handle, whose calls do not overlap.

@@ -117,7 +117,7 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
   }
   scheduler_->touch(&s);
   s.saved.blocks = s.kv.whole_blocks(static_cast<uint32_t>(s.kv.chain.size()));
-  if (s.autosave) s.autosave->saver->add(this, &s);
+  if (s.autosave) s.autosave->saver->add(&s, [this](Session* due) { return autosave(due); });
   undo.session = nullptr;
   return session.release();
 }
