@@ -126,7 +126,7 @@ EngineMetrics Engine::metrics() const {
   for (const Session* s : scheduler_->sessions()) {
     bool generating = s->state == SessionState::kGenerating;
     m.generating += generating;
-    m.paused += generating && !s->generation->finished && !scheduler_->runnable(*s);
+    m.paused += generating && !s->generation->finished && !s->runnable();
   }
   m.blocks = cache_->size();
   m.blocks_cached = cache_->cached_count();

@@ -332,13 +332,13 @@ uint32_t Probe::holes() const {
 const Session* Probe::oldest_runnable() const {
   const Session* oldest = nullptr;
   for (const Session* s : scheduler().sessions_) {
-    if (scheduler().runnable(*s) && (!oldest || s->generation->order < oldest->generation->order)) oldest = s;
+    if (s->runnable() && (!oldest || s->generation->order < oldest->generation->order)) oldest = s;
   }
   return oldest;
 }
 
 bool Probe::waits_for_other(const Session& s) const {
-  if (!scheduler().runnable(s) || !s.generation->warmed || s.use.in_step() || !s.kv.share || s.kv.own_only) return false;
+  if (!s.runnable() || !s.generation->warmed || s.use.in_step() || !s.kv.share || s.kv.own_only) return false;
   auto i = s.kv.ready(s.tokens.size()) / cache().block_tokens();
   if (i >= s.kv.chain.size()) return false;
   const auto claim = scheduler().claimed_.find(s.kv.chain[i].get());
@@ -355,7 +355,7 @@ std::string Probe::describe() const {
   for (const Session* s : scheduler().sessions_) {
     line += say(" [%zu tokens, KV %zu, %u blocks", s->tokens.size(), size_t{s->kv.ready(s->tokens.size())}, s->kv.blocks_held());
     if (const Generation* g = s->generation.get(); g && !g->finished) {
-      line += say(", #%zu%s%s%s%s", size_t{g->order}, scheduler().runnable(*s) ? " runnable" : " waits", g->admitted ? " admitted" : "",
+      line += say(", #%zu%s%s%s%s", size_t{g->order}, s->runnable() ? " runnable" : " waits", g->admitted ? " admitted" : "",
                   g->warmed ? " warmed" : "", s->use.in_step() ? " in step" : "");
     }
     line += s->failure.is_ok() ? "]" : ", failed]";

@@ -163,7 +163,7 @@ void World::before_step(const Step& step) {
     const Session& s = *a->session();
     bool waits = probe_->waits_for_other(s), short_of_blocks = probe_->blocks_left() < least;
     setting_.note("waits for another's block", waits);
-    bool due = probe_->scheduler().runnable(s) && s.generation->warmed && !s.use.in_step() && !waits && !short_of_blocks;
+    bool due = s.runnable() && s.generation->warmed && !s.use.in_step() && !waits && !short_of_blocks;
     a->passed_over = due ? a->passed_over + 1 : 0;
     if (a->passed_over > kPassedOverMax && step_fault_.empty()) step_fault_ = "a session that could run does not get its turn";
   }
@@ -186,7 +186,7 @@ void World::check(bool deep) {
     SIM_CHECK(!s->use.in_step(), "in a step between steps");
     if (!s->generation || s->generation->finished) continue;
     if (s->mailbox.size() >= 64) setting_.note("paused, unread");
-    if (!s->generation->admitted && s->generation->order && probe_->scheduler().runnable(*s) && computed_)
+    if (!s->generation->admitted && s->generation->order && s->runnable() && computed_)
       setting_.note("not admitted yet");
   }
 }

@@ -72,6 +72,7 @@ struct GenerateOptions {
   AnswerAsk ask;
   ReplyKind reply = ReplyKind::kNone;
   std::shared_ptr<Cancel> cancel{};  // null: none
+  bool wants_logits() const { return !prefill_only || logits != WantLogits::kNone; }  // of the last token
 };
 
 // Its Session owns it. Guarded by Engine's lock; a step's leader uses it without. It has every field that lives from begin to DONE, and no other.

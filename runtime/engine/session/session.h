@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/base/hash.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/conversation/conversation.h"
 #include "runtime/engine/conversation/generation.h"
@@ -99,6 +100,14 @@ struct Autosave {
 // Guarded by Engine's lock; a step's leader uses tokens and generation without. It belongs to one handle, whose calls do not overlap.
 struct Session : SessionValue {
   explicit Session(const KvShape& shape) : kv(shape) {}
+
+  // True while it generates, has room in its mailbox, and waits for no token from its host.
+  bool runnable() const {
+    return state == SessionState::kGenerating && !generation->finished && generation->awaited.empty() && mailbox.size() < kUnreadEventsMax;
+  }
+  // True of a generation that wants no logits, where there are states. A row whose logits are wanted has to run, and goes on from the state
+  // before it: so the last row is left to what comes after it.
+  bool leaves_last() const { return kv.shape.has_states() && !generation->options.wants_logits() && !tokens.empty(); }
 
   KvSequence kv;  // of `tokens`
   SavedSession saved;

@@ -24,7 +24,7 @@ bool Scheduler::reclaim(const Session* for_session) {
   for (Session* s : sessions_) {
     if (s == for_session || s->use.pinned() || s->use.in_step() || s->kv.blocks_held() == 0) continue;
     bool idle = s->state != SessionState::kGenerating || s->generation->finished;
-    Rank rank{idle ? 0 : runnable(*s) ? 2 : 1, s->last_used};
+    Rank rank{idle ? 0 : s->runnable() ? 2 : 1, s->last_used};
     if (rank.kind == 2) {
       if (!generates || s->generation->order < for_session->generation->order) continue;
       rank.since = UINT64_MAX - s->generation->order;
@@ -71,7 +71,7 @@ bool Scheduler::admit(Session* session) {
   for (const Session* s : sessions_) {
     if (s == session) continue;
     const uint64_t held = s->kv.units_held();
-    if (!runnable(*s)) {
+    if (!s->runnable()) {
       have += s->use.pinned() ? 0 : held;
     } else if (s->generation->admitted) {
       oldest &= s->generation->order > session->generation->order;
@@ -83,7 +83,7 @@ bool Scheduler::admit(Session* session) {
 
 Session* Scheduler::next_cold() {
   for (Session* s : sessions_) {
-    if (!runnable(*s) || !s->use.may_step() || s->generation->warmed || !admit(s)) continue;
+    if (!s->runnable() || !s->use.may_step() || s->generation->warmed || !admit(s)) continue;
     s->generation->admitted = true;
     return s;
   }

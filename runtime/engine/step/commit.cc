@@ -240,7 +240,7 @@ void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
     if (!finite && compute_again(s)) return;
   }
   if (g.computed > computed || (seq.logit_rows && g.options.prefill_only)) commit_prompt(seq, logits, vocab);
-  if (seq.run.end < s->tokens.size() - leaves_last(*s)) return;
+  if (seq.run.end < s->tokens.size() - s->leaves_last()) return;
   const bool has_states = s->kv.shape.has_states();  // all before the last row had to be there
   bool prompt_over = g.recompute_all || has_states || s->kv.ready(s->tokens.size()) == s->tokens.size();
   if (g.options.prefill_only) {

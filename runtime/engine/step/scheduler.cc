@@ -43,20 +43,15 @@ void Scheduler::remove(Session* session) {
   if (starved_ == session) starved_ = nullptr;
 }
 
-bool Scheduler::runnable(const Session& s) const {
-  return s.state == SessionState::kGenerating && !s.generation->finished && s.generation->awaited.empty() &&
-         s.mailbox.size() < kUnreadEventsMax;
-}
-
 uint32_t Scheduler::runnable_count() const {
-  return static_cast<uint32_t>(std::count_if(sessions_.begin(), sessions_.end(), [&](const Session* s) { return runnable(*s); }));
+  return static_cast<uint32_t>(std::ranges::count_if(sessions_, [](const Session* s) { return s->runnable(); }));
 }
 
 void Scheduler::start(Session* s, uint64_t now_ns) {
   Generation& g = *s->generation;
   g.order = ++begun_;
   g.begin_ns = now_ns;
-  g.prompt_end = g.decoded_end = s->tokens.size() - leaves_last(*s);
+  g.prompt_end = g.decoded_end = s->tokens.size() - s->leaves_last();
   g.recompute_all = g.options.prefill_only && g.options.logits == WantLogits::kAll;
   g.report.prompt_tokens = g.report.prefilled = g.prompt_end;  // all is to be computed until count_reuse counted the rest
   g.report.seed = g.options.sampling.seed;
@@ -77,7 +72,7 @@ KvRun Scheduler::next_run(const Session& s) const {
   const uint64_t n = s.tokens.size();
   if (!g.recompute_all) {
     KvRun run = s.kv.next_run(n);
-    run.end = std::min(run.end, n - leaves_last(s));
+    run.end = std::min(run.end, n - s.leaves_last());
     return run;
   }
   if (s.kv.restart(g.next_logits) < g.next_logits) return s.kv.next_run(g.next_logits);  // it had to give up its blocks
@@ -88,7 +83,7 @@ KvRun Scheduler::next_run(const Session& s) const {
 std::vector<Session*> Scheduler::order_of_service() {
   std::vector<Session*> order;
   for (Session* s : sessions_) {
-    if (runnable(*s) && s->use.may_step() && s->generation->warmed) order.push_back(s);
+    if (s->runnable() && s->use.may_step() && s->generation->warmed) order.push_back(s);
   }
   if (order.empty()) return order;
   std::rotate(order.begin(), order.begin() + static_cast<ptrdiff_t>(turn_++ % order.size()), order.end());
@@ -193,7 +188,7 @@ std::vector<int32_t> Scheduler::tables_of(const KvSequence& kv, const KvRun& run
 
 void Scheduler::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
   const Generation& g = *s->generation;
-  bool decides = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
+  const bool decides = g.options.wants_logits();
   plan->seqs.reserve(plan->seqs.size() + 1);
   PlannedSeq seq{s, run, static_cast<uint32_t>(plan->logits_rows.size()), 0};
   auto first_row = static_cast<uint32_t>(plan->tokens.size());
@@ -240,7 +235,7 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
     uint64_t edge = (run.begin + rows) / block_tokens_ * block_tokens_;  // whole blocks, if there is a choice: others can adopt them
     if (run.begin + rows < run.end && edge >= run.begin + (rows + 1) / 2) rows = edge - run.begin;
   }
-  bool decides = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
+  const bool decides = g.options.wants_logits();
   if (decides && logits_left == 0 && run.begin + rows == s->tokens.size()) --rows;
   if (rows == 0) return true;
   run.end = stop_at_boundary(s, {run.begin, run.begin + rows, run.stores});
@@ -269,7 +264,7 @@ bool Scheduler::blocks_come_back() const {
 // A prefill that wants no logits ends when all its KV is there.
 bool Scheduler::finish_prefill(Session* s, uint64_t now_ns) {
   const GenerateOptions& o = s->generation->options;
-  if (!o.prefill_only || o.logits != WantLogits::kNone || s->kv.ready(s->tokens.size()) < s->tokens.size()) return false;
+  if (o.wants_logits() || s->kv.ready(s->tokens.size()) < s->tokens.size()) return false;
   finish(s, Reason::kPrefilled, now_ns);
   return true;
 }
@@ -313,7 +308,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   budget_ = budget_for(order, patience_ns);
   Session* starved = nullptr;
   for (Session* s : order) {
-    if (!runnable(*s) || !s->generation->warmed) continue;  // it gave its blocks to another session of this plan
+    if (!s->runnable() || !s->generation->warmed) continue;  // it gave its blocks to another session of this plan
     s->last_used = ++clock_;
     mark_messages(s);
     if (!s->generation->recompute_all && cache_->adopt(&s->kv, s->tokens)) count_reuse(s);
@@ -327,7 +322,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   starved_ = starved;
   // Only the oldest has had every block it can get: any other waits for those that began before it.
   bool oldest = starved && std::none_of(sessions_.begin(), sessions_.end(), [&](const Session* s) {
-                  return runnable(*s) && s->generation->order < starved->generation->order;
+                  return s->runnable() && s->generation->order < starved->generation->order;
                 });
   if (oldest && plan->seqs.empty() && !blocks_come_back()) {
     fail(starved, error(Code::kLimit, Detail::kNone,

@@ -89,8 +89,6 @@ class Scheduler {
   void remove(Session* session);  // gives its blocks and its chain back
   const std::vector<Session*>& sessions() const { return sessions_; }
 
-  // True while the session generates, has room in its mailbox, and waits for no token from its host.
-  bool runnable(const Session& session) const;
   uint32_t runnable_count() const;
   // Begins the generation in session->generation.
   void start(Session* session, uint64_t now_ns);
@@ -133,7 +131,6 @@ class Scheduler {
 
  private:
   friend struct Probe;  // tests/sim reads everything after every step
-  static bool leaves_last(const Session& session);
   KvRun next_run(const Session& session) const;
   std::vector<Session*> order_of_service();
   double budget_for(const std::vector<Session*>& order, uint64_t patience_ns);

@@ -7,13 +7,6 @@
 
 namespace kvrt {
 
-// A row whose logits are wanted has to run, and goes on from the state before it. So a prefill that wants none leaves the last row to what
-// comes after it.
-bool Scheduler::leaves_last(const Session& s) {
-  const GenerateOptions& o = s.generation->options;
-  return s.kv.shape.has_states() && o.prefill_only && o.logits == WantLogits::kNone && !s.tokens.empty();
-}
-
 // The last boundary at or before `at`: a mark of the session, or one in the index, which others made or an earlier process.
 uint64_t Scheduler::last_boundary(const KvSequence& kv, uint64_t mark, uint64_t at) const {
   for (uint64_t i = std::min<uint64_t>(at / block_tokens_, kv.chain.size()); i * block_tokens_ > mark; --i) {
