@@ -109,7 +109,7 @@ Status Engine::accept(Session* session, int32_t token) {
 
 // Wakes the hosts of sessions with a first unread event. Gives the lock back for each call.
 void Engine::ring() {
-  while (auto wake = scheduler_->take_woken()) {
+  while (auto wake = scheduler_->mailboxes.take_woken()) {
     Unlocked unlocked(mu_);
     wake->ring();
     wake.reset();  // without the lock: the last reference's end calls the host to free its user data

@@ -27,42 +27,6 @@ const char* banning(const Generation& g) {
 
 }  // namespace
 
-void Scheduler::push(Session* s, Event event) {
-  if (s->mailbox.empty()) wake(s);
-  s->mailbox.push_back(std::move(event));
-}
-
-// Parses more of the answer: the text that a token gave, and the token itself if it is a control token.
-void Scheduler::push_parts(Session* s, std::string_view text, std::string_view control, bool last) {
-  Generation& g = *s->generation;
-  if (!g.parser) return;
-  std::vector<ReplyPart> parts;
-  if (!text.empty()) g.parser->push(text, false, &parts);
-  if (!control.empty()) g.parser->push(control, true, &parts);
-  if (last) g.parser->finish(&parts);
-  for (ReplyPart& part : parts) {
-    Event event;
-    event.type = part.kind == ReplyPart::Kind::kContent     ? EventType::kContent
-                 : part.kind == ReplyPart::Kind::kReasoning ? EventType::kReasoning
-                                                            : EventType::kToolCall;
-    event.text = std::move(part.text);
-    push(s, std::move(event));
-  }
-}
-
-void Scheduler::wake(Session* s) {
-  if (!s->wake || s->woken) return;
-  s->woken = true;
-  s->next_woken = std::exchange(woken_, s);
-}
-
-std::shared_ptr<Wake> Scheduler::take_woken() {
-  if (!woken_) return nullptr;
-  Session* s = std::exchange(woken_, woken_->next_woken);
-  s->woken = false;
-  return s->wake;
-}
-
 void Scheduler::mark_filled(const PlannedSeq& seq) {
   Session* s = seq.session;
   for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
@@ -103,14 +67,14 @@ void Scheduler::commit_prompt(const PlannedSeq& seq, const float* logits, uint32
       event.type = EventType::kLogits;
       event.position = seq.run.end - seq.logit_rows + r;
       event.logits.assign(row, row + vocab);
-      push(s, std::move(event));
+      mailboxes.push(s, std::move(event));
     }
   }
   Event event;
   event.type = EventType::kProgress;
   event.done = g.computed;
   event.total = g.report.prefilled;
-  push(s, std::move(event));
+  mailboxes.push(s, std::move(event));
 }
 
 // After logits that are not finite: reused KV may be the cause. It is dropped, for all sessions, and this one computes its own, once.
@@ -155,7 +119,7 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
     logits.logits.assign(row, row + tokenizer.vocab_size());
     if (g.options.host_samples) g.awaited = logits.logits;
     if (!mask.empty()) apply_mask(logits.logits, mask);
-    push(s, std::move(logits));
+    mailboxes.push(s, std::move(logits));
   }
   if (!g.options.host_samples) commit_token(s, sample, tokenizer, now_ns);
 }
@@ -189,8 +153,8 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
   event.text = control && g.parser ? g.text.flush() : std::string();  // a control token ends a part: it may be a marker
   event.text += g.text.push(tokenizer.piece_after(previous, sample.token, false));
   const std::string text = g.parser ? event.text : std::string();
-  push(s, std::move(event));
-  push_parts(s, text, control ? tokenizer.piece(sample.token, true) : "", false);
+  mailboxes.push(s, std::move(event));
+  mailboxes.push_parts(s, text, control ? tokenizer.piece(sample.token, true) : "", false);
   if (g.guide) g.guide->accept(sample.token);  // it was in the mask
 
   const auto& stops = g.options.stop_tokens;
@@ -295,9 +259,9 @@ void Scheduler::push_done(Session* s, Reason reason, uint64_t now_ns) {
   Event event;
   event.type = EventType::kDone;
   event.text = g.text.finish();
-  push_parts(s, event.text, "", true);
+  mailboxes.push_parts(s, event.text, "", true);
   event.report = r;
-  push(s, std::move(event));
+  mailboxes.push(s, std::move(event));
   sum_up(r, g.first_token_ns != 0);
 }
 
@@ -308,7 +272,7 @@ void Scheduler::give_up(Session* s) noexcept {
   g.report.reason = Reason::kFailed;
   set_times(&g, g.last_token_ns);
   sum_up(g.report, g.first_token_ns != 0);
-  if (s->mailbox.empty()) wake(s);
+  mailboxes.wake(s);
 }
 
 void Scheduler::cancel_finished(Session* s) {
@@ -329,7 +293,7 @@ void Scheduler::fail(Session* s, Status status) {
   s->failure = std::move(status);
   set_times(&g, g.last_token_ns);
   sum_up(g.report, g.first_token_ns != 0);
-  if (s->mailbox.empty()) wake(s);
+  mailboxes.wake(s);
 }
 
 void Scheduler::sum_up(const Report& r, bool first_token) {

@@ -34,11 +34,7 @@ void Scheduler::remove(Session* session) {
   cache_->release(&session->kv, 0);
   session->kv.chain.clear();
   session->kv.ends.clear();
-  for (Session** at = &woken_; *at; at = &(*at)->next_woken) {
-    if (*at != session) continue;
-    *at = session->next_woken;
-    break;
-  }
+  mailboxes.forget(session);
   sessions_.erase(std::find(sessions_.begin(), sessions_.end(), session));
   if (starved_ == session) starved_ = nullptr;
 }

@@ -11,6 +11,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/compute/step.h"
+#include "runtime/engine/step/mailboxes.h"
 #include "runtime/engine/step/pace.h"
 #include "runtime/engine/session/session.h"
 #include "runtime/kv/kv_cache.h"
@@ -119,15 +120,13 @@ class Scheduler {
   void fail(Session* session, Status status);
   // Ends a generation for want of memory, at the session's last token. Needs no memory itself.
   void give_up(Session* session) noexcept;
-  void push(Session* session, Event event);  // into the mailbox; notes the session for take_woken
-  void push_parts(Session* session, std::string_view text, std::string_view control, bool last);
-  std::shared_ptr<Wake> take_woken();  // of one session whose host is to be woken; null: of none
 
   bool starved() const { return starved_ != nullptr; }  // a session got no block in the last plan
   const Counters& counters() const { return counters_; }
   uint64_t done_count() const { return std::accumulate(counters_.done, std::end(counters_.done), uint64_t{0}); }
   uint64_t pool_bytes_used() const { return cache_->used_count() * unit_bytes; }
   uint64_t unit_bytes = 0;  // for reports
+  Mailboxes mailboxes;
 
  private:
   friend struct Probe;  // tests/sim reads everything after every step
@@ -160,7 +159,6 @@ class Scheduler {
   void commit_token(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
   void push_done(Session* session, Reason reason, uint64_t now_ns);
   void sum_up(const Report& report, bool first_token);
-  void wake(Session* session);
   bool blocks_come_back() const;
   bool reclaim(const Session* for_session);
 
@@ -169,7 +167,6 @@ class Scheduler {
   SchedulerLimits limits_;
   Pace pace_;
   std::vector<Session*> sessions_;
-  Session* woken_ = nullptr;  // the first whose host is to be woken; a linked list, which needs no memory
   Counters counters_;
   // Of a plan: the sessions that compute the blocks of a link, by group.
   std::unordered_map<const ChainLink*, std::array<const Session*, kKvGroupsMax>> claimed_;
