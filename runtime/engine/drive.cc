@@ -259,10 +259,10 @@ bool Engine::run_step(uint64_t patience_ns) {
   {
     Leader leader(this);
     ran = warm_cold();
-    uint64_t done = scheduler_->done_count();
+    uint64_t done = scheduler_->reports.counters.done_count();
     if (runtime_->step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
     scheduler_->plan(&plan_, runtime_->env()->now_ns(), patience_ns);
-    ran |= scheduler_->done_count() > done;
+    ran |= scheduler_->reports.counters.done_count() > done;
     if (scheduler_->starved()) pressed_.notify_all();
     if (!plan_.seqs.empty()) {
       Status computed;

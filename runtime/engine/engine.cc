@@ -78,6 +78,7 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
   limits.rows_max = kStepRowsMax;
   limits.logits_max = kLogitsRowsMax;
   limits.boundary_every = options.boundary_every;
+  limits.unit_bytes = unit_bytes;
   cache_ = std::make_unique<KvCache>(static_cast<uint32_t>(units), kv_.shape);
   const uint64_t each = kv_.shape.boundary_units(), room = kv_.shape.boundaries_units(units);
   if (each > 0 && each > room / kBoundariesTold) {
@@ -86,9 +87,7 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
          static_cast<unsigned long long>(room * unit_bytes), static_cast<unsigned long long>(units * unit_bytes),
          static_cast<unsigned long long>(each * unit_bytes), static_cast<unsigned long long>(room / each));
   }
-  auto scheduler = std::make_unique<Scheduler>(cache_.get(), limits);
-  scheduler->unit_bytes = unit_bytes;
-  scheduler_ = std::move(scheduler);
+  scheduler_ = std::make_unique<Scheduler>(cache_.get(), limits);
   return {};
 }
 
@@ -121,7 +120,7 @@ EngineMetrics Engine::metrics() const {
   EngineMetrics m;
   if (!scheduler_) return m;
   Lock lock(mu_);
-  m.counters = scheduler_->counters();
+  m.counters = scheduler_->reports.counters;
   m.sessions = scheduler_->sessions().size();
   for (const Session* s : scheduler_->sessions()) {
     bool generating = s->state == SessionState::kGenerating;

@@ -139,7 +139,7 @@ Status Engine::bring_back(Session* session, const Progress& progress, Report* re
   report->reused_disk = s.kv.reusable(n) - report->reused_memory;
   report->prefilled = n - s.kv.reusable(n);
   report->reuse_stopped_at = s.kv.computed(n);
-  if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->why_stopped(s, &report->reuse_stopped_at);
+  if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->reports.why_stopped(s, &report->reuse_stopped_at);
   s.use.unpin();
   return {};
 }

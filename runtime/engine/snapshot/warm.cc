@@ -62,7 +62,7 @@ bool Engine::warm(Session* session, uint64_t deadline_ns) {
   if (s.generation->recompute_all && again) {
     s.stored.disk_tokens = 0;  // it reuses nothing: these tokens' KV was its own
   } else {
-    scheduler_->count_reuse(session);
+    scheduler_->reports.count_reuse(session);
   }
   s.generation->warmed = true;
   return loaded != Loaded::kNothing;

@@ -1,4 +1,4 @@
-// The scheduler's first half: admits generations, takes blocks from sessions, and counts the reused KV of a prompt.
+// The scheduler's first half: admits generations, and takes blocks from sessions.
 #include <algorithm>
 
 #include "runtime/engine/step/scheduler.h"
@@ -36,7 +36,7 @@ bool Scheduler::reclaim(const Session* for_session) {
   victim->stored.was_evicted = true;
   if (least.kind > 0) {
     victim->generation->warmed = victim->generation->admitted = false;
-    ++counters_.preemptions;
+    ++reports.counters.preemptions;
   }
   return true;
 }
@@ -45,19 +45,6 @@ BlockId Scheduler::alloc(const Session* for_session, uint32_t group) {
   BlockId block;
   while ((block = cache_->alloc(for_session->kv, group)) == kNoBlock && reclaim(for_session)) continue;
   return block;
-}
-
-ReuseStop Scheduler::why_stopped(const Session& s, uint64_t* at) const {
-  if (s.stored.damaged) return ReuseStop::kDamaged;
-  if (s.stored.other_numerics && *at < s.stored.resumed_tokens) return ReuseStop::kOtherNumerics;
-  if (s.stored.was_evicted) return ReuseStop::kEvicted;
-  if (s.stored.not_stored) return ReuseStop::kNotStored;
-  if (s.stored.behind_window || s.kv.behind_window(*at)) return ReuseStop::kWindow;
-  const auto shared = cache_->shared_with_sibling(s.kv, s.tokens, *at);
-  const uint64_t n = s.generation ? s.generation->prompt_end : s.tokens.size();
-  if (!shared || *shared >= std::min<uint64_t>(block_tokens_, n - std::min(n, *at))) return ReuseStop::kNewTokens;
-  *at += *shared;
-  return ReuseStop::kDifferentToken;
 }
 
 // A generation may begin when its blocks can be had without taking them from others that run: else it and they would take turns in
@@ -88,41 +75,6 @@ Session* Scheduler::next_cold() {
     return s;
   }
   return nullptr;
-}
-
-// Positions with KV that the report does not count yet are reused; the others are to be computed. Until the first of these ran, the reason
-// why reuse stopped is looked for again. The last position always runs if its logits are wanted.
-void Scheduler::count_reuse(Session* s) {
-  Generation& g = *s->generation;
-  Report& r = g.report;
-  uint64_t n = g.prompt_end, fresh = 0;
-  bool first = g.accounted.empty(), last_runs = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
-  g.accounted.resize(n);
-  const uint64_t all = s->tokens.size();
-  const std::vector<KvRun> runs = last_runs || s->kv.ready(all) < all ? s->kv.runs(all) : std::vector<KvRun>();
-  auto run = runs.begin();
-  for (uint64_t p = 0; p < n - (last_runs ? 1 : 0); ++p) {
-    while (run != runs.end() && run->end <= p) ++run;
-    if (g.accounted[p] || (run != runs.end() && run->begin <= p)) continue;
-    g.accounted[p] = true;
-    ++fresh;
-  }
-  uint64_t disk = std::min(s->stored.disk_tokens, fresh);
-  s->stored.disk_tokens = 0;
-  r.reused_disk += disk;
-  r.reused_memory += fresh - disk;
-  r.prefilled = n - r.reused_disk - r.reused_memory;
-  uint64_t missing = s->kv.ready(all);
-  if (last_runs && s->kv.shape.has_states()) {
-    missing = runs.front().begin;
-    if (missing + 1 == n && s->kv.without_window(n) == n) missing = n;  // it has run, and always runs again
-  }
-  missing = std::min(n, missing);
-  if (g.computed == 0 && (first || missing > r.reuse_stopped_at)) {
-    r.reuse_stopped_at = missing;
-    r.reuse_stopped = missing == n ? ReuseStop::kAll : why_stopped(*s, &r.reuse_stopped_at);
-  }
-  s->stored.was_evicted = s->stored.damaged = s->stored.not_stored = s->stored.behind_window = false;
 }
 
 }  // namespace kvrt

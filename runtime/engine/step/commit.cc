@@ -7,18 +7,6 @@
 namespace kvrt {
 
 namespace {
-double ms_between(uint64_t from_ns, uint64_t to_ns) { return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) * 1e-6 : 0.0; }
-
-// The times of the generation's phases up to now.
-void set_times(Generation* g, uint64_t now_ns) {
-  Report& r = g->report;
-  const uint64_t first = g->first_step_ns ? g->first_step_ns : now_ns, token = g->first_token_ns ? g->first_token_ns : now_ns;
-  r.queue_ms = ms_between(g->begin_ns, first);
-  r.prefill_ms = ms_between(first, token);
-  r.ttft_ms = g->first_token_ns ? ms_between(g->begin_ns, token) : 0;
-  r.decode_ms = g->first_token_ns ? ms_between(token, g->last_token_ns) : 0;
-}
-
 // The options that left no token, as a subject with its verb. A host that samples applies logit_bias itself.
 const char* banning(const Generation& g) {
   if (!g.guide) return "logit_bias leaves";
@@ -41,19 +29,6 @@ void Scheduler::mark_filled(const PlannedSeq& seq) {
     }
   }
   cache_->roll(&s->kv, s->tokens.size(), seq.run.end);
-}
-
-// Each row that ran is a prompt position's first run, a decode, or one more run of either, because the session had to give up its blocks.
-void Scheduler::account(const PlannedSeq& seq) {
-  Generation& g = *seq.session->generation;
-  for (uint64_t p = seq.run.begin; p < seq.run.end; ++p) {
-    if (p < g.prompt_end ? !g.accounted[p] : p >= g.decoded_end) {
-      if (p < g.prompt_end) g.accounted[p] = true, ++g.computed;
-      if (p >= g.decoded_end) g.decoded_end = p + 1;
-    } else {
-      ++g.report.recomputed;
-    }
-  }
 }
 
 void Scheduler::commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab) {
@@ -135,10 +110,7 @@ void Scheduler::accept(Session* s, const Sample& sample, const Tokenizer& tokeni
 
 void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns) {
   Generation& g = *s->generation;
-  if (!g.first_token_ns) {
-    g.first_token_ns = now_ns;
-    g.report.pool_bytes_prefilled = pool_bytes_used();
-  }
+  if (!g.first_token_ns) reports.first_token(&g, now_ns);
   g.last_token_ns = now_ns;
   ++g.report.generated;
   int32_t previous = s->tokens.empty() ? -1 : s->tokens.back();
@@ -173,10 +145,11 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
 void Scheduler::commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
   uint64_t elapsed = now_ns - plan->planned_ns;
   pace_.measured(plan->decodes, plan->prompt_cost, plan->work_ns, plan->wall_ns);
-  ++counters_.steps;
-  counters_.step_rows += plan->tokens.size();
-  counters_.step_ns += elapsed;
-  counters_.step_ns_longest = std::max(counters_.step_ns_longest, elapsed);
+  Counters& counters = reports.counters;
+  ++counters.steps;
+  counters.step_rows += plan->tokens.size();
+  counters.step_ns += elapsed;
+  counters.step_ns_longest = std::max(counters.step_ns_longest, elapsed);
   for (const BlockCopy& copy : plan->copies) cache_->drop(copy.from);
   plan->copies.clear();
   for (const PlannedSeq& seq : plan->seqs) {
@@ -196,7 +169,7 @@ void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
   uint32_t vocab = tokenizer.vocab_size();
   mark_filled(seq);
   uint64_t computed = g.computed;
-  account(seq);
+  reports.account(s, seq.run.begin, seq.run.end);
   if (g.cancel) return finish(s, Reason::kCancelled, now_ns);
   if (seq.logit_rows && g.options.prefill_only) {
     const float* rows = logits + size_t{seq.first_logit} * vocab;
@@ -251,18 +224,15 @@ void Scheduler::push_done(Session* s, Reason reason, uint64_t now_ns) {
   g.finished = true;
   g.awaited.clear();
   r.reason = reason;
-  set_times(&g, now_ns);
-  r.kv_blocks = s->kv.units_held();
-  r.kv_bytes = r.kv_blocks * unit_bytes;
-  r.pool_bytes_end = pool_bytes_used();
-  if (!g.first_token_ns) r.pool_bytes_prefilled = r.pool_bytes_end;
+  reports.set_times(&g, now_ns);
+  reports.set_held(s);
   Event event;
   event.type = EventType::kDone;
   event.text = g.text.finish();
   mailboxes.push_parts(s, event.text, "", true);
   event.report = r;
   mailboxes.push(s, std::move(event));
-  sum_up(r, g.first_token_ns != 0);
+  reports.sum_up(g);
 }
 
 void Scheduler::give_up(Session* s) noexcept {
@@ -270,16 +240,16 @@ void Scheduler::give_up(Session* s) noexcept {
   g.finished = g.no_memory = true;
   g.awaited.clear();
   g.report.reason = Reason::kFailed;
-  set_times(&g, g.last_token_ns);
-  sum_up(g.report, g.first_token_ns != 0);
+  reports.set_times(&g, g.last_token_ns);
+  reports.sum_up(g);
   mailboxes.wake(s);
 }
 
 void Scheduler::cancel_finished(Session* s) {
   if (s->mailbox.empty() || s->mailbox.back().type != EventType::kDone) return;  // it failed
   Report& r = s->generation->report;
-  --counters_.done[static_cast<size_t>(r.reason)];
-  ++counters_.done[static_cast<size_t>(Reason::kCancelled)];
+  --reports.counters.done[static_cast<size_t>(r.reason)];
+  ++reports.counters.done[static_cast<size_t>(Reason::kCancelled)];
   r.reason = Reason::kCancelled;
   r.stop_string_tokens = 0;
   s->mailbox.back().report = r;
@@ -291,26 +261,9 @@ void Scheduler::fail(Session* s, Status status) {
   g.awaited.clear();
   g.report.reason = Reason::kFailed;
   s->failure = std::move(status);
-  set_times(&g, g.last_token_ns);
-  sum_up(g.report, g.first_token_ns != 0);
+  reports.set_times(&g, g.last_token_ns);
+  reports.sum_up(g);
   mailboxes.wake(s);
-}
-
-void Scheduler::sum_up(const Report& r, bool first_token) {
-  Counters& c = counters_;
-  ++c.done[static_cast<size_t>(r.reason)];
-  c.prompt_tokens += r.prompt_tokens;
-  c.reused_memory += r.reused_memory;
-  c.reused_disk += r.reused_disk;
-  c.prefilled += r.prefilled;
-  c.recomputed += r.recomputed;
-  c.generated += r.generated;
-  if (!first_token) return;
-  ++c.first_tokens;
-  c.ttft_ms += r.ttft_ms;
-  c.queue_ms += r.queue_ms;
-  c.prefill_ms += r.prefill_ms;
-  c.decode_ms += r.decode_ms;
 }
 
 }  // namespace kvrt

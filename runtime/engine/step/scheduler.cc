@@ -24,7 +24,7 @@ void StepPlan::clear() {
 }
 
 Scheduler::Scheduler(KvCache* cache, const SchedulerLimits& limits)
-    : cache_(cache), block_tokens_(cache->block_tokens()), limits_(limits), pace_(limits.step_ms_max, limits.context_cost) {
+    : reports(cache, limits.unit_bytes), cache_(cache), block_tokens_(cache->block_tokens()), limits_(limits), pace_(limits.step_ms_max, limits.context_cost) {
   limits_.context = static_cast<uint32_t>(std::min<uint64_t>(limits_.context, cache->shape().tokens_in(cache->size())));
 }
 
@@ -49,12 +49,9 @@ void Scheduler::start(Session* s, uint64_t now_ns) {
   g.begin_ns = now_ns;
   g.prompt_end = g.decoded_end = s->tokens.size() - s->leaves_last();
   g.recompute_all = g.options.prefill_only && g.options.logits == WantLogits::kAll;
-  g.report.prompt_tokens = g.report.prefilled = g.prompt_end;  // all is to be computed until count_reuse counted the rest
-  g.report.seed = g.options.sampling.seed;
-  g.report.pool_bytes_begin = pool_bytes_used();
+  reports.begin(s);
   s->kv.own_only = false;
   s->state = SessionState::kGenerating;
-  ++(g.options.prefill_only ? counters_.prefills : counters_.generations);
   touch(s);
   if (!g.options.prefill_only && s->tokens.size() >= limits_.context) {
     g.report.prompt_tokens = g.report.prefilled = 0;  // nothing is computed
@@ -307,7 +304,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
     if (!s->runnable() || !s->generation->warmed) continue;  // it gave its blocks to another session of this plan
     s->last_used = ++clock_;
     mark_messages(s);
-    if (!s->generation->recompute_all && cache_->adopt(&s->kv, s->tokens)) count_reuse(s);
+    if (!s->generation->recompute_all && cache_->adopt(&s->kv, s->tokens)) reports.count_reuse(s);
     if (finish_prefill(s, now_ns) || plan->tokens.size() >= limits_.rows_max) continue;
     if (!plan_session(s, plan)) {
       if (!starved || s->generation->order < starved->generation->order) starved = s;

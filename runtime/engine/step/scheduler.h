@@ -2,9 +2,7 @@
 // decodes together.
 #pragma once
 
-#include <iterator>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "runtime/compute/step.h"
 #include "runtime/engine/step/mailboxes.h"
 #include "runtime/engine/step/pace.h"
+#include "runtime/engine/step/reports.h"
 #include "runtime/engine/session/session.h"
 #include "runtime/kv/kv_cache.h"
 #include "runtime/text/tokenizer/tokenizer.h"
@@ -27,6 +26,7 @@ struct SchedulerLimits {
   uint32_t rows_max = 0;         // rows per step
   uint32_t logits_max = 0;       // rows per step that want logits
   uint64_t boundary_every = kStateEvery;
+  uint64_t unit_bytes = 0;  // of the pool, for reports
 };
 
 // One session's part of a plan.
@@ -69,17 +69,6 @@ struct StepPlan {
   void clear();
 };
 
-// Sums since the model was opened.
-struct Counters {
-  uint64_t steps = 0, step_rows = 0, step_ns = 0, step_ns_longest = 0;
-  uint64_t generations = 0, prefills = 0;
-  uint64_t done[8] = {};  // by Reason
-  uint64_t prompt_tokens = 0, reused_memory = 0, reused_disk = 0, prefilled = 0, recomputed = 0, generated = 0;
-  uint64_t preemptions = 0;
-  uint64_t first_tokens = 0;
-  double ttft_ms = 0, queue_ms = 0, prefill_ms = 0, decode_ms = 0;
-};
-
 // Engine owns it, and calls it under its lock; plan and commit are the leader's. Bookkeeping only: it never touches the bytes of a block.
 // It has a method for each moment at which a session's turn or blocks change: added, begun, planned, committed, accepted, ended, removed.
 class Scheduler {
@@ -109,10 +98,6 @@ class Scheduler {
   void accept(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
 
   void touch(Session* session) { session->last_used = ++clock_; }
-  // Counts prompt positions that have KV by now as reused in the generation's report. Again after other sessions' blocks were adopted.
-  void count_reuse(Session* session);
-  // The reason why nothing is reused from *at on. Moves *at to the first differing token if a resident block shares tokens before it.
-  ReuseStop why_stopped(const Session& session, uint64_t* at) const;
   // As KvCache::alloc; if other sessions hold all blocks, one of them gives up its own. kNoBlock: none of them has to.
   BlockId alloc(const Session* for_session, uint32_t group);
   void finish(Session* session, Reason reason, uint64_t now_ns);
@@ -122,11 +107,8 @@ class Scheduler {
   void give_up(Session* session) noexcept;
 
   bool starved() const { return starved_ != nullptr; }  // a session got no block in the last plan
-  const Counters& counters() const { return counters_; }
-  uint64_t done_count() const { return std::accumulate(counters_.done, std::end(counters_.done), uint64_t{0}); }
-  uint64_t pool_bytes_used() const { return cache_->used_count() * unit_bytes; }
-  uint64_t unit_bytes = 0;  // for reports
   Mailboxes mailboxes;
+  Reports reports;
 
  private:
   friend struct Probe;  // tests/sim reads everything after every step
@@ -151,14 +133,12 @@ class Scheduler {
   void clear_foreign(BlockId block, StepPlan* plan) const;
   void take_back_copies(StepPlan* plan, size_t first);
   void mark_filled(const PlannedSeq& seq);
-  void account(const PlannedSeq& seq);
   void commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
   void commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab);
   void commit_row(Session* session, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns);
   bool compute_again(Session* session);
   void commit_token(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
   void push_done(Session* session, Reason reason, uint64_t now_ns);
-  void sum_up(const Report& report, bool first_token);
   bool blocks_come_back() const;
   bool reclaim(const Session* for_session);
 
@@ -167,7 +147,6 @@ class Scheduler {
   SchedulerLimits limits_;
   Pace pace_;
   std::vector<Session*> sessions_;
-  Counters counters_;
   // Of a plan: the sessions that compute the blocks of a link, by group.
   std::unordered_map<const ChainLink*, std::array<const Session*, kKvGroupsMax>> claimed_;
   Session* starved_ = nullptr;  // got no block last time: is served first

@@ -78,7 +78,7 @@ class World {
     FAIL() << "sessions that do not come to their end";
   }
   uint64_t rewinds = 0, copies = 0, boundaries = 0;
-  uint64_t preemptions() const { return scheduler_.counters().preemptions; }
+  uint64_t preemptions() const { return scheduler_.reports.counters.preemptions; }
 
  private:
   uint32_t below(uint64_t n) { return static_cast<uint32_t>(random_() % n); }
@@ -134,7 +134,7 @@ class World {
   void step() {
     while (Session* s = scheduler_.next_cold()) {
       cache_.adopt(&s->kv, s->tokens);
-      scheduler_.count_reuse(s);
+      scheduler_.reports.count_reuse(s);
       s->generation->warmed = true;
     }
     StepPlan plan;

@@ -1,0 +1,120 @@
+#include "runtime/engine/step/reports.h"
+
+#include <algorithm>
+
+namespace kvrt {
+
+namespace {
+double ms_between(uint64_t from_ns, uint64_t to_ns) { return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) * 1e-6 : 0.0; }
+}  // namespace
+
+void Reports::begin(Session* s) {
+  Generation& g = *s->generation;
+  g.report.prompt_tokens = g.report.prefilled = g.prompt_end;
+  g.report.seed = g.options.sampling.seed;
+  g.report.pool_bytes_begin = pool_bytes_used();
+  ++(g.options.prefill_only ? counters.prefills : counters.generations);
+}
+
+ReuseStop Reports::why_stopped(const Session& s, uint64_t* at) const {
+  if (s.stored.damaged) return ReuseStop::kDamaged;
+  if (s.stored.other_numerics && *at < s.stored.resumed_tokens) return ReuseStop::kOtherNumerics;
+  if (s.stored.was_evicted) return ReuseStop::kEvicted;
+  if (s.stored.not_stored) return ReuseStop::kNotStored;
+  if (s.stored.behind_window || s.kv.behind_window(*at)) return ReuseStop::kWindow;
+  const auto shared = cache_->shared_with_sibling(s.kv, s.tokens, *at);
+  const uint64_t n = s.generation ? s.generation->prompt_end : s.tokens.size();
+  if (!shared || *shared >= std::min<uint64_t>(block_tokens_, n - std::min(n, *at))) return ReuseStop::kNewTokens;
+  *at += *shared;
+  return ReuseStop::kDifferentToken;
+}
+
+// Positions with KV that the report does not count yet are reused; the others are to be computed. Until the first of these ran, the reason
+// why reuse stopped is looked for again. The last position always runs if its logits are wanted.
+void Reports::count_reuse(Session* s) {
+  Generation& g = *s->generation;
+  Report& r = g.report;
+  uint64_t n = g.prompt_end, fresh = 0;
+  bool first = g.accounted.empty(), last_runs = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
+  g.accounted.resize(n);
+  const uint64_t all = s->tokens.size();
+  const std::vector<KvRun> runs = last_runs || s->kv.ready(all) < all ? s->kv.runs(all) : std::vector<KvRun>();
+  auto run = runs.begin();
+  for (uint64_t p = 0; p < n - (last_runs ? 1 : 0); ++p) {
+    while (run != runs.end() && run->end <= p) ++run;
+    if (g.accounted[p] || (run != runs.end() && run->begin <= p)) continue;
+    g.accounted[p] = true;
+    ++fresh;
+  }
+  uint64_t disk = std::min(s->stored.disk_tokens, fresh);
+  s->stored.disk_tokens = 0;
+  r.reused_disk += disk;
+  r.reused_memory += fresh - disk;
+  r.prefilled = n - r.reused_disk - r.reused_memory;
+  uint64_t missing = s->kv.ready(all);
+  if (last_runs && s->kv.shape.has_states()) {
+    missing = runs.front().begin;
+    if (missing + 1 == n && s->kv.without_window(n) == n) missing = n;  // it has run, and always runs again
+  }
+  missing = std::min(n, missing);
+  if (g.computed == 0 && (first || missing > r.reuse_stopped_at)) {
+    r.reuse_stopped_at = missing;
+    r.reuse_stopped = missing == n ? ReuseStop::kAll : why_stopped(*s, &r.reuse_stopped_at);
+  }
+  s->stored.was_evicted = s->stored.damaged = s->stored.not_stored = s->stored.behind_window = false;
+}
+
+void Reports::account(Session* s, uint64_t begin, uint64_t end) {
+  Generation& g = *s->generation;
+  for (uint64_t p = begin; p < end; ++p) {
+    if (p < g.prompt_end ? !g.accounted[p] : p >= g.decoded_end) {
+      if (p < g.prompt_end) g.accounted[p] = true, ++g.computed;
+      if (p >= g.decoded_end) g.decoded_end = p + 1;
+    } else {
+      ++g.report.recomputed;
+    }
+  }
+}
+
+void Reports::first_token(Generation* g, uint64_t now_ns) const {
+  g->first_token_ns = now_ns;
+  g->report.pool_bytes_prefilled = pool_bytes_used();
+}
+
+void Reports::set_times(Generation* g, uint64_t now_ns) const {
+  Report& r = g->report;
+  const uint64_t first = g->first_step_ns ? g->first_step_ns : now_ns, token = g->first_token_ns ? g->first_token_ns : now_ns;
+  r.queue_ms = ms_between(g->begin_ns, first);
+  r.prefill_ms = ms_between(first, token);
+  r.ttft_ms = g->first_token_ns ? ms_between(g->begin_ns, token) : 0;
+  r.decode_ms = g->first_token_ns ? ms_between(token, g->last_token_ns) : 0;
+}
+
+void Reports::set_held(Session* s) const {
+  Generation& g = *s->generation;
+  Report& r = g.report;
+  r.kv_blocks = s->kv.units_held();
+  r.kv_bytes = r.kv_blocks * unit_bytes_;
+  r.pool_bytes_end = pool_bytes_used();
+  if (!g.first_token_ns) r.pool_bytes_prefilled = r.pool_bytes_end;
+}
+
+void Reports::sum_up(const Generation& g) {
+  const Report& r = g.report;
+  Counters& c = counters;
+  ++c.done[static_cast<size_t>(r.reason)];
+  c.prompt_tokens += r.prompt_tokens;
+  c.reused_memory += r.reused_memory;
+  c.reused_disk += r.reused_disk;
+  c.prefilled += r.prefilled;
+  c.recomputed += r.recomputed;
+  c.generated += r.generated;
+  if (!g.first_token_ns) return;
+  ++c.first_tokens;
+  c.ttft_ms += r.ttft_ms;
+  c.queue_ms += r.queue_ms;
+  c.prefill_ms += r.prefill_ms;
+  c.decode_ms += r.decode_ms;
+}
+
+}  // namespace kvrt
