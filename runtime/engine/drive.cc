@@ -77,7 +77,7 @@ void Engine::cancel(Session* session) {
 
 void Engine::cancel(const Cancel& fired) noexcept {
   Lock lock(mu_);
-  for (Session* s : scheduler_->sessions()) {
+  for (Session* s : scheduler_->queue.sessions()) {
     if (s->generation && s->generation->options.cancel.get() == &fired) end(s);
   }
   ring();
@@ -227,13 +227,13 @@ uint32_t Engine::step(uint32_t ms) {
     uint64_t start = runtime_->env()->now_ns();
     if (leader_) {
       for (const uint64_t seen = steps_led_; steps_led_ == seen;) step_over_.wait(mu_);
-    } else if (scheduler_->runnable_count() == 0 || !run_step(ms * kMs)) {
+    } else if (scheduler_->queue.runnable_count() == 0 || !run_step(ms * kMs)) {
       break;
     }
     uint64_t now = runtime_->env()->now_ns();
     if (now + (now - start) > deadline) break;  // one more step would end late
   }
-  return scheduler_->runnable_count();
+  return scheduler_->queue.runnable_count();
 }
 
 // The caller leads one step, and accepts one of up to patience_ns. mu_ is held on entry and exit. False: nothing could run.
@@ -246,7 +246,7 @@ bool Engine::run_step(uint64_t patience_ns) {
       engine->leader_ = false;
       ++engine->steps_led_;
       engine->step_over_.notify_all();
-      for (Session* s : engine->scheduler_->sessions()) {
+      for (Session* s : engine->scheduler_->queue.sessions()) {
         if (s->state != SessionState::kGenerating) continue;
         // A cancel that came meanwhile waits for the step's commit. There was none if an exception ended the step.
         if (s->generation->cancel && !s->generation->finished) engine->stop(s);
@@ -263,7 +263,7 @@ bool Engine::run_step(uint64_t patience_ns) {
     if (runtime_->step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
     scheduler_->plan(&plan_, runtime_->env()->now_ns(), patience_ns);
     ran |= scheduler_->reports.counters.done_count() > done;
-    if (scheduler_->starved()) pressed_.notify_all();
+    if (scheduler_->queue.starved()) pressed_.notify_all();
     if (!plan_.seqs.empty()) {
       Status computed;
       {

@@ -112,7 +112,7 @@ EngineInfo Engine::info() const {
   info.blocks = cache_->size();
   info.blocks_free = cache_->free_count();
   info.blocks_cached = cache_->cached_count();
-  info.sessions = scheduler_->sessions().size();
+  info.sessions = scheduler_->queue.sessions().size();
   return info;
 }
 
@@ -121,8 +121,8 @@ EngineMetrics Engine::metrics() const {
   if (!scheduler_) return m;
   Lock lock(mu_);
   m.counters = scheduler_->reports.counters;
-  m.sessions = scheduler_->sessions().size();
-  for (const Session* s : scheduler_->sessions()) {
+  m.sessions = scheduler_->queue.sessions().size();
+  for (const Session* s : scheduler_->queue.sessions()) {
     bool generating = s->state == SessionState::kGenerating;
     m.generating += generating;
     m.paused += generating && !s->generation->finished && !s->runnable();

@@ -33,14 +33,14 @@ Result<Session*> Engine::open_session(const SessionOptions& options) {
   return session.release();
 }
 
-// Adds the session to the scheduler's list, and to the saver's. After a failure it is in neither, and its caller's.
+// Adds the session to the queue, and to the saver's. After a failure it is in neither, and its caller's.
 Status Engine::enlist(Session* session) {
-  if (scheduler_->sessions().size() >= kSessionsMax) {
+  if (scheduler_->queue.sessions().size() >= kSessionsMax) {
     return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
   }
   if (session->autosave) session->autosave->saver->add(session, [this](Session* s) { return autosave(s); });
   try {
-    scheduler_->add(session);
+    scheduler_->queue.add(session);
   } catch (...) {
     if (session->autosave) session->autosave->saver->remove(session);
     throw;
@@ -60,7 +60,8 @@ void Engine::close(Session* session) {
     Unlocked unlocked(mu_);
     last_save(session);
   }
-  scheduler_->remove(session);
+  scheduler_->mailboxes.forget(session);
+  scheduler_->queue.remove(session);
 }
 
 Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
@@ -88,7 +89,7 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   KVRT_TRY(enlist(copy.get()));  // nothing fails from here on
   copy->wake = std::move(wake);  // not before: the end of the host's user data calls the host, which may not be under the lock
   cache_->share(session->kv, &copy->kv);
-  scheduler_->touch(copy.get());
+  scheduler_->queue.touch(copy.get());
   return copy.release();
 }
 

@@ -91,21 +91,19 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
     if (!(given.*part).empty()) session->arguments.*part = std::move(given.*part);
   }
   Lock lock(mu_);
-  if (scheduler_->sessions().size() >= kSessionsMax) {
+  if (scheduler_->queue.sessions().size() >= kSessionsMax) {
     return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
   }
   Session& s = *session;
   struct Undo {  // runs unless resume succeeds, also on an exception. The keys are shared: they go while the lock is held
-    Scheduler* scheduler;
+    Queue* queue;
     Session* session;
     ~Undo() {
-      if (!session) return;
-      scheduler->remove(session);
-      session->kv.chain.clear();
+      if (session) queue->remove(session);
     }
   };
-  scheduler_->add(&s);
-  Undo undo{scheduler_.get(), &s};
+  scheduler_->queue.add(&s);
+  Undo undo{&scheduler_->queue, &s};
   if (check_room(s.tokens.size(), 0).is_ok()) {
     KVRT_TRY(bring_back(&s, progress, report));
   } else {  // no other session loses a block to one that cannot be computed
@@ -115,7 +113,7 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
     report->prompt_tokens = report->prefilled = s.tokens.size();
     report->reuse_stopped = ReuseStop::kEvicted;
   }
-  scheduler_->touch(&s);
+  scheduler_->queue.touch(&s);
   s.saved.blocks = s.kv.whole_blocks(static_cast<uint32_t>(s.kv.chain.size()));
   if (s.autosave) s.autosave->saver->add(&s, [this](Session* due) { return autosave(due); });
   undo.session = nullptr;

@@ -73,7 +73,7 @@ bool Engine::warm(Session* session, uint64_t deadline_ns) {
 bool Engine::warm_cold() {
   uint64_t deadline_ns = runtime_->env()->now_ns() + uint64_t{step_ms_max_} * 250'000;
   bool any = false;
-  while (Session* s = scheduler_->next_cold()) {
+  while (Session* s = scheduler_->queue.next_cold()) {
     {
       struct InStep {  // leaves also if memory runs out half-way
         Session* session;

@@ -1,4 +1,4 @@
-// The scheduler's first half: admits generations, and takes blocks from sessions.
+// The scheduler's first half: takes blocks from sessions.
 #include <algorithm>
 
 #include "runtime/engine/step/scheduler.h"
@@ -21,7 +21,7 @@ bool Scheduler::reclaim(const Session* for_session) {
   bool generates = for_session->generation && !for_session->generation->finished;
   Session* victim = nullptr;
   Rank least;
-  for (Session* s : sessions_) {
+  for (Session* s : queue.sessions()) {
     if (s == for_session || s->use.pinned() || s->use.in_step() || s->kv.blocks_held() == 0) continue;
     bool idle = s->state != SessionState::kGenerating || s->generation->finished;
     Rank rank{idle ? 0 : s->runnable() ? 2 : 1, s->last_used};
@@ -45,36 +45,6 @@ BlockId Scheduler::alloc(const Session* for_session, uint32_t group) {
   BlockId block;
   while ((block = cache_->alloc(for_session->kv, group)) == kNoBlock && reclaim(for_session)) continue;
   return block;
-}
-
-// A generation may begin when its blocks can be had without taking them from others that run: else it and they would take turns in
-// computing the same again. The oldest always may.
-bool Scheduler::admit(Session* session) {
-  cache_->extend(&session->kv, session->tokens);
-  const KvCache::Resident shares = cache_->resident(session->kv);
-  auto wanted = [](const Session& s) { return s.kv.shape.units_for(s.tokens.size() + 1); };
-  uint64_t have = cache_->free_count() + cache_->cached_count() - shares.cached + session->kv.units_held(), promised = 0;
-  bool oldest = true;
-  for (const Session* s : sessions_) {
-    if (s == session) continue;
-    const uint64_t held = s->kv.units_held();
-    if (!s->runnable()) {
-      have += s->use.pinned() ? 0 : held;
-    } else if (s->generation->admitted) {
-      oldest &= s->generation->order > session->generation->order;
-      promised += wanted(*s) > held ? wanted(*s) - held : 0;
-    }
-  }
-  return oldest || have >= wanted(*session) - std::min(shares.units, wanted(*session)) + promised;
-}
-
-Session* Scheduler::next_cold() {
-  for (Session* s : sessions_) {
-    if (!s->runnable() || !s->use.may_step() || s->generation->warmed || !admit(s)) continue;
-    s->generation->admitted = true;
-    return s;
-  }
-  return nullptr;
 }
 
 }  // namespace kvrt

@@ -24,35 +24,19 @@ void StepPlan::clear() {
 }
 
 Scheduler::Scheduler(KvCache* cache, const SchedulerLimits& limits)
-    : reports(cache, limits.unit_bytes), cache_(cache), block_tokens_(cache->block_tokens()), limits_(limits), pace_(limits.step_ms_max, limits.context_cost) {
+    : queue(cache), reports(cache, limits.unit_bytes), cache_(cache), block_tokens_(cache->block_tokens()), limits_(limits), pace_(limits.step_ms_max, limits.context_cost) {
   limits_.context = static_cast<uint32_t>(std::min<uint64_t>(limits_.context, cache->shape().tokens_in(cache->size())));
-}
-
-void Scheduler::add(Session* session) { sessions_.push_back(session); }
-
-void Scheduler::remove(Session* session) {
-  cache_->release(&session->kv, 0);
-  session->kv.chain.clear();
-  session->kv.ends.clear();
-  mailboxes.forget(session);
-  sessions_.erase(std::find(sessions_.begin(), sessions_.end(), session));
-  if (starved_ == session) starved_ = nullptr;
-}
-
-uint32_t Scheduler::runnable_count() const {
-  return static_cast<uint32_t>(std::ranges::count_if(sessions_, [](const Session* s) { return s->runnable(); }));
 }
 
 void Scheduler::start(Session* s, uint64_t now_ns) {
   Generation& g = *s->generation;
-  g.order = ++begun_;
   g.begin_ns = now_ns;
   g.prompt_end = g.decoded_end = s->tokens.size() - s->leaves_last();
   g.recompute_all = g.options.prefill_only && g.options.logits == WantLogits::kAll;
   reports.begin(s);
   s->kv.own_only = false;
   s->state = SessionState::kGenerating;
-  touch(s);
+  queue.begin(s);
   if (!g.options.prefill_only && s->tokens.size() >= limits_.context) {
     g.report.prompt_tokens = g.report.prefilled = 0;  // nothing is computed
     finish(s, Reason::kContextFull, now_ns);
@@ -74,39 +58,14 @@ KvRun Scheduler::next_run(const Session& s) const {
 
 // Decodes first, one row each: they do not wait for a prompt. A starved session comes before all, so that younger sessions give way.
 std::vector<Session*> Scheduler::order_of_service() {
-  std::vector<Session*> order;
-  for (Session* s : sessions_) {
-    if (s->runnable() && s->use.may_step() && s->generation->warmed) order.push_back(s);
-  }
-  if (order.empty()) return order;
-  std::rotate(order.begin(), order.begin() + static_cast<ptrdiff_t>(turn_++ % order.size()), order.end());
+  std::vector<Session*> order = queue.order();
   std::stable_partition(order.begin(), order.end(), [&](Session* s) {
     const KvRun run = next_run(*s);
     return run.end - run.begin == 1;
   });
-  auto starved = std::find(order.begin(), order.end(), starved_);
+  auto starved = std::find(order.begin(), order.end(), queue.starved());
   if (starved != order.end()) std::rotate(order.begin(), starved, starved + 1);
   return order;
-}
-
-// Two sessions that need the same block at once compute it once: the second waits for it, and adopts it when it is sealed.
-bool Scheduler::waits_for_other(Session* s, const KvRun& run) const {
-  if (!s->kv.adopts() || s->generation->recompute_all) return false;
-  const uint64_t i = run.begin / block_tokens_;
-  if (i >= s->kv.chain.size()) return false;  // no other session has the same tail
-  const auto claim = claimed_.find(s->kv.chain[i].get());
-  for (uint32_t g = 0; claim != claimed_.end() && g < kKvGroupsMax; ++g) {
-    const Session* other = claim->second[g];
-    if ((run.stores >> g & 1) && other && other != s) return true;
-  }
-  return false;
-}
-
-// From now on the session is the one that computes this block, unless another is.
-void Scheduler::claim(Session* s, uint32_t group, uint64_t block) {
-  if (!s->kv.share || block >= s->kv.chain.size()) return;
-  const Session*& claimed = claimed_[s->kv.chain[block].get()][group];
-  if (!claimed) claimed = s;
 }
 
 void Scheduler::clear_foreign(BlockId block, StepPlan* plan) const {
@@ -195,7 +154,7 @@ void Scheduler::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
   }
   for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
     if ((run.stores >> group & 1) == 0) continue;
-    for (uint64_t i = run.begin / block_tokens_; i * block_tokens_ < run.end; ++i) claim(s, group, i);
+    for (uint64_t i = run.begin / block_tokens_; i * block_tokens_ < run.end; ++i) queue.claim(s, group, i);
   }
   plan->seqs.push_back(seq);
   s->use.enter_step();  // with its place in the plan: abandon() takes both back
@@ -217,7 +176,7 @@ void Scheduler::take_back_copies(StepPlan* plan, size_t first) {
 bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   Generation& g = *s->generation;
   KvRun run = next_run(*s);
-  if (waits_for_other(s, run)) return true;
+  if (queue.waits_for_other(*s, run)) return true;
   bool decodes = run.end - run.begin == 1;
   uint64_t rows = std::min<uint64_t>({run.end - run.begin, limits_.rows_max - plan->tokens.size(), limits_.prefill_chunk});
   uint64_t logits_left = limits_.logits_max - plan->logits_rows.size();
@@ -249,11 +208,6 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   return true;
 }
 
-// True while pinned blocks will come back: a save copies them out, or a resume reads into them.
-bool Scheduler::blocks_come_back() const {
-  return std::any_of(sessions_.begin(), sessions_.end(), [](const Session* s) { return s->use.pinned(); });
-}
-
 // A prefill that wants no logits ends when all its KV is there.
 bool Scheduler::finish_prefill(Session* s, uint64_t now_ns) {
   const GenerateOptions& o = s->generation->options;
@@ -275,12 +229,11 @@ double Scheduler::budget_for(const std::vector<Session*>& order, uint64_t patien
     const auto i = static_cast<uint32_t>(run.begin / block_tokens_);
     for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
       const BlockTable& table = s->kv.tables[group];
-      if ((run.stores >> group & 1) && table.filled(i) > 0 && cache_->writable(table.block(i))) claim(s, group, i);
+      if ((run.stores >> group & 1) && table.filled(i) > 0 && cache_->writable(table.block(i))) queue.claim(s, group, i);
     }
   }
   // Sessions that wait for their host count, too: it may answer at once.
-  ask.alone = std::count_if(sessions_.begin(), sessions_.end(),
-                            [](const Session* s) { return s->state == SessionState::kGenerating && !s->generation->finished; }) == 1;
+  ask.alone = queue.generating_count() == 1;
   return pace_.budget(ask);
 }
 
@@ -297,12 +250,12 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   plan->clear();
   plan->planned_ns = now_ns;
   std::vector<Session*> order = order_of_service();
-  claimed_.clear();
+  queue.forget_claims();
   budget_ = budget_for(order, patience_ns);
   Session* starved = nullptr;
   for (Session* s : order) {
     if (!s->runnable() || !s->generation->warmed) continue;  // it gave its blocks to another session of this plan
-    s->last_used = ++clock_;
+    queue.touch(s);
     mark_messages(s);
     if (!s->generation->recompute_all && cache_->adopt(&s->kv, s->tokens)) reports.count_reuse(s);
     if (finish_prefill(s, now_ns) || plan->tokens.size() >= limits_.rows_max) continue;
@@ -312,12 +265,9 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
       s->generation->first_step_ns = now_ns;
     }
   }
-  starved_ = starved;
+  queue.set_starved(starved);
   // Only the oldest has had every block it can get: any other waits for those that began before it.
-  bool oldest = starved && std::none_of(sessions_.begin(), sessions_.end(), [&](const Session* s) {
-                  return s->runnable() && s->generation->order < starved->generation->order;
-                });
-  if (oldest && plan->seqs.empty() && !blocks_come_back()) {
+  if (starved && queue.oldest(*starved) && plan->seqs.empty() && !queue.blocks_come_back()) {
     fail(starved, error(Code::kLimit, Detail::kNone,
                         "the pool of %u KV blocks of %u tokens has none left for this session of %zu tokens: raise kv_bytes_max of "
                         "model_open, or close sessions",

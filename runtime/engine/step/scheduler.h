@@ -4,13 +4,13 @@
 
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "runtime/base/limits.h"
 #include "runtime/compute/step.h"
 #include "runtime/engine/step/mailboxes.h"
 #include "runtime/engine/step/pace.h"
+#include "runtime/engine/step/queue.h"
 #include "runtime/engine/step/reports.h"
 #include "runtime/engine/session/session.h"
 #include "runtime/kv/kv_cache.h"
@@ -75,15 +75,8 @@ class Scheduler {
  public:
   Scheduler(KvCache* cache, const SchedulerLimits& limits);
 
-  void add(Session* session);
-  void remove(Session* session);  // gives its blocks and its chain back
-  const std::vector<Session*>& sessions() const { return sessions_; }
-
-  uint32_t runnable_count() const;
   // Begins the generation in session->generation.
   void start(Session* session, uint64_t now_ns);
-  // A runnable session that is not warm yet, and for which there are blocks; null: there is none.
-  Session* next_cold();
   // Fills `plan` from the runnable, warm sessions with as many rows as fit the step's time; its leader accepts a step of up to patience_ns.
   // When blocks run short, idle sessions give theirs first, then generations that wait for their host, then the youngest: the oldest always
   // goes on.
@@ -97,7 +90,6 @@ class Scheduler {
   // Takes the host's token for the row that the session awaits it for.
   void accept(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
 
-  void touch(Session* session) { session->last_used = ++clock_; }
   // As KvCache::alloc; if other sessions hold all blocks, one of them gives up its own. kNoBlock: none of them has to.
   BlockId alloc(const Session* for_session, uint32_t group);
   void finish(Session* session, Reason reason, uint64_t now_ns);
@@ -106,7 +98,7 @@ class Scheduler {
   // Ends a generation for want of memory, at the session's last token. Needs no memory itself.
   void give_up(Session* session) noexcept;
 
-  bool starved() const { return starved_ != nullptr; }  // a session got no block in the last plan
+  Queue queue;
   Mailboxes mailboxes;
   Reports reports;
 
@@ -117,9 +109,6 @@ class Scheduler {
   double budget_for(const std::vector<Session*>& order, uint64_t patience_ns);
   bool finish_prefill(Session* session, uint64_t now_ns);
   void mark_messages(Session* session);
-  bool admit(Session* session);
-  bool waits_for_other(Session* session, const KvRun& run) const;
-  void claim(Session* session, uint32_t group, uint64_t block);
   bool plan_session(Session* session, StepPlan* plan);
   void add_rows(Session* session, const KvRun& run, StepPlan* plan);
   std::vector<int32_t> tables_of(const KvSequence& kv, const KvRun& run) const;
@@ -139,21 +128,13 @@ class Scheduler {
   bool compute_again(Session* session);
   void commit_token(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
   void push_done(Session* session, Reason reason, uint64_t now_ns);
-  bool blocks_come_back() const;
   bool reclaim(const Session* for_session);
 
   KvCache* const cache_;
   const uint32_t block_tokens_;
   SchedulerLimits limits_;
   Pace pace_;
-  std::vector<Session*> sessions_;
-  // Of a plan: the sessions that compute the blocks of a link, by group.
-  std::unordered_map<const ChainLink*, std::array<const Session*, kKvGroupsMax>> claimed_;
-  Session* starved_ = nullptr;  // got no block last time: is served first
-  double budget_ = 0;           // of a plan: the prompt cost that is left
-  size_t turn_ = 0;             // rotates the first to be planned
-  uint64_t clock_ = 0;          // for Session::last_used
-  uint64_t begun_ = 0;          // for Generation::order
+  double budget_ = 0;  // of a plan: the prompt cost that is left
 };
 
 }  // namespace kvrt

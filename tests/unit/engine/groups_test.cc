@@ -52,7 +52,7 @@ class World {
     tokenizer_ = std::move(make_tokenizer(**file)).value();
   }
   ~World() {
-    for (const auto& s : sessions_) scheduler_.remove(s.get());
+    for (const auto& s : sessions_) scheduler_.queue.remove(s.get());
     EXPECT_EQ(cache_.used_count(), 0u);
   }
 
@@ -71,7 +71,7 @@ class World {
   // Every session gets what it asked for.
   void drain() {
     for (int i = 0; i < 2000; ++i) {
-      if (scheduler_.runnable_count() == 0) return;
+      if (scheduler_.queue.runnable_count() == 0) return;
       step();
       check();
     }
@@ -88,7 +88,7 @@ class World {
     auto s = std::make_unique<Session>(shape_);
     s->kv.root.bytes.fill(static_cast<uint8_t>(1 + below(2)));
     s->kv.share = below(6) > 0;
-    scheduler_.add(s.get());
+    scheduler_.queue.add(s.get());
     sessions_.push_back(std::move(s));
     append(sessions_.back().get(), 1 + below(longest() - 1), below(2));
   }
@@ -118,13 +118,13 @@ class World {
       cache_.mark_end(&s->kv, s->tokens);
       copy->kv.ends = s->kv.ends;
       for (size_t g = 0; g < s->kv.tables.size(); ++g) copy->kv.tables[g].grow(s->kv.tables[g].size());
-      scheduler_.add(copy.get());
+      scheduler_.queue.add(copy.get());
       cache_.share(s->kv, &copy->kv);
       sessions_.push_back(std::move(copy));
     } else if (what == 11) {
       cache_.release(&s->kv, 0);
     } else if (what == 12) {
-      scheduler_.remove(s);
+      scheduler_.queue.remove(s);
       std::erase_if(sessions_, [&](const auto& owned) { return owned.get() == s; });
     } else {
       cache_.discard(&s->kv, s->tokens);
@@ -132,7 +132,7 @@ class World {
   }
 
   void step() {
-    while (Session* s = scheduler_.next_cold()) {
+    while (Session* s = scheduler_.queue.next_cold()) {
       cache_.adopt(&s->kv, s->tokens);
       scheduler_.reports.count_reuse(s);
       s->generation->warmed = true;

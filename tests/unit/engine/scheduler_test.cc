@@ -11,7 +11,7 @@ constexpr uint32_t kBlock = 16;
 void begin_prefill(Scheduler* scheduler, Session* session, uint8_t domain, size_t tokens) {
   session->kv.root.bytes.fill(domain);
   session->tokens.assign(tokens, 7);
-  scheduler->add(session);
+  scheduler->queue.add(session);
   GenerateOptions options;
   options.prefill_only = true;
   session->generation = std::make_unique<Generation>(options);
@@ -52,7 +52,7 @@ TEST(Scheduler, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
   scheduler.plan(&plan, 0, 0);
   EXPECT_EQ(plan.clears, std::vector<BlockId>{later.kv.tables[0].block(0)});
   scheduler.abandon(&plan);
-  scheduler.remove(&later);
+  scheduler.queue.remove(&later);
 }
 
 // A block that a step computes once more has no KV meanwhile: a save beside the step would take a copy that is not made yet.
@@ -79,7 +79,7 @@ TEST(Scheduler, ABlockThatIsComputedAgainHasNoKvMeanwhile) {
   EXPECT_EQ(second.kv.tables[0].block(0), plan.copies.front().to);
   EXPECT_EQ(second.kv.tables[0].filled(0), 0u);
   scheduler.abandon(&plan);
-  scheduler.remove(&second);
+  scheduler.queue.remove(&second);
   cache.release(&first.kv, 0);
 }
 
