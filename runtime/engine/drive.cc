@@ -55,7 +55,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   if (cancel) cancel->watch(weak_from_this());
   become(session, std::move(said));  // nothing fails from here on
   session->generation = std::move(generation);
-  scheduler_->start(session, runtime_->env()->now_ns());
+  scheduler_->generations.start(session, runtime_->env()->now_ns());
   if (cancel && cancel->fired()) end(session);
   ring();
   return {};
@@ -64,7 +64,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
 // Ends the session's generation, if there is one, at its last accepted token. Under mu_.
 void Engine::end(Session* session) {
   if (session->state != SessionState::kGenerating || session->generation->abandoned) return;
-  if (session->generation->finished) return scheduler_->cancel_finished(session);
+  if (session->generation->finished) return scheduler_->generations.cancel_finished(session);
   stop(session);
   session->changed.notify_all();
 }
@@ -121,7 +121,7 @@ void Engine::stop(Session* session) {
   if (session->use.in_step()) {
     session->generation->cancel = true;
   } else {
-    scheduler_->finish(session, Reason::kCancelled, runtime_->env()->now_ns());
+    scheduler_->generations.finish(session, Reason::kCancelled, runtime_->env()->now_ns());
   }
 }
 
@@ -147,7 +147,7 @@ void Engine::abandon(Session* session) noexcept {
   if (session->state != SessionState::kGenerating) return;
   if (!session->generation->finished && session->use.in_step()) session->generation->cancel = true;
   while (session->use.in_step()) step_over_.wait(mu_);
-  if (!session->generation->finished) scheduler_->give_up(session);
+  if (!session->generation->finished) scheduler_->generations.give_up(session);
   session->generation->report.reason = Reason::kFailed;  // also where its DONE was ready: the caller did not get it
   session->generation->abandoned = true;
 }

@@ -82,7 +82,7 @@ bool Engine::warm_cold() {
       } in_step(s);
       any |= warm(s, deadline_ns);  // gives the lock back for a while: sessions come and go
     }
-    if (s->generation->cancel) scheduler_->finish(s, Reason::kCancelled, runtime_->env()->now_ns());
+    if (s->generation->cancel) scheduler_->generations.finish(s, Reason::kCancelled, runtime_->env()->now_ns());
     if (runtime_->env()->now_ns() >= deadline_ns) break;
   }
   return any;

@@ -76,14 +76,14 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
   }
   if (!sample.finite) {
     if (compute_again(s)) return;
-    fail(s, error(Code::kDevice, Detail::kNumeric,
+    generations.fail(s, error(Code::kDevice, Detail::kNumeric,
                   "logits of position %zu hold a NaN or an infinity: the model's weights may hold one, or the device failed",
                   s->tokens.size() - 1));
     return;
   }
   if (sample.empty) {
     Status limit = g.guide ? g.guide->status() : Status();  // the grammar may have been too ambiguous to follow
-    fail(s, !limit.is_ok() ? std::move(limit)
+    generations.fail(s, !limit.is_ok() ? std::move(limit)
                            : error(Code::kInvalid, Detail::kNone, "%s no token for position %zu", banning(g), s->tokens.size()));
     return;
   }
@@ -104,7 +104,7 @@ void Scheduler::accept(Session* s, const Sample& sample, const Tokenizer& tokeni
   try {
     commit_token(s, sample, tokenizer, now_ns);
   } catch (...) {
-    give_up(s);
+    generations.give_up(s);
   }
 }
 
@@ -131,14 +131,14 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
 
   const auto& stops = g.options.stop_tokens;
   if (tokenizer.is_end(sample.token) && !g.options.ignore_eos) {
-    finish(s, Reason::kEos, now_ns);
+    generations.finish(s, Reason::kEos, now_ns);
   } else if (g.text.stopped() || std::find(stops.begin(), stops.end(), sample.token) != stops.end()) {
     g.report.stop_string_tokens = g.text.stop_tokens();
-    finish(s, Reason::kStop, now_ns);
+    generations.finish(s, Reason::kStop, now_ns);
   } else if (g.options.max_tokens && g.report.generated >= g.options.max_tokens) {
-    finish(s, Reason::kMaxTokens, now_ns);
-  } else if (s->tokens.size() >= limits_.context) {
-    finish(s, Reason::kContextFull, now_ns);
+    generations.finish(s, Reason::kMaxTokens, now_ns);
+  } else if (generations.is_full(*s)) {
+    generations.finish(s, Reason::kContextFull, now_ns);
   }
 }
 
@@ -157,7 +157,7 @@ void Scheduler::commit(StepPlan* plan, const float* logits, const Tokenizer& tok
     try {
       commit_seq(seq, plan, logits, tokenizer, now_ns);
     } catch (...) {  // no memory: its host's events of this step are not whole
-      give_up(seq.session);
+      generations.give_up(seq.session);
     }
   }
   plan->seqs.clear();
@@ -170,7 +170,7 @@ void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
   mark_filled(seq);
   uint64_t computed = g.computed;
   reports.account(s, seq.run.begin, seq.run.end);
-  if (g.cancel) return finish(s, Reason::kCancelled, now_ns);
+  if (g.cancel) return generations.finish(s, Reason::kCancelled, now_ns);
   if (seq.logit_rows && g.options.prefill_only) {
     const float* rows = logits + size_t{seq.first_logit} * vocab;
     const bool finite = std::all_of(rows, rows + size_t{seq.logit_rows} * vocab, [](float x) { return std::isfinite(x); });
@@ -181,10 +181,10 @@ void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
   const bool has_states = s->kv.shape.has_states();  // all before the last row had to be there
   bool prompt_over = g.recompute_all || has_states || s->kv.ready(s->tokens.size()) == s->tokens.size();
   if (g.options.prefill_only) {
-    if (prompt_over && (g.options.logits == WantLogits::kNone || seq.logit_rows)) finish(s, Reason::kPrefilled, now_ns);
+    if (prompt_over && (g.options.logits == WantLogits::kNone || seq.logit_rows)) generations.finish(s, Reason::kPrefilled, now_ns);
   } else if (seq.logit_rows) {
     size_t row = seq.first_logit;
-    if (plan->samples[row].no_memory) return give_up(s);
+    if (plan->samples[row].no_memory) return generations.give_up(s);
     commit_row(s, std::move(plan->samples[row]), logits + row * vocab, tokenizer, now_ns);
   }
 }
@@ -207,63 +207,7 @@ void Scheduler::fail_step(StepPlan* plan, const Status& status) {
   std::vector<Session*> ran;
   for (const PlannedSeq& seq : plan->seqs) ran.push_back(seq.session);
   abandon(plan);
-  for (Session* s : ran) fail(s, status.clone());
-}
-
-void Scheduler::finish(Session* s, Reason reason, uint64_t now_ns) {
-  try {
-    push_done(s, reason, now_ns);
-  } catch (...) {
-    give_up(s);
-  }
-}
-
-void Scheduler::push_done(Session* s, Reason reason, uint64_t now_ns) {
-  Generation& g = *s->generation;
-  Report& r = g.report;
-  g.finished = true;
-  g.awaited.clear();
-  r.reason = reason;
-  reports.set_times(&g, now_ns);
-  reports.set_held(s);
-  Event event;
-  event.type = EventType::kDone;
-  event.text = g.text.finish();
-  mailboxes.push_parts(s, event.text, "", true);
-  event.report = r;
-  mailboxes.push(s, std::move(event));
-  reports.sum_up(g);
-}
-
-void Scheduler::give_up(Session* s) noexcept {
-  Generation& g = *s->generation;
-  g.finished = g.no_memory = true;
-  g.awaited.clear();
-  g.report.reason = Reason::kFailed;
-  reports.set_times(&g, g.last_token_ns);
-  reports.sum_up(g);
-  mailboxes.wake(s);
-}
-
-void Scheduler::cancel_finished(Session* s) {
-  if (s->mailbox.empty() || s->mailbox.back().type != EventType::kDone) return;  // it failed
-  Report& r = s->generation->report;
-  --reports.counters.done[static_cast<size_t>(r.reason)];
-  ++reports.counters.done[static_cast<size_t>(Reason::kCancelled)];
-  r.reason = Reason::kCancelled;
-  r.stop_string_tokens = 0;
-  s->mailbox.back().report = r;
-}
-
-void Scheduler::fail(Session* s, Status status) {
-  Generation& g = *s->generation;
-  g.finished = true;
-  g.awaited.clear();
-  g.report.reason = Reason::kFailed;
-  s->failure = std::move(status);
-  reports.set_times(&g, g.last_token_ns);
-  reports.sum_up(g);
-  mailboxes.wake(s);
+  for (Session* s : ran) generations.fail(s, status.clone());
 }
 
 }  // namespace kvrt

@@ -24,24 +24,14 @@ void StepPlan::clear() {
 }
 
 Scheduler::Scheduler(KvCache* cache, const SchedulerLimits& limits)
-    : queue(cache), reports(cache, limits.unit_bytes), cache_(cache), block_tokens_(cache->block_tokens()), limits_(limits), pace_(limits.step_ms_max, limits.context_cost) {
-  limits_.context = static_cast<uint32_t>(std::min<uint64_t>(limits_.context, cache->shape().tokens_in(cache->size())));
-}
-
-void Scheduler::start(Session* s, uint64_t now_ns) {
-  Generation& g = *s->generation;
-  g.begin_ns = now_ns;
-  g.prompt_end = g.decoded_end = s->tokens.size() - s->leaves_last();
-  g.recompute_all = g.options.prefill_only && g.options.logits == WantLogits::kAll;
-  reports.begin(s);
-  s->kv.own_only = false;
-  s->state = SessionState::kGenerating;
-  queue.begin(s);
-  if (!g.options.prefill_only && s->tokens.size() >= limits_.context) {
-    g.report.prompt_tokens = g.report.prefilled = 0;  // nothing is computed
-    finish(s, Reason::kContextFull, now_ns);
-  }
-}
+    : queue(cache),
+      reports(cache, limits.unit_bytes),
+      generations(static_cast<uint32_t>(std::min<uint64_t>(limits.context, cache->shape().tokens_in(cache->size()))), &queue, &reports,
+                  &mailboxes),
+      cache_(cache),
+      block_tokens_(cache->block_tokens()),
+      limits_(limits),
+      pace_(limits.step_ms_max, limits.context_cost) {}
 
 // The rows that a session needs next.
 KvRun Scheduler::next_run(const Session& s) const {
@@ -212,7 +202,7 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
 bool Scheduler::finish_prefill(Session* s, uint64_t now_ns) {
   const GenerateOptions& o = s->generation->options;
   if (o.wants_logits() || s->kv.ready(s->tokens.size()) < s->tokens.size()) return false;
-  finish(s, Reason::kPrefilled, now_ns);
+  generations.finish(s, Reason::kPrefilled, now_ns);
   return true;
 }
 
@@ -268,7 +258,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   queue.set_starved(starved);
   // Only the oldest has had every block it can get: any other waits for those that began before it.
   if (starved && queue.oldest(*starved) && plan->seqs.empty() && !queue.blocks_come_back()) {
-    fail(starved, error(Code::kLimit, Detail::kNone,
+    generations.fail(starved, error(Code::kLimit, Detail::kNone,
                         "the pool of %u KV blocks of %u tokens has none left for this session of %zu tokens: raise kv_bytes_max of "
                         "model_open, or close sessions",
                         cache_->size(), block_tokens_, starved->tokens.size()));

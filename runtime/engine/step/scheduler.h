@@ -8,6 +8,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/compute/step.h"
+#include "runtime/engine/step/generations.h"
 #include "runtime/engine/step/mailboxes.h"
 #include "runtime/engine/step/pace.h"
 #include "runtime/engine/step/queue.h"
@@ -75,8 +76,6 @@ class Scheduler {
  public:
   Scheduler(KvCache* cache, const SchedulerLimits& limits);
 
-  // Begins the generation in session->generation.
-  void start(Session* session, uint64_t now_ns);
   // Fills `plan` from the runnable, warm sessions with as many rows as fit the step's time; its leader accepts a step of up to patience_ns.
   // When blocks run short, idle sessions give theirs first, then generations that wait for their host, then the youngest: the oldest always
   // goes on.
@@ -92,15 +91,11 @@ class Scheduler {
 
   // As KvCache::alloc; if other sessions hold all blocks, one of them gives up its own. kNoBlock: none of them has to.
   BlockId alloc(const Session* for_session, uint32_t group);
-  void finish(Session* session, Reason reason, uint64_t now_ns);
-  void cancel_finished(Session* session);  // a generation can be cancelled as long as its DONE is unread
-  void fail(Session* session, Status status);
-  // Ends a generation for want of memory, at the session's last token. Needs no memory itself.
-  void give_up(Session* session) noexcept;
 
   Queue queue;
   Mailboxes mailboxes;
   Reports reports;
+  Generations generations;
 
  private:
   friend struct Probe;  // tests/sim reads everything after every step
@@ -127,7 +122,6 @@ class Scheduler {
   void commit_row(Session* session, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns);
   bool compute_again(Session* session);
   void commit_token(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
-  void push_done(Session* session, Reason reason, uint64_t now_ns);
   bool reclaim(const Session* for_session);
 
   KvCache* const cache_;

@@ -102,7 +102,7 @@ class World {
     GenerateOptions options;
     options.prefill_only = true;
     s->generation = std::make_unique<Generation>(options);
-    scheduler_.start(s, 0);
+    scheduler_.generations.start(s, 0);
   }
   void edit(Session* s, uint32_t what) {
     if (what < 7) return append(s, below(3) ? 1 : 1 + below(40), below(2));

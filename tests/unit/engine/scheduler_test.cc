@@ -16,7 +16,7 @@ void begin_prefill(Scheduler* scheduler, Session* session, uint8_t domain, size_
   options.prefill_only = true;
   session->generation = std::make_unique<Generation>(options);
   session->generation->warmed = session->generation->admitted = true;
-  scheduler->start(session, 0);
+  scheduler->generations.start(session, 0);
 }
 
 // A plan that want of memory ends has given the session a block and does not name the session yet: nobody gives the block back.
