@@ -103,7 +103,7 @@ uint32_t ChunkLoads::planned(uint32_t index) const {
 }
 
 bool ChunkLoads::add_chunk(uint32_t index, const NodeIn& node, uint32_t number, uint32_t groups, const Session& session,
-                           Scheduler* scheduler) {
+                           Supply* supply) {
   list_.reserve(list_.size() + 1);  // before a block is taken: it needs memory
   Load load;
   load.index = index;
@@ -115,27 +115,27 @@ bool ChunkLoads::add_chunk(uint32_t index, const NodeIn& node, uint32_t number, 
   }
   list_.push_back(std::move(load));
   for (Target& target : list_.back().targets) {
-    target.block = scheduler->alloc(&session, target.group);
+    target.block = supply->alloc(&session, target.group);
     if (target.block == kNoBlock) return false;
     target.units = cache_->units_of(target.block);
   }
   return true;
 }
 
-bool ChunkLoads::add(uint32_t index, const NodeIn& node, uint32_t chunks, uint32_t groups, const Session& session, Scheduler* scheduler) {
+bool ChunkLoads::add(uint32_t index, const NodeIn& node, uint32_t chunks, uint32_t groups, const Session& session, Supply* supply) {
   uint32_t rest = groups;
   for (uint32_t g = 0; g < kv_.groups.size(); ++g) {
     const uint32_t number = chunk_number(kv_, g);
     if ((rest >> g & 1) == 0 || number == kAllLayers || (chunks >> number & 1) == 0) continue;
-    if (!add_chunk(index, node, number, 1u << g, session, scheduler)) return false;
+    if (!add_chunk(index, node, number, 1u << g, session, supply)) return false;
     rest &= ~(1u << g);
   }
-  return rest == 0 || (chunks >> kAllLayers & 1) == 0 || !one_shape(kv_) || add_chunk(index, node, kAllLayers, rest, session, scheduler);
+  return rest == 0 || (chunks >> kAllLayers & 1) == 0 || !one_shape(kv_) || add_chunk(index, node, kAllLayers, rest, session, supply);
 }
 
-void ChunkLoads::plan(Session* session, Scheduler* scheduler) {
-  plan_own(session, scheduler);
-  if (session->stored.foreign_tokens > 0) plan_foreign(session, scheduler);
+void ChunkLoads::plan(Session* session, Supply* supply) {
+  plan_own(session, supply);
+  if (session->stored.foreign_tokens > 0) plan_foreign(session, supply);
   std::erase_if(list_, [&](const Load& load) {  // the last one, if the blocks ran out
     const bool whole = std::ranges::none_of(load.targets, [](const Target& target) { return target.block == kNoBlock; });
     for (const Target& target : load.targets) {
@@ -146,7 +146,7 @@ void ChunkLoads::plan(Session* session, Scheduler* scheduler) {
 }
 
 // Plans full blocks without any KV, then the tail.
-void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
+void ChunkLoads::plan_own(Session* session, Supply* supply) {
   Session& s = *session;
   const KvShape& shape = s.kv.shape;
   const uint32_t T = shape.block_tokens;
@@ -179,7 +179,7 @@ void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
     const uint32_t groups = shape.keeping(i, end) & lacking(s.kv, i) & wants, stored_groups = groups & has(i);
     const bool lost = shape.groups[0].window == 0 && ((groups & ~stored_groups) & 1);
     s.stored.not_stored |= lost && uint64_t{i + 1} * T <= s.stored.resumed_tokens && !s.stored.other_numerics;
-    if (stored_groups != 0 && !add(i, nodes[i], chunks[i], stored_groups, s, scheduler)) return;
+    if (stored_groups != 0 && !add(i, nodes[i], chunks[i], stored_groups, s, supply)) return;
   }
   const uint64_t resumed = std::min<uint64_t>(s.stored.resumed_tokens / T, blocks);
   // A save keeps the windows at its end: what a cut left ends elsewhere.
@@ -191,11 +191,11 @@ void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
   while (no_window != 0 && known < blocks && (no_window & ~has(known)) == 0) ++known;
   if (known > end) cache_->mark(&s.kv, uint64_t{known} * T);  // the next one who comes so far goes on from there
   if (tail_chunks != 0 && (end == tail || !shape.has_windows()) && planned(tail) == 0)
-    add(tail, branch.back(), tail_chunks, shape.all(), s, scheduler);
+    add(tail, branch.back(), tail_chunks, shape.all(), s, supply);
 }
 
 // Plans chunks of the other arithmetic's snapshot, for blocks that the session's own chain had no chunk for.
-void ChunkLoads::plan_foreign(Session* session, Scheduler* scheduler) {
+void ChunkLoads::plan_foreign(Session* session, Supply* supply) {
   const std::vector<NodeIn> nodes = foreign_chain(*session);
   const std::vector<uint32_t> chunks = session->store->has(nodes), stored = groups_stored(kv_, chunks);
   const KvShape& shape = session->kv.shape;
@@ -204,7 +204,7 @@ void ChunkLoads::plan_foreign(Session* session, Scheduler* scheduler) {
                                  [&](uint32_t i) { return stored[i] | (shape.all() & ~lacking(session->kv, i)); });
   for (uint32_t i = 0; i < blocks; ++i) {
     const uint32_t groups = shape.keeping(i, end) & lacking(session->kv, i) & stored[i] & ~planned(i);
-    if (groups != 0 && !add(i, nodes[i], chunks[i], groups, *session, scheduler)) return;
+    if (groups != 0 && !add(i, nodes[i], chunks[i], groups, *session, supply)) return;
   }
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/engine/resources/loaded_model.h"
-#include "runtime/engine/step/scheduler.h"
+#include "runtime/engine/step/supply.h"
 #include "runtime/engine/snapshot/kv_chunks.h"
 #include "storage/store/store.h"
 
@@ -24,10 +24,10 @@ class ChunkLoads {
   ChunkLoads(const ChunkLoads&) = delete;
   ChunkLoads& operator=(const ChunkLoads&) = delete;
 
-  // Finds the chunks that the store has for the session's missing blocks, with blocks for each as long as the scheduler gives them: of
+  // Finds the chunks that the store has for the session's missing blocks, with blocks for each as long as the supply has them: of
   // groups with windows the last two windows that lead to KV, and of all others everything. A session that takes no part in the prefix
   // cache finds its own chunks alone.
-  void plan(Session* session, Scheduler* scheduler);
+  void plan(Session* session, Supply* supply);
   bool empty() const { return list_.empty(); }
   // Reads on several threads: some wait for the disk while others decode. The caller's thread reports progress. False: progress stopped it.
   // `pool` is the units' memory.
@@ -51,11 +51,11 @@ class ChunkLoads {
     std::string damage;
     bool tried = false;
   };
-  void plan_own(Session* session, Scheduler* scheduler);
-  void plan_foreign(Session* session, Scheduler* scheduler);
+  void plan_own(Session* session, Supply* supply);
+  void plan_foreign(Session* session, Supply* supply);
   // Loads of a node's chunks for these groups, as bits. False: there are no blocks for them.
-  bool add(uint32_t index, const NodeIn& node, uint32_t chunks, uint32_t groups, const Session& session, Scheduler* scheduler);
-  bool add_chunk(uint32_t index, const NodeIn& node, uint32_t number, uint32_t groups, const Session& session, Scheduler* scheduler);
+  bool add(uint32_t index, const NodeIn& node, uint32_t chunks, uint32_t groups, const Session& session, Supply* supply);
+  bool add_chunk(uint32_t index, const NodeIn& node, uint32_t number, uint32_t groups, const Session& session, Supply* supply);
   uint32_t planned(uint32_t index) const;  // groups
   Status read_one(Load* load, Backend* backend, uint8_t* pool, Store* store, std::vector<uint8_t>* payload);
 

@@ -9,7 +9,7 @@ Engine::Loaded Engine::load_stored(Session* session, const Progress& progress) {
   Session& s = *session;
   if (!s.store) return Loaded::kNothing;
   ChunkLoads loads(kv_.groups, chunks_, cache_.get());
-  loads.plan(session, scheduler_.get());
+  loads.plan(session, &scheduler_->supply);
   if (loads.empty()) return Loaded::kNothing;
   const uint64_t had = s.kv.units_held();
   bool complete = false;

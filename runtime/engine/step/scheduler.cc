@@ -8,26 +8,12 @@
 
 namespace kvrt {
 
-void StepPlan::clear() {
-  seqs.clear();
-  clears.clear();
-  copies.clear();
-  unit_copies.clear();
-  tokens.clear();
-  positions.clear();
-  logits_rows.clear();
-  step_seqs.clear();
-  tables.clear();
-  samples.clear();
-  decodes = 0;
-  prompt_cost = 0;
-}
-
 Scheduler::Scheduler(KvCache* cache, const SchedulerLimits& limits)
     : queue(cache),
       reports(cache, limits.unit_bytes),
       generations(static_cast<uint32_t>(std::min<uint64_t>(limits.context, cache->shape().tokens_in(cache->size()))), &queue, &reports,
                   &mailboxes),
+      supply(cache, &queue, &reports),
       cache_(cache),
       block_tokens_(cache->block_tokens()),
       limits_(limits),
@@ -56,51 +42,6 @@ std::vector<Session*> Scheduler::order_of_service() {
   auto starved = std::find(order.begin(), order.end(), queue.starved());
   if (starved != order.end()) std::rotate(order.begin(), starved, starved + 1);
   return order;
-}
-
-void Scheduler::clear_foreign(BlockId block, StepPlan* plan) const {
-  if (!cache_->is_foreign(block)) return;
-  for (BlockId unit = block; unit != kNoBlock; unit = cache_->next_unit(unit)) plan->clears.push_back(unit);
-}
-
-// A block of a group for the run, where the pool has one.
-BlockId Scheduler::alloc_for(Session* s, uint32_t group, const KvRun& run) {
-  const BlockId block = alloc(s, group);
-  return block == kNoBlock && cache_->shed(&s->kv, run) ? alloc(s, group) : block;
-}
-
-// Gives the run blocks of its own in a group, as far as the pool has them. Returns the end of the writable part. Of a block that is to be
-// written, what stands before the run counts as filled, and nothing after it: a save beside the step must not take what is copied or
-// written meanwhile.
-uint64_t Scheduler::make_writable(Session* s, uint32_t group, const KvRun& run, StepPlan* plan) {
-  BlockTable& table = s->kv.tables[group];
-  for (auto i = static_cast<uint32_t>(run.begin / block_tokens_); uint64_t{i} * block_tokens_ < run.end; ++i) {
-    BlockId have = table.block(i);
-    const uint32_t filled = table.filled(i);
-    const auto stays = static_cast<uint32_t>(std::min<uint64_t>(filled, run.begin - std::min(run.begin, uint64_t{i} * block_tokens_)));
-    plan->clears.reserve(plan->clears.size() + s->kv.shape.groups[group].units);
-    plan->copies.reserve(plan->copies.size() + 1);  // before any change: it needs memory
-    if (have != kNoBlock && cache_->writable(have)) {
-      if (!filled) clear_foreign(have, plan);  // its step was planned but never ran
-      table.set_filled(i, stays);
-      continue;
-    }
-    table.grow(i + 1);
-    const BlockId fresh = alloc_for(s, group, run);
-    if (fresh == kNoBlock && have != kNoBlock && cache_->unshare(have)) {  // nobody else needs it as it was
-      table.set_filled(i, stays);
-      continue;
-    }
-    if (fresh == kNoBlock) return std::max(run.begin, uint64_t{i} * block_tokens_);
-    if (!filled) clear_foreign(fresh, plan);
-    if (have != kNoBlock && filled) {
-      plan->copies.push_back({have, fresh, s, group, i, filled});  // copies run before any write; the reference is kept until then
-    } else if (have != kNoBlock) {
-      cache_->drop(have);
-    }
-    table.set(i, fresh, stays);
-  }
-  return run.end;
 }
 
 // The tables of all units, one after the other. Places without KV have the unit of zeros, which the pool has for groups with windows. Then
@@ -153,15 +94,6 @@ void Scheduler::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
       {first_row, static_cast<uint32_t>(run.end - run.begin), static_cast<int32_t>(run.begin), nullptr, s->kv.blocks(), run.stores});
 }
 
-// Of a session that a group had no block for: it is not in the step, so that its blocks may go to another.
-void Scheduler::take_back_copies(StepPlan* plan, size_t first) {
-  for (; plan->copies.size() > first; plan->copies.pop_back()) {
-    const BlockCopy& copy = plan->copies.back();
-    copy.session->kv.tables[copy.group].set(copy.index, copy.from, copy.filled);
-    cache_->drop(copy.to);
-  }
-}
-
 // Adds as many of the session's next rows as fit. False: it got no block.
 bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   Generation& g = *s->generation;
@@ -181,12 +113,8 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   if (decides && logits_left == 0 && run.begin + rows == s->tokens.size()) --rows;
   if (rows == 0) return true;
   run.end = stop_at_boundary(s, {run.begin, run.begin + rows, run.stores});
-  const size_t copies = plan->copies.size();
-  run.end = make_writable(s, run, plan);
-  if (run.end == run.begin) {
-    take_back_copies(plan, copies);
-    return false;
-  }
+  run.end = supply.make_writable(s, run, plan);
+  if (run.end == run.begin) return false;
   if (decodes) {
     ++plan->decodes;
   } else {

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "runtime/base/limits.h"
-#include "runtime/compute/step.h"
 #include "runtime/engine/step/generations.h"
 #include "runtime/engine/step/mailboxes.h"
 #include "runtime/engine/step/pace.h"
 #include "runtime/engine/step/queue.h"
 #include "runtime/engine/step/reports.h"
+#include "runtime/engine/step/step_plan.h"
+#include "runtime/engine/step/supply.h"
 #include "runtime/engine/session/session.h"
 #include "runtime/kv/kv_cache.h"
 #include "runtime/text/tokenizer/tokenizer.h"
@@ -28,46 +29,6 @@ struct SchedulerLimits {
   uint32_t logits_max = 0;       // rows per step that want logits
   uint64_t boundary_every = kStateEvery;
   uint64_t unit_bytes = 0;  // of the pool, for reports
-};
-
-// One session's part of a plan.
-struct PlannedSeq {
-  Session* session = nullptr;
-  KvRun run;
-  uint32_t first_logit = 0;  // index of its first row of logits
-  uint32_t logit_rows = 0;
-};
-
-struct BlockCopy {
-  BlockId from, to;
-  Session* session;
-  uint32_t group, index;  // the place of `to` in the session's tables
-  uint32_t filled;        // tokens of `from` that have their KV
-};
-
-// Units, as a device copies them.
-struct UnitCopy {
-  BlockId from, to;
-};
-
-// Owns the arrays that Step borrows; refilled by every plan().
-struct StepPlan {
-  std::vector<PlannedSeq> seqs;
-  std::vector<BlockId> clears;        // units with another domain's KV and no copy to overwrite it: zeroed before any write
-  std::vector<BlockCopy> copies;      // shared or sealed blocks that must become private before they are written
-  std::vector<UnitCopy> unit_copies;  // their units
-  std::vector<int32_t> tokens, positions;
-  std::vector<uint32_t> logits_rows;
-  std::vector<StepSeq> step_seqs;
-  std::vector<std::vector<int32_t>> tables;  // by session, with the units of its states
-  Step step;
-  uint32_t decodes = 0;         // rows of sessions that decode
-  double prompt_cost = 0;       // of the other rows (see Pace)
-  uint64_t planned_ns = 0;      // the time of the plan
-  uint64_t work_ns = 0;         // the leader's CPU time for computing it
-  uint64_t wall_ns = 0;         // the wall time for that
-  std::vector<Sample> samples;  // by logits row; filled between plan and commit
-  void clear();
 };
 
 // Engine owns it, and calls it under its lock; plan and commit are the leader's. Bookkeeping only: it never touches the bytes of a block.
@@ -89,13 +50,11 @@ class Scheduler {
   // Takes the host's token for the row that the session awaits it for.
   void accept(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
 
-  // As KvCache::alloc; if other sessions hold all blocks, one of them gives up its own. kNoBlock: none of them has to.
-  BlockId alloc(const Session* for_session, uint32_t group);
-
   Queue queue;
   Mailboxes mailboxes;
   Reports reports;
   Generations generations;
+  Supply supply;
 
  private:
   friend struct Probe;  // tests/sim reads everything after every step
@@ -110,19 +69,12 @@ class Scheduler {
   uint64_t last_boundary(const KvSequence& kv, uint64_t mark, uint64_t at) const;
   void mark_near_end(Session* session, uint64_t begin);
   uint64_t stop_at_boundary(Session* session, const KvRun& run);
-  BlockId alloc_for(Session* session, uint32_t group, const KvRun& run);
-  bool make_state_writable(Session* session, const KvRun& run, BlockId spare, StepPlan* plan);
-  uint64_t make_writable(Session* session, KvRun run, StepPlan* plan);
-  uint64_t make_writable(Session* session, uint32_t group, const KvRun& run, StepPlan* plan);
-  void clear_foreign(BlockId block, StepPlan* plan) const;
-  void take_back_copies(StepPlan* plan, size_t first);
   void mark_filled(const PlannedSeq& seq);
   void commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
   void commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab);
   void commit_row(Session* session, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns);
   bool compute_again(Session* session);
   void commit_token(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
-  bool reclaim(const Session* for_session);
 
   KvCache* const cache_;
   const uint32_t block_tokens_;
