@@ -17,6 +17,7 @@ Scheduler::Scheduler(KvCache* cache, const SchedulerLimits& limits)
       cache_(cache),
       block_tokens_(cache->block_tokens()),
       limits_(limits),
+      marker_(cache, limits.boundary_every),
       pace_(limits.step_ms_max, limits.context_cost) {}
 
 // The rows that a session needs next.
@@ -112,7 +113,7 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   const bool decides = g.options.wants_logits();
   if (decides && logits_left == 0 && run.begin + rows == s->tokens.size()) --rows;
   if (rows == 0) return true;
-  run.end = stop_at_boundary(s, {run.begin, run.begin + rows, run.stores});
+  run.end = marker_.stop_at_boundary(s, {run.begin, run.begin + rows, run.stores});
   run.end = supply.make_writable(s, run, plan);
   if (run.end == run.begin) return false;
   if (decodes) {
@@ -155,15 +156,6 @@ double Scheduler::budget_for(const std::vector<Session*>& order, uint64_t patien
   return pace_.budget(ask);
 }
 
-// The application may come back to the end of any message, or begin another conversation with the same preamble.
-void Scheduler::mark_messages(Session* s) {
-  const std::pair<uint64_t, uint64_t> all(s->messages.size(), s->messages.empty() ? 0 : s->messages.back().end);
-  if (all == s->marked) return;
-  cache_->mark(&s->kv, s->preamble);
-  for (const Message& message : s->messages) cache_->mark(&s->kv, message.end);
-  s->marked = all;
-}
-
 void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   plan->clear();
   plan->planned_ns = now_ns;
@@ -174,7 +166,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   for (Session* s : order) {
     if (!s->runnable() || !s->generation->warmed) continue;  // it gave its blocks to another session of this plan
     queue.touch(s);
-    mark_messages(s);
+    marker_.mark_messages(s);
     if (!s->generation->recompute_all && cache_->adopt(&s->kv, s->tokens)) reports.count_reuse(s);
     if (finish_prefill(s, now_ns) || plan->tokens.size() >= limits_.rows_max) continue;
     if (!plan_session(s, plan)) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/base/limits.h"
+#include "runtime/engine/step/boundary_marker.h"
 #include "runtime/engine/step/generations.h"
 #include "runtime/engine/step/mailboxes.h"
 #include "runtime/engine/step/pace.h"
@@ -62,13 +63,9 @@ class Scheduler {
   std::vector<Session*> order_of_service();
   double budget_for(const std::vector<Session*>& order, uint64_t patience_ns);
   bool finish_prefill(Session* session, uint64_t now_ns);
-  void mark_messages(Session* session);
   bool plan_session(Session* session, StepPlan* plan);
   void add_rows(Session* session, const KvRun& run, StepPlan* plan);
   std::vector<int32_t> tables_of(const KvSequence& kv, const KvRun& run) const;
-  uint64_t last_boundary(const KvSequence& kv, uint64_t mark, uint64_t at) const;
-  void mark_near_end(Session* session, uint64_t begin);
-  uint64_t stop_at_boundary(Session* session, const KvRun& run);
   void mark_filled(const PlannedSeq& seq);
   void commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
   void commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab);
@@ -79,6 +76,7 @@ class Scheduler {
   KvCache* const cache_;
   const uint32_t block_tokens_;
   SchedulerLimits limits_;
+  BoundaryMarker marker_;
   Pace pace_;
   double budget_ = 0;  // of a plan: the prompt cost that is left
 };
