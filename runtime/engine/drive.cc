@@ -55,7 +55,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   if (cancel) cancel->watch(weak_from_this());
   become(session, std::move(said));  // nothing fails from here on
   session->generation = std::move(generation);
-  scheduler_->generations.start(session, runtime_->env()->now_ns());
+  step_->generations.start(session, runtime_->env()->now_ns());
   if (cancel && cancel->fired()) end(session);
   ring();
   return {};
@@ -64,7 +64,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
 // Ends the session's generation, if there is one, at its last accepted token. Under mu_.
 void Engine::end(Session* session) {
   if (session->state != SessionState::kGenerating || session->generation->abandoned) return;
-  if (session->generation->finished) return scheduler_->generations.cancel_finished(session);
+  if (session->generation->finished) return step_->generations.cancel_finished(session);
   stop(session);
   session->changed.notify_all();
 }
@@ -77,7 +77,7 @@ void Engine::cancel(Session* session) {
 
 void Engine::cancel(const Cancel& fired) noexcept {
   Lock lock(mu_);
-  for (Session* s : scheduler_->queue.sessions()) {
+  for (Session* s : step_->queue.sessions()) {
     if (s->generation && s->generation->options.cancel.get() == &fired) end(s);
   }
   ring();
@@ -101,7 +101,7 @@ Status Engine::accept(Session* session, int32_t token) {
   }
   const FpEnv fp_env;
   Sample sample = describe(g.awaited, token, g.options.sampling.top_logprobs);
-  scheduler_->accept(session, sample, model_->tokenizer(), runtime_->env()->now_ns());
+  step_->committer.accept(session, sample, model_->tokenizer(), runtime_->env()->now_ns());
   session->changed.notify_all();
   ring();
   return {};
@@ -109,7 +109,7 @@ Status Engine::accept(Session* session, int32_t token) {
 
 // Wakes the hosts of sessions with a first unread event. Gives the lock back for each call.
 void Engine::ring() {
-  while (auto wake = scheduler_->mailboxes.take_woken()) {
+  while (auto wake = step_->mailboxes.take_woken()) {
     Unlocked unlocked(mu_);
     wake->ring();
     wake.reset();  // without the lock: the last reference's end calls the host to free its user data
@@ -121,7 +121,7 @@ void Engine::stop(Session* session) {
   if (session->use.in_step()) {
     session->generation->cancel = true;
   } else {
-    scheduler_->generations.finish(session, Reason::kCancelled, runtime_->env()->now_ns());
+    step_->generations.finish(session, Reason::kCancelled, runtime_->env()->now_ns());
   }
 }
 
@@ -147,7 +147,7 @@ void Engine::abandon(Session* session) noexcept {
   if (session->state != SessionState::kGenerating) return;
   if (!session->generation->finished && session->use.in_step()) session->generation->cancel = true;
   while (session->use.in_step()) step_over_.wait(mu_);
-  if (!session->generation->finished) scheduler_->generations.give_up(session);
+  if (!session->generation->finished) step_->generations.give_up(session);
   session->generation->report.reason = Reason::kFailed;  // also where its DONE was ready: the caller did not get it
   session->generation->abandoned = true;
 }
@@ -222,18 +222,18 @@ Result<Event> Engine::next(Session* session, int32_t timeout_ms) {
 uint32_t Engine::step(uint32_t ms) {
   auto deadline = runtime_->env()->now_ns() + ms * kMs;
   Lock lock(mu_);
-  if (!scheduler_) return 0;
+  if (!step_) return 0;
   for (;;) {
     uint64_t start = runtime_->env()->now_ns();
     if (leader_) {
       for (const uint64_t seen = steps_led_; steps_led_ == seen;) step_over_.wait(mu_);
-    } else if (scheduler_->queue.runnable_count() == 0 || !run_step(ms * kMs)) {
+    } else if (step_->queue.runnable_count() == 0 || !run_step(ms * kMs)) {
       break;
     }
     uint64_t now = runtime_->env()->now_ns();
     if (now + (now - start) > deadline) break;  // one more step would end late
   }
-  return scheduler_->queue.runnable_count();
+  return step_->queue.runnable_count();
 }
 
 // The caller leads one step, and accepts one of up to patience_ns. mu_ is held on entry and exit. False: nothing could run.
@@ -242,11 +242,11 @@ bool Engine::run_step(uint64_t patience_ns) {
     Engine* engine;
     explicit Leader(Engine* h) : engine(h) { h->leader_ = true; }
     ~Leader() {  // also if memory runs out half-way
-      engine->scheduler_->abandon(&engine->plan_);
+      engine->step_->committer.abandon(&engine->plan_);
       engine->leader_ = false;
       ++engine->steps_led_;
       engine->step_over_.notify_all();
-      for (Session* s : engine->scheduler_->queue.sessions()) {
+      for (Session* s : engine->step_->queue.sessions()) {
         if (s->state != SessionState::kGenerating) continue;
         // A cancel that came meanwhile waits for the step's commit. There was none if an exception ended the step.
         if (s->generation->cancel && !s->generation->finished) engine->stop(s);
@@ -259,21 +259,21 @@ bool Engine::run_step(uint64_t patience_ns) {
   {
     Leader leader(this);
     ran = warm_cold();
-    uint64_t done = scheduler_->reports.counters.done_count();
+    uint64_t done = step_->reports.counters.done_count();
     if (runtime_->step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
-    scheduler_->plan(&plan_, runtime_->env()->now_ns(), patience_ns);
-    ran |= scheduler_->reports.counters.done_count() > done;
-    if (scheduler_->queue.starved()) pressed_.notify_all();
+    step_->planner.plan(&plan_, runtime_->env()->now_ns(), patience_ns);
+    ran |= step_->reports.counters.done_count() > done;
+    if (step_->queue.starved()) pressed_.notify_all();
     if (!plan_.seqs.empty()) {
       Status computed;
       {
         Unlocked unlocked(mu_);
-        computed = steps_->run(&plan_);
+        computed = runner_->run(&plan_);
       }
       if (computed.is_ok()) {
-        scheduler_->commit(&plan_, steps_->logits(), model_->tokenizer(), runtime_->env()->now_ns());
+        step_->committer.commit(&plan_, runner_->logits(), model_->tokenizer(), runtime_->env()->now_ns());
       } else {
-        scheduler_->fail_step(&plan_, computed);
+        step_->committer.fail_step(&plan_, computed);
       }
       ran = true;
     }

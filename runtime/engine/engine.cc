@@ -68,9 +68,9 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
     KVRT_TRY(runtime_->backend()->upload(unit_data(static_cast<BlockId>(units)), unit_bytes,
                                          [](std::span<uint8_t> zeros) { std::ranges::fill(zeros, 0); }));
   }
-  KVRT_ASSIGN(steps_, StepRunner::make(runtime_.get(), *model_, kv_.groups, pool_buffer_.get(), std::move(toy)));
+  KVRT_ASSIGN(runner_, StepRunner::make(runtime_.get(), *model_, kv_.groups, pool_buffer_.get(), std::move(toy)));
   step_ms_max_ = options.step_ms_max ? options.step_ms_max : kStepMsDefault;
-  SchedulerLimits limits;
+  StepLimits limits;
   limits.context = d.context;
   limits.prefill_chunk = prefill_chunk;
   limits.step_ms_max = options.step_ms_max;
@@ -87,13 +87,13 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
          static_cast<unsigned long long>(room * unit_bytes), static_cast<unsigned long long>(units * unit_bytes),
          static_cast<unsigned long long>(each * unit_bytes), static_cast<unsigned long long>(room / each));
   }
-  scheduler_ = std::make_unique<Scheduler>(cache_.get(), limits);
+  step_ = std::make_unique<StepParts>(cache_.get(), limits);
   return {};
 }
 
 EngineInfo Engine::info() const {
   EngineInfo info;
-  info.has_weights = steps_ != nullptr;
+  info.has_weights = runner_ != nullptr;
   info.has_template = model_->has_template();
   info.load_ms = load_ms_;
   if (const GgufFile* file = model_->file()) {
@@ -101,28 +101,28 @@ EngineInfo Engine::info() const {
     info.name = file->get_string("general.name").value_or("");
     info.file_bytes = file->file_bytes();
   }
-  if (!steps_) return info;
+  if (!runner_) return info;
   info.dims = model_->dims();
   info.kv = kv_;
   info.weight_bytes = model_->weights() ? model_->weights()->weight_bytes : 0;
-  info.scratch_bytes = steps_->scratch_bytes();
+  info.scratch_bytes = runner_->scratch_bytes();
   info.pool_bytes = pool_buffer_->bytes();
   info.step_ms_max = step_ms_max_;
   Lock lock(mu_);
   info.blocks = cache_->size();
   info.blocks_free = cache_->free_count();
   info.blocks_cached = cache_->cached_count();
-  info.sessions = scheduler_->queue.sessions().size();
+  info.sessions = step_->queue.sessions().size();
   return info;
 }
 
 EngineMetrics Engine::metrics() const {
   EngineMetrics m;
-  if (!scheduler_) return m;
+  if (!step_) return m;
   Lock lock(mu_);
-  m.counters = scheduler_->reports.counters;
-  m.sessions = scheduler_->queue.sessions().size();
-  for (const Session* s : scheduler_->queue.sessions()) {
+  m.counters = step_->reports.counters;
+  m.sessions = step_->queue.sessions().size();
+  for (const Session* s : step_->queue.sessions()) {
     bool generating = s->state == SessionState::kGenerating;
     m.generating += generating;
     m.paused += generating && !s->generation->finished && !s->runnable();

@@ -1,4 +1,4 @@
-// Engine: a model that runs. It owns weights, tokenizer, template, pool, scheduler and sessions, and alone makes them work together.
+// Engine: a model that runs. It owns weights, tokenizer, template, pool, sessions and the parts of a step, and makes them work together.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 #include "runtime/engine/conversation/grammar_cache.h"
 #include "runtime/engine/resources/memory_cost.h"
 #include "runtime/engine/resources/loaded_model.h"
-#include "runtime/engine/step/scheduler.h"
+#include "runtime/engine/step/step_parts.h"
 #include "runtime/engine/step/step_runner.h"
 #include "runtime/engine/snapshot/kv_chunks.h"
 #include "storage/store/store.h"
@@ -96,7 +96,7 @@ struct SaveReport {
 };
 
 // Thread-safe. It has no thread of its own: a caller of next that finds no leader runs steps for all sessions, and the others sleep until
-// they have an event. mu_ guards all sessions and the scheduler; it is never held during compute, I/O or a callback.
+// they have an event. mu_ guards all sessions and the parts of a step; it is never held during compute, I/O or a callback.
 // It is wide because it has a method for each call of kvrt.h on a model or a session, and one lock guards all that these touch.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
@@ -201,11 +201,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   double load_ms_ = 0;
   uint32_t step_ms_max_ = 0;
   std::unique_ptr<Buffer> pool_buffer_;
-  std::unique_ptr<StepRunner> steps_;  // null: a vocabulary alone, without sessions. The leader uses it
+  std::unique_ptr<StepRunner> runner_;  // null: a vocabulary alone, without sessions. The leader uses it
 
   mutable Mutex mu_;
   std::unique_ptr<KvCache> cache_ KVRT_PT_GUARDED_BY(mu_);
-  std::unique_ptr<Scheduler> scheduler_ KVRT_PT_GUARDED_BY(mu_);
+  std::unique_ptr<StepParts> step_ KVRT_PT_GUARDED_BY(mu_);
   bool leader_ KVRT_GUARDED_BY(mu_) = false;
   uint64_t steps_led_ KVRT_GUARDED_BY(mu_) = 0;  // counts the leaders that are done
   Condition step_over_;                          // a step or a save is over

@@ -9,7 +9,7 @@
 namespace kvrt {
 
 Result<Session*> Engine::open_session(const SessionOptions& options) {
-  if (!steps_) {
+  if (!runner_) {
     return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", model_->name().c_str());
   }
   auto session = std::make_unique<Session>(kv_.shape);
@@ -35,12 +35,12 @@ Result<Session*> Engine::open_session(const SessionOptions& options) {
 
 // Adds the session to the queue, and to the saver's. After a failure it is in neither, and its caller's.
 Status Engine::enlist(Session* session) {
-  if (scheduler_->queue.sessions().size() >= kSessionsMax) {
+  if (step_->queue.sessions().size() >= kSessionsMax) {
     return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
   }
   if (session->autosave) session->autosave->saver->add(session, [this](Session* s) { return autosave(s); });
   try {
-    scheduler_->queue.add(session);
+    step_->queue.add(session);
   } catch (...) {
     if (session->autosave) session->autosave->saver->remove(session);
     throw;
@@ -60,8 +60,8 @@ void Engine::close(Session* session) {
     Unlocked unlocked(mu_);
     last_save(session);
   }
-  scheduler_->mailboxes.forget(session);
-  scheduler_->queue.remove(session);
+  step_->mailboxes.forget(session);
+  step_->queue.remove(session);
 }
 
 Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
@@ -89,7 +89,7 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   KVRT_TRY(enlist(copy.get()));  // nothing fails from here on
   copy->wake = std::move(wake);  // not before: the end of the host's user data calls the host, which may not be under the lock
   cache_->share(session->kv, &copy->kv);
-  scheduler_->queue.touch(copy.get());
+  step_->queue.touch(copy.get());
   return copy.release();
 }
 

@@ -24,7 +24,7 @@ namespace {
 
 Probe::Holders Probe::holders() const {
   Holders held(cache().pool_.size());
-  for (const Session* s : scheduler().queue.sessions()) {
+  for (const Session* s : parts().queue.sessions()) {
     for (uint32_t g = 0; g < s->kv.tables.size(); ++g) {
       const BlockTable& table = s->kv.tables[g];
       for (uint32_t i = 0; i < table.size(); ++i) {
@@ -205,7 +205,7 @@ std::string Probe::check(bool deep) {
   std::string wrong = windows <= most ? check_pool(held) : say("windows at boundaries alone have %u units, %u are allowed", windows, most);
   if (wrong.empty()) wrong = check_index(deep);
   if (wrong.empty()) wrong = check_shared(held);
-  for (const Session* s : scheduler().queue.sessions()) {
+  for (const Session* s : parts().queue.sessions()) {
     if (!wrong.empty()) return wrong;
     wrong = check_session(*s, deep);
   }
@@ -331,7 +331,7 @@ uint32_t Probe::holes() const {
 
 const Session* Probe::oldest_runnable() const {
   const Session* oldest = nullptr;
-  for (const Session* s : scheduler().queue.sessions()) {
+  for (const Session* s : parts().queue.sessions()) {
     if (s->runnable() && (!oldest || s->generation->order < oldest->generation->order)) oldest = s;
   }
   return oldest;
@@ -341,9 +341,9 @@ bool Probe::waits_for_other(const Session& s) const {
   if (!s.runnable() || !s.generation->warmed || s.use.in_step() || !s.kv.share || s.kv.own_only) return false;
   auto i = s.kv.ready(s.tokens.size()) / cache().block_tokens();
   if (i >= s.kv.chain.size()) return false;
-  const auto claim = scheduler().queue.claimed_.find(s.kv.chain[i].get());
+  const auto claim = parts().queue.claimed_.find(s.kv.chain[i].get());
   const uint32_t stores = s.kv.next_run(s.tokens.size()).stores;
-  for (uint32_t g = 0; claim != scheduler().queue.claimed_.end() && g < kKvGroupsMax; ++g) {
+  for (uint32_t g = 0; claim != parts().queue.claimed_.end() && g < kKvGroupsMax; ++g) {
     if ((stores >> g & 1) && claim->second[g] && claim->second[g] != &s) return true;
   }
   return false;
@@ -352,7 +352,7 @@ bool Probe::waits_for_other(const Session& s) const {
 std::string Probe::describe() const {
   const BlockPool& pool = cache().pool_;
   std::string line = say("%u blocks, %u free, %u cached:", pool.size(), pool.free_count(), pool.cached_count());
-  for (const Session* s : scheduler().queue.sessions()) {
+  for (const Session* s : parts().queue.sessions()) {
     line += say(" [%zu tokens, KV %zu, %u blocks", s->tokens.size(), size_t{s->kv.ready(s->tokens.size())}, s->kv.blocks_held());
     if (const Generation* g = s->generation.get(); g && !g->finished) {
       line += say(", #%zu%s%s%s%s", size_t{g->order}, s->runnable() ? " runnable" : " waits", g->admitted ? " admitted" : "",

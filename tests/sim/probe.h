@@ -19,7 +19,7 @@ struct Probe {
   // Overwrites the memory that nobody may read: free blocks, and the slots of private blocks past their tokens.
   void poison();
 
-  const Scheduler& scheduler() const { return *engine->scheduler_; }
+  const StepParts& parts() const { return *engine->step_; }
   const KvCache& cache() const { return *engine->cache_; }
   const StepPlan& plan() const { return engine->plan_; }
   // Gives up a cached block from anywhere in its chain, which leaves a hole. False: there is none.

@@ -182,7 +182,7 @@ void World::check(bool deep) {
   SIM_CHECK(wrong.empty(), "%s", wrong.c_str());
   SIM_CHECK(runner_->faults == 0, "a row found no KV, or in pieces, or another's");
   SIM_CHECK(log_.empty(), "logged: %s", log_.c_str());
-  for (const Session* s : probe_->scheduler().queue.sessions()) {
+  for (const Session* s : probe_->parts().queue.sessions()) {
     SIM_CHECK(!s->use.in_step(), "in a step between steps");
     if (!s->generation || s->generation->finished) continue;
     if (s->mailbox.size() >= 64) setting_.note("paused, unread");
@@ -250,9 +250,9 @@ void World::close_all() {
 
 void World::schedule() {
   EngineMetrics before = engine_->metrics();
-  uint32_t could = probe_->scheduler().queue.runnable_count();
+  uint32_t could = probe_->parts().queue.runnable_count();
   uint32_t left = engine_->step(0);
-  SIM_CHECK(left == probe_->scheduler().queue.runnable_count(), "step says %u are runnable", left);
+  SIM_CHECK(left == probe_->parts().queue.runnable_count(), "step says %u are runnable", left);
   EngineMetrics after = engine_->metrics();
   uint64_t done = 0;
   for (int r = 0; r < 8; ++r) done += after.counters.done[r] - before.counters.done[r];

@@ -1,5 +1,5 @@
 // World: one seed's host, store and actors, and the random calls on them. A step is one call on the engine: an operation of a session, the
-// taking of one event, or one scheduler step. Single-threaded: a seed gives the same run every time.
+// taking of one event, or one step of the model. Single-threaded: a seed gives the same run every time.
 #pragma once
 
 #include <memory>
@@ -87,7 +87,7 @@ class World {
   std::vector<std::unique_ptr<Actor>> actors_;
   std::map<std::pair<std::string, std::string>, Saved> saved_;  // by domain and name
   uint64_t saves_left_ = 0;
-  uint64_t idle_steps_ = 0;                       // scheduler steps in a row that did nothing
+  uint64_t idle_steps_ = 0;                       // the model's steps in a row that did nothing
   uint64_t computed_ = 0;                         // that computed something
   std::pair<uint64_t, uint64_t> oldest_, place_;  // the oldest's order and positions with KV: in steps, and between calls
   uint64_t oldest_since_ = 0;

@@ -1,4 +1,4 @@
-// Session: a conversation, its KV, its copy in the store, and its generation. Plain state; the scheduler and the engine act on it.
+// Session: a conversation, its KV, its copy in the store, and its generation. Plain state; the engine and the parts of a step act on it.
 #pragma once
 
 #include <deque>
@@ -121,7 +121,7 @@ struct Session : SessionValue {
   std::shared_ptr<Wake> wake;  // null: none
   bool woken = false;          // `wake` is to be rung
   Session* next_woken = nullptr;
-  uint64_t last_used = 0;                // by the scheduler's clock, for the order of eviction
+  uint64_t last_used = 0;                // by the queue's clock, for the order of eviction
   std::pair<uint64_t, uint64_t> marked;  // the count and the last end of the messages whose ends are marked
   Condition changed;
 };

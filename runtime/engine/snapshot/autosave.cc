@@ -80,9 +80,9 @@ void Engine::save_unasked(Session* session) noexcept {
 // Pauses between two portions of an autosave: sessions that compute have the machine for a while, unless somebody waits for the save.
 void Engine::give_way(Session* session, uint64_t worked_ns) {
   Lock lock(mu_);
-  if (scheduler_->queue.runnable_count() == 0) return;
+  if (step_->queue.runnable_count() == 0) return;
   const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(std::min(kSaverPauseMaxNs, worked_ns * kSaverPause));
-  while (!session->use.save_waits() && !session->use.closing() && !scheduler_->queue.starved()) {
+  while (!session->use.save_waits() && !session->use.closing() && !step_->queue.starved()) {
     if (!pressed_.wait_until(mu_, until)) break;
   }
 }

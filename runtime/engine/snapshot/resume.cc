@@ -73,7 +73,7 @@ void Engine::mark_restored(Session* session) const {
 }
 
 Result<Session*> Engine::resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report) {
-  if (!steps_) {
+  if (!runner_) {
     return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", model_->name().c_str());
   }
   KVRT_ASSIGN(SessionOut saved, options.store->load(options.domain, name));
@@ -91,7 +91,7 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
     if (!(given.*part).empty()) session->arguments.*part = std::move(given.*part);
   }
   Lock lock(mu_);
-  if (scheduler_->queue.sessions().size() >= kSessionsMax) {
+  if (step_->queue.sessions().size() >= kSessionsMax) {
     return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
   }
   Session& s = *session;
@@ -102,8 +102,8 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
       if (session) queue->remove(session);
     }
   };
-  scheduler_->queue.add(&s);
-  Undo undo{&scheduler_->queue, &s};
+  step_->queue.add(&s);
+  Undo undo{&step_->queue, &s};
   if (check_room(s.tokens.size(), 0).is_ok()) {
     KVRT_TRY(bring_back(&s, progress, report));
   } else {  // no other session loses a block to one that cannot be computed
@@ -113,7 +113,7 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
     report->prompt_tokens = report->prefilled = s.tokens.size();
     report->reuse_stopped = ReuseStop::kEvicted;
   }
-  scheduler_->queue.touch(&s);
+  step_->queue.touch(&s);
   s.saved.blocks = s.kv.whole_blocks(static_cast<uint32_t>(s.kv.chain.size()));
   if (s.autosave) s.autosave->saver->add(&s, [this](Session* due) { return autosave(due); });
   undo.session = nullptr;
@@ -137,7 +137,7 @@ Status Engine::bring_back(Session* session, const Progress& progress, Report* re
   report->reused_disk = s.kv.reusable(n) - report->reused_memory;
   report->prefilled = n - s.kv.reusable(n);
   report->reuse_stopped_at = s.kv.computed(n);
-  if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->reports.why_stopped(s, &report->reuse_stopped_at);
+  if (report->reuse_stopped_at < n) report->reuse_stopped = step_->reports.why_stopped(s, &report->reuse_stopped_at);
   s.use.unpin();
   return {};
 }

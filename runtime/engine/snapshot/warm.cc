@@ -9,7 +9,7 @@ Engine::Loaded Engine::load_stored(Session* session, const Progress& progress) {
   Session& s = *session;
   if (!s.store) return Loaded::kNothing;
   ChunkLoads loads(kv_.groups, chunks_, cache_.get());
-  loads.plan(session, &scheduler_->supply);
+  loads.plan(session, &step_->supply);
   if (loads.empty()) return Loaded::kNothing;
   const uint64_t had = s.kv.units_held();
   bool complete = false;
@@ -62,7 +62,7 @@ bool Engine::warm(Session* session, uint64_t deadline_ns) {
   if (s.generation->recompute_all && again) {
     s.stored.disk_tokens = 0;  // it reuses nothing: these tokens' KV was its own
   } else {
-    scheduler_->reports.count_reuse(session);
+    step_->reports.count_reuse(session);
   }
   s.generation->warmed = true;
   return loaded != Loaded::kNothing;
@@ -73,7 +73,7 @@ bool Engine::warm(Session* session, uint64_t deadline_ns) {
 bool Engine::warm_cold() {
   uint64_t deadline_ns = runtime_->env()->now_ns() + uint64_t{step_ms_max_} * 250'000;
   bool any = false;
-  while (Session* s = scheduler_->queue.next_cold()) {
+  while (Session* s = step_->queue.next_cold()) {
     {
       struct InStep {  // leaves also if memory runs out half-way
         Session* session;
@@ -82,7 +82,7 @@ bool Engine::warm_cold() {
       } in_step(s);
       any |= warm(s, deadline_ns);  // gives the lock back for a while: sessions come and go
     }
-    if (s->generation->cancel) scheduler_->generations.finish(s, Reason::kCancelled, runtime_->env()->now_ns());
+    if (s->generation->cancel) step_->generations.finish(s, Reason::kCancelled, runtime_->env()->now_ns());
     if (runtime_->env()->now_ns() >= deadline_ns) break;
   }
   return any;

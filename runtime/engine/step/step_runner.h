@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/engine/resources/loaded_model.h"
-#include "runtime/engine/step/scheduler.h"
+#include "runtime/engine/step/step_plan.h"
 
 namespace kvrt {
 

@@ -1,4 +1,4 @@
-// The scheduler and the cache with layers in groups: a device that keeps, in every unit of the pool, which tokens stand before each slot,
+// The parts of a step and the cache with layers in groups: a device that keeps, in every unit of the pool, which tokens stand before each slot,
 // so that a row that reads a wrong place or a place that was given up is seen.
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <random>
 
 #include "runtime/engine/resources/loaded_model.h"
-#include "runtime/engine/step/scheduler.h"
+#include "runtime/engine/step/step_parts.h"
 #include "tests/support/golden_rig.h"
 
 namespace kvrt {
@@ -45,14 +45,14 @@ class World {
   World(const KvShape& shape, uint32_t units, uint32_t seed)
       : shape_(shape),
         cache_(units, shape),
-        scheduler_(&cache_, {.context = 1000, .prefill_chunk = kRows, .rows_max = 2 * kRows, .logits_max = 4, .boundary_every = 16}),
+        step_(&cache_, {.context = 1000, .prefill_chunk = kRows, .rows_max = 2 * kRows, .logits_max = 4, .boundary_every = 16}),
         memory_(units + 1, std::vector<uint64_t>(kBlock, kUnwritten)),
         random_(seed) {
     auto file = GgufFile::open(test::tiny("llama_gqa_f32.gguf"));
     tokenizer_ = std::move(make_tokenizer(**file)).value();
   }
   ~World() {
-    for (const auto& s : sessions_) scheduler_.queue.remove(s.get());
+    for (const auto& s : sessions_) step_.queue.remove(s.get());
     EXPECT_EQ(cache_.used_count(), 0u);
   }
 
@@ -71,14 +71,14 @@ class World {
   // Every session gets what it asked for.
   void drain() {
     for (int i = 0; i < 2000; ++i) {
-      if (scheduler_.queue.runnable_count() == 0) return;
+      if (step_.queue.runnable_count() == 0) return;
       step();
       check();
     }
     FAIL() << "sessions that do not come to their end";
   }
   uint64_t rewinds = 0, copies = 0, boundaries = 0;
-  uint64_t preemptions() const { return scheduler_.reports.counters.preemptions; }
+  uint64_t preemptions() const { return step_.reports.counters.preemptions; }
 
  private:
   uint32_t below(uint64_t n) { return static_cast<uint32_t>(random_() % n); }
@@ -88,7 +88,7 @@ class World {
     auto s = std::make_unique<Session>(shape_);
     s->kv.root.bytes.fill(static_cast<uint8_t>(1 + below(2)));
     s->kv.share = below(6) > 0;
-    scheduler_.queue.add(s.get());
+    step_.queue.add(s.get());
     sessions_.push_back(std::move(s));
     append(sessions_.back().get(), 1 + below(longest() - 1), below(2));
   }
@@ -102,7 +102,7 @@ class World {
     GenerateOptions options;
     options.prefill_only = true;
     s->generation = std::make_unique<Generation>(options);
-    scheduler_.generations.start(s, 0);
+    step_.generations.start(s, 0);
   }
   void edit(Session* s, uint32_t what) {
     if (what < 7) return append(s, below(3) ? 1 : 1 + below(40), below(2));
@@ -118,13 +118,13 @@ class World {
       cache_.mark_end(&s->kv, s->tokens);
       copy->kv.ends = s->kv.ends;
       for (size_t g = 0; g < s->kv.tables.size(); ++g) copy->kv.tables[g].grow(s->kv.tables[g].size());
-      scheduler_.queue.add(copy.get());
+      step_.queue.add(copy.get());
       cache_.share(s->kv, &copy->kv);
       sessions_.push_back(std::move(copy));
     } else if (what == 11) {
       cache_.release(&s->kv, 0);
     } else if (what == 12) {
-      scheduler_.queue.remove(s);
+      step_.queue.remove(s);
       std::erase_if(sessions_, [&](const auto& owned) { return owned.get() == s; });
     } else {
       cache_.discard(&s->kv, s->tokens);
@@ -132,18 +132,18 @@ class World {
   }
 
   void step() {
-    while (Session* s = scheduler_.queue.next_cold()) {
+    while (Session* s = step_.queue.next_cold()) {
       cache_.adopt(&s->kv, s->tokens);
-      scheduler_.reports.count_reuse(s);
+      step_.reports.count_reuse(s);
       s->generation->warmed = true;
     }
     StepPlan plan;
-    scheduler_.plan(&plan, 0, 0);
+    step_.planner.plan(&plan, 0, 0);
     if (below(30) == 0) {
-      scheduler_.abandon(&plan);
+      step_.committer.abandon(&plan);
     } else if (!plan.seqs.empty()) {
       compute(plan);
-      scheduler_.commit(&plan, nullptr, *tokenizer_, 1);
+      step_.committer.commit(&plan, nullptr, *tokenizer_, 1);
     }
     for (const auto& s : sessions_) {
       if (!s->generation || !s->generation->finished) continue;
@@ -249,7 +249,7 @@ class World {
 
   const KvShape shape_;
   KvCache cache_;
-  Scheduler scheduler_;
+  StepParts step_;
   std::vector<std::vector<uint64_t>> memory_;  // by unit; the last is the unit of zeros
   std::mt19937 random_;
   std::unique_ptr<Tokenizer> tokenizer_;

@@ -1,8 +1,7 @@
-// The scheduler's second half: takes a finished step's results to each session.
+#include "runtime/engine/step/committer.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "runtime/engine/step/scheduler.h"
 
 namespace kvrt {
 
@@ -15,7 +14,7 @@ const char* banning(const Generation& g) {
 
 }  // namespace
 
-void Scheduler::mark_filled(const PlannedSeq& seq) {
+void Committer::mark_filled(const PlannedSeq& seq) {
   Session* s = seq.session;
   for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
     if ((seq.run.stores >> group & 1) == 0) continue;
@@ -31,7 +30,7 @@ void Scheduler::mark_filled(const PlannedSeq& seq) {
   cache_->roll(&s->kv, s->tokens.size(), seq.run.end);
 }
 
-void Scheduler::commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab) {
+void Committer::commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab) {
   Session* s = seq.session;
   Generation& g = *s->generation;
   if (g.recompute_all) g.next_logits = std::max(g.next_logits, seq.run.end);
@@ -42,19 +41,19 @@ void Scheduler::commit_prompt(const PlannedSeq& seq, const float* logits, uint32
       event.type = EventType::kLogits;
       event.position = seq.run.end - seq.logit_rows + r;
       event.logits.assign(row, row + vocab);
-      mailboxes.push(s, std::move(event));
+      mailboxes_->push(s, std::move(event));
     }
   }
   Event event;
   event.type = EventType::kProgress;
   event.done = g.computed;
   event.total = g.report.prefilled;
-  mailboxes.push(s, std::move(event));
+  mailboxes_->push(s, std::move(event));
 }
 
 // After logits that are not finite: reused KV may be the cause. It is dropped, for all sessions, and this one computes its own, once.
 // False: it did already, or reused none.
-bool Scheduler::compute_again(Session* s) {
+bool Committer::compute_again(Session* s) {
   Generation& g = *s->generation;
   if (s->kv.own_only || g.report.reused_memory + g.report.reused_disk == 0) return false;
   cache_->discard(&s->kv, s->tokens);
@@ -67,7 +66,7 @@ bool Scheduler::compute_again(Session* s) {
 }
 
 // Takes the row after the last token: kvrt commits the token it drew, or asks the host for one.
-void Scheduler::commit_row(Session* s, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns) {
+void Committer::commit_row(Session* s, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns) {
   Generation& g = *s->generation;
   std::span<const uint64_t> mask;  // for the host alone: kvrt's own sampler has applied it
   if (g.guide && g.options.host_samples) {
@@ -76,14 +75,14 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
   }
   if (!sample.finite) {
     if (compute_again(s)) return;
-    generations.fail(s, error(Code::kDevice, Detail::kNumeric,
+    generations_->fail(s, error(Code::kDevice, Detail::kNumeric,
                   "logits of position %zu hold a NaN or an infinity: the model's weights may hold one, or the device failed",
                   s->tokens.size() - 1));
     return;
   }
   if (sample.empty) {
     Status limit = g.guide ? g.guide->status() : Status();  // the grammar may have been too ambiguous to follow
-    generations.fail(s, !limit.is_ok() ? std::move(limit)
+    generations_->fail(s, !limit.is_ok() ? std::move(limit)
                            : error(Code::kInvalid, Detail::kNone, "%s no token for position %zu", banning(g), s->tokens.size()));
     return;
   }
@@ -94,23 +93,23 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
     logits.logits.assign(row, row + tokenizer.vocab_size());
     if (g.options.host_samples) g.awaited = logits.logits;
     if (!mask.empty()) apply_mask(logits.logits, mask);
-    mailboxes.push(s, std::move(logits));
+    mailboxes_->push(s, std::move(logits));
   }
   if (!g.options.host_samples) commit_token(s, sample, tokenizer, now_ns);
 }
 
-void Scheduler::accept(Session* s, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns) {
+void Committer::accept(Session* s, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns) {
   s->generation->awaited.clear();
   try {
     commit_token(s, sample, tokenizer, now_ns);
   } catch (...) {
-    generations.give_up(s);
+    generations_->give_up(s);
   }
 }
 
-void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns) {
+void Committer::commit_token(Session* s, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns) {
   Generation& g = *s->generation;
-  if (!g.first_token_ns) reports.first_token(&g, now_ns);
+  if (!g.first_token_ns) reports_->first_token(&g, now_ns);
   g.last_token_ns = now_ns;
   ++g.report.generated;
   int32_t previous = s->tokens.empty() ? -1 : s->tokens.back();
@@ -125,27 +124,27 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
   event.text = control && g.parser ? g.text.flush() : std::string();  // a control token ends a part: it may be a marker
   event.text += g.text.push(tokenizer.piece_after(previous, sample.token, false));
   const std::string text = g.parser ? event.text : std::string();
-  mailboxes.push(s, std::move(event));
-  mailboxes.push_parts(s, text, control ? tokenizer.piece(sample.token, true) : "", false);
+  mailboxes_->push(s, std::move(event));
+  mailboxes_->push_parts(s, text, control ? tokenizer.piece(sample.token, true) : "", false);
   if (g.guide) g.guide->accept(sample.token);  // it was in the mask
 
   const auto& stops = g.options.stop_tokens;
   if (tokenizer.is_end(sample.token) && !g.options.ignore_eos) {
-    generations.finish(s, Reason::kEos, now_ns);
+    generations_->finish(s, Reason::kEos, now_ns);
   } else if (g.text.stopped() || std::find(stops.begin(), stops.end(), sample.token) != stops.end()) {
     g.report.stop_string_tokens = g.text.stop_tokens();
-    generations.finish(s, Reason::kStop, now_ns);
+    generations_->finish(s, Reason::kStop, now_ns);
   } else if (g.options.max_tokens && g.report.generated >= g.options.max_tokens) {
-    generations.finish(s, Reason::kMaxTokens, now_ns);
-  } else if (generations.is_full(*s)) {
-    generations.finish(s, Reason::kContextFull, now_ns);
+    generations_->finish(s, Reason::kMaxTokens, now_ns);
+  } else if (generations_->is_full(*s)) {
+    generations_->finish(s, Reason::kContextFull, now_ns);
   }
 }
 
-void Scheduler::commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
+void Committer::commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
   uint64_t elapsed = now_ns - plan->planned_ns;
-  pace_.measured(plan->decodes, plan->prompt_cost, plan->work_ns, plan->wall_ns);
-  Counters& counters = reports.counters;
+  pace_->measured(plan->decodes, plan->prompt_cost, plan->work_ns, plan->wall_ns);
+  Counters& counters = reports_->counters;
   ++counters.steps;
   counters.step_rows += plan->tokens.size();
   counters.step_ns += elapsed;
@@ -157,20 +156,20 @@ void Scheduler::commit(StepPlan* plan, const float* logits, const Tokenizer& tok
     try {
       commit_seq(seq, plan, logits, tokenizer, now_ns);
     } catch (...) {  // no memory: its host's events of this step are not whole
-      generations.give_up(seq.session);
+      generations_->give_up(seq.session);
     }
   }
   plan->seqs.clear();
 }
 
-void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
+void Committer::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
   Session* s = seq.session;
   Generation& g = *s->generation;
   uint32_t vocab = tokenizer.vocab_size();
   mark_filled(seq);
   uint64_t computed = g.computed;
-  reports.account(s, seq.run.begin, seq.run.end);
-  if (g.cancel) return generations.finish(s, Reason::kCancelled, now_ns);
+  reports_->account(s, seq.run.begin, seq.run.end);
+  if (g.cancel) return generations_->finish(s, Reason::kCancelled, now_ns);
   if (seq.logit_rows && g.options.prefill_only) {
     const float* rows = logits + size_t{seq.first_logit} * vocab;
     const bool finite = std::all_of(rows, rows + size_t{seq.logit_rows} * vocab, [](float x) { return std::isfinite(x); });
@@ -181,16 +180,15 @@ void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
   const bool has_states = s->kv.shape.has_states();  // all before the last row had to be there
   bool prompt_over = g.recompute_all || has_states || s->kv.ready(s->tokens.size()) == s->tokens.size();
   if (g.options.prefill_only) {
-    if (prompt_over && (g.options.logits == WantLogits::kNone || seq.logit_rows)) generations.finish(s, Reason::kPrefilled, now_ns);
+    if (prompt_over && (g.options.logits == WantLogits::kNone || seq.logit_rows)) generations_->finish(s, Reason::kPrefilled, now_ns);
   } else if (seq.logit_rows) {
     size_t row = seq.first_logit;
-    if (plan->samples[row].no_memory) return generations.give_up(s);
+    if (plan->samples[row].no_memory) return generations_->give_up(s);
     commit_row(s, std::move(plan->samples[row]), logits + row * vocab, tokenizer, now_ns);
   }
 }
 
-// Takes back a plan that was not computed to its end, for want of memory: its blocks were not written.
-void Scheduler::abandon(StepPlan* plan) noexcept {
+void Committer::abandon(StepPlan* plan) noexcept {
   for (const BlockCopy& copy : plan->copies) {
     cache_->release(&copy.session->kv, copy.index);
     cache_->drop(copy.from);
@@ -203,11 +201,11 @@ void Scheduler::abandon(StepPlan* plan) noexcept {
   plan->seqs.clear();
 }
 
-void Scheduler::fail_step(StepPlan* plan, const Status& status) {
+void Committer::fail_step(StepPlan* plan, const Status& status) {
   std::vector<Session*> ran;
   for (const PlannedSeq& seq : plan->seqs) ran.push_back(seq.session);
   abandon(plan);
-  for (Session* s : ran) generations.fail(s, status.clone());
+  for (Session* s : ran) generations_->fail(s, status.clone());
 }
 
 }  // namespace kvrt

@@ -1,5 +1,5 @@
-// The scheduler by itself: no model, no bytes of blocks.
-#include "runtime/engine/step/scheduler.h"
+// Plans without a model, and without the bytes of blocks.
+#include "runtime/engine/step/step_parts.h"
 
 #include <gtest/gtest.h>
 
@@ -8,21 +8,21 @@ namespace {
 
 constexpr uint32_t kBlock = 16;
 
-void begin_prefill(Scheduler* scheduler, Session* session, uint8_t domain, size_t tokens) {
+void begin_prefill(StepParts* step, Session* session, uint8_t domain, size_t tokens) {
   session->kv.root.bytes.fill(domain);
   session->tokens.assign(tokens, 7);
-  scheduler->queue.add(session);
+  step->queue.add(session);
   GenerateOptions options;
   options.prefill_only = true;
   session->generation = std::make_unique<Generation>(options);
   session->generation->warmed = session->generation->admitted = true;
-  scheduler->generations.start(session, 0);
+  step->generations.start(session, 0);
 }
 
 // A plan that want of memory ends has given the session a block and does not name the session yet: nobody gives the block back.
-TEST(Scheduler, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
+TEST(Planner, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
   KvCache cache(4, kBlock);
-  Scheduler scheduler(&cache, {.context = 256, .prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = 1});
+  StepParts step(&cache, {.context = 256, .prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = 1});
   Session earlier(kBlock), later(kBlock);
   earlier.kv.root.bytes.fill(20);
   std::vector<BlockId> blocks;
@@ -32,9 +32,9 @@ TEST(Scheduler, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
     cache.drop(block);
   }
 
-  begin_prefill(&scheduler, &later, 30, kBlock);
+  begin_prefill(&step, &later, 30, kBlock);
   StepPlan plan;
-  scheduler.plan(&plan, 0, 0);
+  step.planner.plan(&plan, 0, 0);
   ASSERT_EQ(plan.seqs.size(), 1u);
   ASSERT_EQ(plan.clears.size(), 1u);
   const BlockId block = later.kv.tables[0].block(0);
@@ -42,23 +42,23 @@ TEST(Scheduler, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
 
   plan.clear();
   later.use.leave_step();
-  scheduler.plan(&plan, 0, 0);
+  step.planner.plan(&plan, 0, 0);
   EXPECT_EQ(later.kv.tables[0].block(0), block);
   EXPECT_EQ(plan.clears, std::vector<BlockId>{block});
 
-  scheduler.abandon(&plan);  // this one gives it back
+  step.committer.abandon(&plan);  // this one gives it back
   plan.clear();
   EXPECT_EQ(later.kv.tables[0].block(0), kNoBlock);
-  scheduler.plan(&plan, 0, 0);
+  step.planner.plan(&plan, 0, 0);
   EXPECT_EQ(plan.clears, std::vector<BlockId>{later.kv.tables[0].block(0)});
-  scheduler.abandon(&plan);
-  scheduler.queue.remove(&later);
+  step.committer.abandon(&plan);
+  step.queue.remove(&later);
 }
 
 // A block that a step computes once more has no KV meanwhile: a save beside the step would take a copy that is not made yet.
-TEST(Scheduler, ABlockThatIsComputedAgainHasNoKvMeanwhile) {
+TEST(Planner, ABlockThatIsComputedAgainHasNoKvMeanwhile) {
   KvCache cache(4, kBlock);
-  Scheduler scheduler(&cache, {.context = 256, .prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = kBlock});
+  StepParts step(&cache, {.context = 256, .prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = kBlock});
   const std::vector<int32_t> tokens(kBlock, 7);
   Session first(kBlock), second(kBlock);
   first.kv.root.bytes.fill(20);
@@ -67,19 +67,19 @@ TEST(Scheduler, ABlockThatIsComputedAgainHasNoKvMeanwhile) {
   cache.extend(&first.kv, tokens);
   cache.seal(&first.kv, tokens, 0, 0);
 
-  begin_prefill(&scheduler, &second, 20, kBlock);
+  begin_prefill(&step, &second, 20, kBlock);
   second.generation->options.logits = WantLogits::kAll;
   second.generation->recompute_all = true;
   cache.adopt(&second.kv, second.tokens);
   ASSERT_EQ(second.kv.tables[0].filled(0), kBlock);
   StepPlan plan;
-  scheduler.plan(&plan, 0, 0);
+  step.planner.plan(&plan, 0, 0);
   ASSERT_EQ(plan.seqs.size(), 1u);
   ASSERT_EQ(plan.copies.size(), 1u);
   EXPECT_EQ(second.kv.tables[0].block(0), plan.copies.front().to);
   EXPECT_EQ(second.kv.tables[0].filled(0), 0u);
-  scheduler.abandon(&plan);
-  scheduler.queue.remove(&second);
+  step.committer.abandon(&plan);
+  step.queue.remove(&second);
   cache.release(&first.kv, 0);
 }
 

@@ -1,27 +1,14 @@
-#include "runtime/engine/step/scheduler.h"
+#include "runtime/engine/step/planner.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "runtime/base/check.h"
 #include "runtime/base/limits.h"
 
 namespace kvrt {
 
-Scheduler::Scheduler(KvCache* cache, const SchedulerLimits& limits)
-    : queue(cache),
-      reports(cache, limits.unit_bytes),
-      generations(static_cast<uint32_t>(std::min<uint64_t>(limits.context, cache->shape().tokens_in(cache->size()))), &queue, &reports,
-                  &mailboxes),
-      supply(cache, &queue, &reports),
-      cache_(cache),
-      block_tokens_(cache->block_tokens()),
-      limits_(limits),
-      marker_(cache, limits.boundary_every),
-      pace_(limits.step_ms_max, limits.context_cost) {}
-
 // The rows that a session needs next.
-KvRun Scheduler::next_run(const Session& s) const {
+KvRun Planner::next_run(const Session& s) const {
   const Generation& g = *s.generation;
   const uint64_t n = s.tokens.size();
   if (!g.recompute_all) {
@@ -34,20 +21,20 @@ KvRun Scheduler::next_run(const Session& s) const {
 }
 
 // Decodes first, one row each: they do not wait for a prompt. A starved session comes before all, so that younger sessions give way.
-std::vector<Session*> Scheduler::order_of_service() {
-  std::vector<Session*> order = queue.order();
+std::vector<Session*> Planner::order_of_service() {
+  std::vector<Session*> order = queue_->order();
   std::stable_partition(order.begin(), order.end(), [&](Session* s) {
     const KvRun run = next_run(*s);
     return run.end - run.begin == 1;
   });
-  auto starved = std::find(order.begin(), order.end(), queue.starved());
+  auto starved = std::find(order.begin(), order.end(), queue_->starved());
   if (starved != order.end()) std::rotate(order.begin(), starved, starved + 1);
   return order;
 }
 
 // The tables of all units, one after the other. Places without KV have the unit of zeros, which the pool has for groups with windows. Then
 // the units of the states before the run and after it; the first are none where it begins the sequence.
-std::vector<int32_t> Scheduler::tables_of(const KvSequence& kv, const KvRun& run) const {
+std::vector<int32_t> Planner::tables_of(const KvSequence& kv, const KvRun& run) const {
   const uint32_t n = kv.blocks();
   const auto nothing = static_cast<int32_t>(cache_->size());
   std::vector<int32_t> all;
@@ -70,7 +57,7 @@ std::vector<int32_t> Scheduler::tables_of(const KvSequence& kv, const KvRun& run
   return all;
 }
 
-void Scheduler::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
+void Planner::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
   const Generation& g = *s->generation;
   const bool decides = g.options.wants_logits();
   plan->seqs.reserve(plan->seqs.size() + 1);
@@ -86,7 +73,7 @@ void Scheduler::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
   }
   for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
     if ((run.stores >> group & 1) == 0) continue;
-    for (uint64_t i = run.begin / block_tokens_; i * block_tokens_ < run.end; ++i) queue.claim(s, group, i);
+    for (uint64_t i = run.begin / block_tokens_; i * block_tokens_ < run.end; ++i) queue_->claim(s, group, i);
   }
   plan->seqs.push_back(seq);
   s->use.enter_step();  // with its place in the plan: abandon() takes both back
@@ -96,17 +83,17 @@ void Scheduler::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
 }
 
 // Adds as many of the session's next rows as fit. False: it got no block.
-bool Scheduler::plan_session(Session* s, StepPlan* plan) {
+bool Planner::plan_session(Session* s, StepPlan* plan) {
   Generation& g = *s->generation;
   KvRun run = next_run(*s);
-  if (queue.waits_for_other(*s, run)) return true;
+  if (queue_->waits_for_other(*s, run)) return true;
   bool decodes = run.end - run.begin == 1;
   uint64_t rows = std::min<uint64_t>({run.end - run.begin, limits_.rows_max - plan->tokens.size(), limits_.prefill_chunk});
   uint64_t logits_left = limits_.logits_max - plan->logits_rows.size();
   if (g.recompute_all) rows = std::min<uint64_t>({rows, logits_left, kUnreadEventsMax - s->mailbox.size()});
   if (!decodes) {
     if (budget_ < 1 && !plan->tokens.empty()) return true;  // the step is full
-    rows = std::min(rows, pace_.rows(run.begin, budget_));
+    rows = std::min(rows, pace_->rows(run.begin, budget_));
     uint64_t edge = (run.begin + rows) / block_tokens_ * block_tokens_;  // whole blocks, if there is a choice: others can adopt them
     if (run.begin + rows < run.end && edge >= run.begin + (rows + 1) / 2) rows = edge - run.begin;
   }
@@ -114,12 +101,12 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   if (decides && logits_left == 0 && run.begin + rows == s->tokens.size()) --rows;
   if (rows == 0) return true;
   run.end = marker_.stop_at_boundary(s, {run.begin, run.begin + rows, run.stores});
-  run.end = supply.make_writable(s, run, plan);
+  run.end = supply_->make_writable(s, run, plan);
   if (run.end == run.begin) return false;
   if (decodes) {
     ++plan->decodes;
   } else {
-    double cost = pace_.cost(run.begin, run.end);
+    double cost = pace_->cost(run.begin, run.end);
     plan->prompt_cost += cost;
     budget_ -= cost;
   }
@@ -128,15 +115,15 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
 }
 
 // A prefill that wants no logits ends when all its KV is there.
-bool Scheduler::finish_prefill(Session* s, uint64_t now_ns) {
+bool Planner::finish_prefill(Session* s, uint64_t now_ns) {
   const GenerateOptions& o = s->generation->options;
   if (o.wants_logits() || s->kv.ready(s->tokens.size()) < s->tokens.size()) return false;
-  generations.finish(s, Reason::kPrefilled, now_ns);
+  generations_->finish(s, Reason::kPrefilled, now_ns);
   return true;
 }
 
 // The prompt cost that a step of these sessions may include.
-double Scheduler::budget_for(const std::vector<Session*>& order, uint64_t patience_ns) {
+double Planner::budget_for(const std::vector<Session*>& order, uint64_t patience_ns) {
   Pace::Ask ask{.patience_ns = patience_ns};
   bool prompt = false;
   for (Session* s : order) {
@@ -148,26 +135,26 @@ double Scheduler::budget_for(const std::vector<Session*>& order, uint64_t patien
     const auto i = static_cast<uint32_t>(run.begin / block_tokens_);
     for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
       const BlockTable& table = s->kv.tables[group];
-      if ((run.stores >> group & 1) && table.filled(i) > 0 && cache_->writable(table.block(i))) queue.claim(s, group, i);
+      if ((run.stores >> group & 1) && table.filled(i) > 0 && cache_->writable(table.block(i))) queue_->claim(s, group, i);
     }
   }
   // Sessions that wait for their host count, too: it may answer at once.
-  ask.alone = queue.generating_count() == 1;
-  return pace_.budget(ask);
+  ask.alone = queue_->generating_count() == 1;
+  return pace_->budget(ask);
 }
 
-void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
+void Planner::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   plan->clear();
   plan->planned_ns = now_ns;
   std::vector<Session*> order = order_of_service();
-  queue.forget_claims();
+  queue_->forget_claims();
   budget_ = budget_for(order, patience_ns);
   Session* starved = nullptr;
   for (Session* s : order) {
     if (!s->runnable() || !s->generation->warmed) continue;  // it gave its blocks to another session of this plan
-    queue.touch(s);
+    queue_->touch(s);
     marker_.mark_messages(s);
-    if (!s->generation->recompute_all && cache_->adopt(&s->kv, s->tokens)) reports.count_reuse(s);
+    if (!s->generation->recompute_all && cache_->adopt(&s->kv, s->tokens)) reports_->count_reuse(s);
     if (finish_prefill(s, now_ns) || plan->tokens.size() >= limits_.rows_max) continue;
     if (!plan_session(s, plan)) {
       if (!starved || s->generation->order < starved->generation->order) starved = s;
@@ -175,14 +162,23 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
       s->generation->first_step_ns = now_ns;
     }
   }
-  queue.set_starved(starved);
-  // Only the oldest has had every block it can get: any other waits for those that began before it.
-  if (starved && queue.oldest(*starved) && plan->seqs.empty() && !queue.blocks_come_back()) {
-    generations.fail(starved, error(Code::kLimit, Detail::kNone,
-                        "the pool of %u KV blocks of %u tokens has none left for this session of %zu tokens: raise kv_bytes_max of "
-                        "model_open, or close sessions",
-                        cache_->size(), block_tokens_, starved->tokens.size()));
-  }
+  queue_->set_starved(starved);
+  if (starved) fail_starved(starved, *plan);
+  fill_step(plan);
+}
+
+// Only the oldest has had every block it can get: any other waits for those that began before it.
+void Planner::fail_starved(Session* starved, const StepPlan& plan) {
+  if (!queue_->oldest(*starved) || !plan.seqs.empty() || queue_->blocks_come_back()) return;
+  generations_->fail(starved,
+                        error(Code::kLimit, Detail::kNone,
+                              "the pool of %u KV blocks of %u tokens has none left for this session of %zu tokens: raise kv_bytes_max of "
+                              "model_open, or close sessions",
+                              cache_->size(), block_tokens_, starved->tokens.size()));
+}
+
+// The step as a device sees it: it borrows the plan's arrays, which do not grow any more.
+void Planner::fill_step(StepPlan* plan) const {
   const KvShape& shape = cache_->shape();
   for (size_t i = 0; i < plan->seqs.size(); ++i) {
     StepSeq& seq = plan->step_seqs[i];

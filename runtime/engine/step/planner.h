@@ -1,0 +1,58 @@
+// Planner: chooses the sessions and the rows of a step. Continuous batching: a step serves every session that generates, prompts and decodes
+// together.
+#pragma once
+
+#include <vector>
+
+#include "runtime/engine/step/boundary_marker.h"
+#include "runtime/engine/step/generations.h"
+#include "runtime/engine/step/pace.h"
+#include "runtime/engine/step/queue.h"
+#include "runtime/engine/step/reports.h"
+#include "runtime/engine/step/step_plan.h"
+#include "runtime/engine/step/supply.h"
+
+namespace kvrt {
+
+// Guarded by Engine's lock. Bookkeeping only: it never touches the bytes of a block.
+class Planner {
+ public:
+  Planner(KvCache* cache, const StepLimits& limits, Queue* queue, Supply* supply, Reports* reports, Generations* generations,
+          const Pace* pace)
+      : cache_(cache),
+        block_tokens_(cache->block_tokens()),
+        limits_(limits),
+        marker_(cache, limits.boundary_every),
+        queue_(queue),
+        supply_(supply),
+        reports_(reports),
+        generations_(generations),
+        pace_(pace) {}
+
+  // Fills `plan` from the runnable, warm sessions with as many rows as fit the step's time; its leader accepts a step of up to patience_ns.
+  void plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns);
+
+ private:
+  KvRun next_run(const Session& session) const;
+  std::vector<Session*> order_of_service();
+  double budget_for(const std::vector<Session*>& order, uint64_t patience_ns);
+  bool finish_prefill(Session* session, uint64_t now_ns);
+  bool plan_session(Session* session, StepPlan* plan);
+  void add_rows(Session* session, const KvRun& run, StepPlan* plan);
+  std::vector<int32_t> tables_of(const KvSequence& kv, const KvRun& run) const;
+  void fail_starved(Session* starved, const StepPlan& plan);
+  void fill_step(StepPlan* plan) const;
+
+  KvCache* const cache_;
+  const uint32_t block_tokens_;
+  const StepLimits limits_;
+  BoundaryMarker marker_;
+  Queue* const queue_;
+  Supply* const supply_;
+  Reports* const reports_;
+  Generations* const generations_;
+  const Pace* const pace_;
+  double budget_ = 0;  // of a plan: the prompt cost that is left
+};
+
+}  // namespace kvrt
