@@ -166,8 +166,11 @@ KvRun KvSequence::next_run(uint64_t n) const { return Presence(shape, filled_of(
 uint64_t KvSequence::ready(uint64_t n) const {
   if (n == 0) return 0;
   const KvRun run = next_run(n);
-  const bool all = shape.has_states() ? run.begin == n - 1 || restart(n) == n : run.stores == 0;
-  return all ? n : run.begin;
+  return all_ready(n, run) ? n : run.begin;
+}
+
+bool KvSequence::all_ready(uint64_t n, const KvRun& next) const {
+  return shape.has_states() ? next.begin == n - 1 || restart(n) == n : next.stores == 0;
 }
 
 uint64_t KvSequence::without_window(uint64_t n) const {

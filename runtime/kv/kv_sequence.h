@@ -67,6 +67,7 @@ struct KvSequence {
   KvRun next_run(uint64_t n) const;
   // The leading positions of n that need no computing for a token after them, or, where the last row always runs, for that.
   uint64_t ready(uint64_t n) const;
+  bool all_ready(uint64_t n, const KvRun& next) const;  // ready(n) == n, for who knows next_run(n)
   // The leading positions of n that are computed, and need not be for a token after them.
   uint64_t computed(uint64_t n) const { return shape.has_states() ? restart(n) : ready(n); }
   // All that would be computed for n tokens, in order.

@@ -177,10 +177,10 @@ void Committer::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
   }
   if (g.computed > computed || (seq.logit_rows && g.options.prefill_only)) commit_prompt(seq, logits, vocab);
   if (seq.run.end < s->tokens.size() - s->leaves_last()) return;
-  const bool has_states = s->kv.shape.has_states();  // all before the last row had to be there
-  bool prompt_over = g.recompute_all || has_states || s->kv.ready(s->tokens.size()) == s->tokens.size();
   if (g.options.prefill_only) {
-    if (prompt_over && (g.options.logits == WantLogits::kNone || seq.logit_rows)) generations_->finish(s, Reason::kPrefilled, now_ns);
+    const bool has_states = s->kv.shape.has_states();  // all before the last row had to be there
+    const bool over = g.recompute_all || has_states || s->kv.ready(s->tokens.size()) == s->tokens.size();
+    if (over && (!g.options.wants_logits() || seq.logit_rows)) generations_->finish(s, Reason::kPrefilled, now_ns);
   } else if (seq.logit_rows) {
     size_t row = seq.first_logit;
     if (plan->samples[row].no_memory) return generations_->give_up(s);

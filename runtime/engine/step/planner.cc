@@ -20,16 +20,36 @@ KvRun Planner::next_run(const Session& s) const {
   return {g.next_logits, n, s.kv.shape.all()};
 }
 
-// Decodes first, one row each: they do not wait for a prompt. A starved session comes before all, so that younger sessions give way.
-std::vector<Session*> Planner::order_of_service() {
-  std::vector<Session*> order = queue_->order();
-  std::stable_partition(order.begin(), order.end(), [&](Session* s) {
-    const KvRun run = next_run(*s);
-    return run.end - run.begin == 1;
-  });
-  auto starved = std::find(order.begin(), order.end(), queue_->starved());
-  if (starved != order.end()) std::rotate(order.begin(), starved, starved + 1);
-  return order;
+// Decodes first: they do not wait for a prompt. A starved session comes before all, so that younger sessions give way.
+void Planner::take_turns() {
+  turns_.clear();
+  for (Session* s : queue_->order()) turns_.push_back({s, next_run(*s)});
+  std::ranges::stable_partition(turns_, &Turn::decodes);
+  const auto starved = std::ranges::find(turns_, queue_->starved(), &Turn::session);
+  if (starved != turns_.end()) std::rotate(turns_.begin(), starved, starved + 1);
+}
+
+// A session within a block of its own goes on with it. A shared block needs a copy first, for which there may be no block.
+void Planner::claim_begun_blocks() {
+  queue_->forget_claims();
+  for (const auto& [s, run] : turns_) {
+    const auto i = static_cast<uint32_t>(run.begin / block_tokens_);
+    for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
+      const BlockTable& table = s->kv.tables[group];
+      if ((run.stores >> group & 1) && table.filled(i) > 0 && cache_->writable(table.block(i))) queue_->claim(s, group, i);
+    }
+  }
+}
+
+// The prompt cost that a step of these turns may include.
+double Planner::budget_for(uint64_t patience_ns) const {
+  Pace::Ask ask{.patience_ns = patience_ns};
+  for (const Turn& turn : turns_) ask.decodes += turn.decodes() ? static_cast<uint32_t>(turn.rows()) : 0;
+  const auto prompt = std::ranges::find_if_not(turns_, &Turn::decodes);
+  if (prompt != turns_.end()) ask.begin = prompt->run.begin;
+  // Sessions that wait for their host count, too: it may answer at once.
+  ask.alone = queue_->generating_count() == 1;
+  return pace_->budget(ask);
 }
 
 // The tables of all units, one after the other. Places without KV have the unit of zeros, which the pool has for groups with windows. Then
@@ -82,31 +102,38 @@ void Planner::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
       {first_row, static_cast<uint32_t>(run.end - run.begin), static_cast<int32_t>(run.begin), nullptr, s->kv.blocks(), run.stores});
 }
 
-// Adds as many of the session's next rows as fit. False: it got no block.
-bool Planner::plan_session(Session* s, StepPlan* plan) {
-  Generation& g = *s->generation;
-  KvRun run = next_run(*s);
-  if (queue_->waits_for_other(*s, run)) return true;
-  bool decodes = run.end - run.begin == 1;
-  uint64_t rows = std::min<uint64_t>({run.end - run.begin, limits_.rows_max - plan->tokens.size(), limits_.prefill_chunk});
-  uint64_t logits_left = limits_.logits_max - plan->logits_rows.size();
-  if (g.recompute_all) rows = std::min<uint64_t>({rows, logits_left, kUnreadEventsMax - s->mailbox.size()});
-  if (!decodes) {
-    if (budget_ < 1 && !plan->tokens.empty()) return true;  // the step is full
+// The rows of the turn that fit into the plan; 0: none, this time.
+uint64_t Planner::rows_of(const Turn& turn, const StepPlan& plan) const {
+  const Session& s = *turn.session;
+  const Generation& g = *s.generation;
+  const KvRun& run = turn.run;
+  uint64_t rows = std::min<uint64_t>({turn.rows(), limits_.rows_max - plan.tokens.size(), limits_.prefill_chunk});
+  const uint64_t logits_left = limits_.logits_max - plan.logits_rows.size();
+  if (g.recompute_all) rows = std::min<uint64_t>({rows, logits_left, kUnreadEventsMax - s.mailbox.size()});
+  if (!turn.decodes()) {
+    if (budget_ < 1 && !plan.tokens.empty()) return 0;  // the step is full
     rows = std::min(rows, pace_->rows(run.begin, budget_));
-    uint64_t edge = (run.begin + rows) / block_tokens_ * block_tokens_;  // whole blocks, if there is a choice: others can adopt them
+    const uint64_t edge = (run.begin + rows) / block_tokens_ * block_tokens_;  // whole blocks, if there is a choice: others can adopt them
     if (run.begin + rows < run.end && edge >= run.begin + (rows + 1) / 2) rows = edge - run.begin;
   }
-  const bool decides = g.options.wants_logits();
-  if (decides && logits_left == 0 && run.begin + rows == s->tokens.size()) --rows;
+  const bool no_logits = g.options.wants_logits() && logits_left == 0 && run.begin + rows == s.tokens.size();
+  return no_logits ? rows - 1 : rows;
+}
+
+// Adds as many of the turn's rows as fit. False: it got no block.
+bool Planner::plan_turn(const Turn& turn, StepPlan* plan) {
+  Session* s = turn.session;
+  if (queue_->waits_for_other(*s, turn.run)) return true;
+  const uint64_t rows = rows_of(turn, *plan);
   if (rows == 0) return true;
-  run.end = marker_.stop_at_boundary(s, {run.begin, run.begin + rows, run.stores});
+  KvRun run{turn.run.begin, turn.run.begin + rows, turn.run.stores};
+  run.end = marker_.stop_at_boundary(s, run);
   run.end = supply_->make_writable(s, run, plan);
   if (run.end == run.begin) return false;
-  if (decodes) {
-    ++plan->decodes;
+  if (turn.decodes()) {
+    plan->decodes += static_cast<uint32_t>(run.end - run.begin);
   } else {
-    double cost = pace_->cost(run.begin, run.end);
+    const double cost = pace_->cost(run.begin, run.end);
     plan->prompt_cost += cost;
     budget_ -= cost;
   }
@@ -115,48 +142,31 @@ bool Planner::plan_session(Session* s, StepPlan* plan) {
 }
 
 // A prefill that wants no logits ends when all its KV is there.
-bool Planner::finish_prefill(Session* s, uint64_t now_ns) {
-  const GenerateOptions& o = s->generation->options;
-  if (o.wants_logits() || s->kv.ready(s->tokens.size()) < s->tokens.size()) return false;
+bool Planner::finish_prefill(const Turn& turn, uint64_t now_ns) {
+  Session* s = turn.session;
+  if (s->generation->options.wants_logits() || !s->kv.all_ready(s->tokens.size(), turn.run)) return false;
   generations_->finish(s, Reason::kPrefilled, now_ns);
   return true;
-}
-
-// The prompt cost that a step of these sessions may include.
-double Planner::budget_for(const std::vector<Session*>& order, uint64_t patience_ns) {
-  Pace::Ask ask{.patience_ns = patience_ns};
-  bool prompt = false;
-  for (Session* s : order) {
-    const KvRun run = next_run(*s);
-    bool decodes = run.end - run.begin == 1;
-    ask.decodes += decodes;
-    if (!decodes && !std::exchange(prompt, true)) ask.begin = run.begin;
-    // A session within a block of its own goes on with it. A shared block needs a copy first, for which there may be no block.
-    const auto i = static_cast<uint32_t>(run.begin / block_tokens_);
-    for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
-      const BlockTable& table = s->kv.tables[group];
-      if ((run.stores >> group & 1) && table.filled(i) > 0 && cache_->writable(table.block(i))) queue_->claim(s, group, i);
-    }
-  }
-  // Sessions that wait for their host count, too: it may answer at once.
-  ask.alone = queue_->generating_count() == 1;
-  return pace_->budget(ask);
 }
 
 void Planner::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   plan->clear();
   plan->planned_ns = now_ns;
-  std::vector<Session*> order = order_of_service();
-  queue_->forget_claims();
-  budget_ = budget_for(order, patience_ns);
+  take_turns();
+  claim_begun_blocks();
+  budget_ = budget_for(patience_ns);
   Session* starved = nullptr;
-  for (Session* s : order) {
+  for (Turn& turn : turns_) {
+    Session* const s = turn.session;
     if (!s->runnable() || !s->generation->warmed) continue;  // it gave its blocks to another session of this plan
     queue_->touch(s);
     marker_.mark_messages(s);
-    if (!s->generation->recompute_all && cache_->adopt(&s->kv, s->tokens)) reports_->count_reuse(s);
-    if (finish_prefill(s, now_ns) || plan->tokens.size() >= limits_.rows_max) continue;
-    if (!plan_session(s, plan)) {
+    if (!s->generation->recompute_all && cache_->adopt(&s->kv, s->tokens)) {  // what others sealed since the session was warmed
+      reports_->count_reuse(s);
+      turn.run = next_run(*s);
+    }
+    if (finish_prefill(turn, now_ns) || plan->tokens.size() >= limits_.rows_max) continue;
+    if (!plan_turn(turn, plan)) {
       if (!starved || s->generation->order < starved->generation->order) starved = s;
     } else if (s->use.in_step() && !s->generation->first_step_ns) {
       s->generation->first_step_ns = now_ns;

@@ -33,11 +33,23 @@ class Planner {
   void plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns);
 
  private:
+  static constexpr uint64_t kRowsToDecide = 1;  // a token is decided by the row of the one before
+  // A session with the rows that it needs next.
+  struct Turn {
+    Session* session;
+    KvRun run;
+    uint64_t rows() const { return run.end - run.begin; }
+    // The run goes on from one token to the next: it does not wait for a prompt. A longer one is a prompt's, and shares the step's budget.
+    bool decodes() const { return rows() <= kRowsToDecide; }
+  };
+
   KvRun next_run(const Session& session) const;
-  std::vector<Session*> order_of_service();
-  double budget_for(const std::vector<Session*>& order, uint64_t patience_ns);
-  bool finish_prefill(Session* session, uint64_t now_ns);
-  bool plan_session(Session* session, StepPlan* plan);
+  void take_turns();
+  void claim_begun_blocks();
+  double budget_for(uint64_t patience_ns) const;
+  bool finish_prefill(const Turn& turn, uint64_t now_ns);
+  bool plan_turn(const Turn& turn, StepPlan* plan);
+  uint64_t rows_of(const Turn& turn, const StepPlan& plan) const;
   void add_rows(Session* session, const KvRun& run, StepPlan* plan);
   std::vector<int32_t> tables_of(const KvSequence& kv, const KvRun& run) const;
   void fail_starved(Session* starved, const StepPlan& plan);
@@ -52,7 +64,8 @@ class Planner {
   Reports* const reports_;
   Generations* const generations_;
   const Pace* const pace_;
-  double budget_ = 0;  // of a plan: the prompt cost that is left
+  std::vector<Turn> turns_;  // of a plan
+  double budget_ = 0;        // of a plan: the prompt cost that is left
 };
 
 }  // namespace kvrt
