@@ -14,20 +14,22 @@ const char* banning(const Generation& g) {
 
 }  // namespace
 
-void Committer::mark_filled(const PlannedSeq& seq) {
+// Positions [begin, end) of the run have their KV. A state is there only after the run's last row.
+void Committer::take_rows(const PlannedSeq& seq, uint64_t begin, uint64_t end) {
   Session* s = seq.session;
   for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
-    if ((seq.run.stores >> group & 1) == 0) continue;
+    const bool state = s->kv.shape.groups[group].state;
+    if ((seq.run.stores >> group & 1) == 0 || (state && end < seq.run.end)) continue;
     BlockTable& table = s->kv.tables[group];
-    const uint64_t first = s->kv.shape.groups[group].state ? seq.run.end - 1 : seq.run.begin;
-    for (auto i = static_cast<uint32_t>(first / block_tokens_); uint64_t{i} * block_tokens_ < seq.run.end; ++i) {
-      const auto filled = static_cast<uint32_t>(std::min<uint64_t>(block_tokens_, seq.run.end - uint64_t{i} * block_tokens_));
+    for (auto i = static_cast<uint32_t>((state ? end - 1 : begin) / block_tokens_); uint64_t{i} * block_tokens_ < end; ++i) {
+      const auto filled = static_cast<uint32_t>(std::min<uint64_t>(block_tokens_, end - uint64_t{i} * block_tokens_));
       table.set_filled(i, filled);
       cache_->overwritten(table.block(i), s->kv);
       if (filled == block_tokens_) cache_->seal(&s->kv, s->tokens, group, i);
     }
   }
-  cache_->roll(&s->kv, s->tokens.size(), seq.run.end);
+  cache_->roll(&s->kv, s->tokens.size(), end);
+  reports_->account(s, begin, end);
 }
 
 void Committer::commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab) {
@@ -65,8 +67,8 @@ bool Committer::compute_again(Session* s) {
   return true;
 }
 
-// Takes the row after the last token: kvrt commits the token it drew, or asks the host for one.
-void Committer::commit_row(Session* s, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns) {
+// Takes the row of the last token: kvrt commits the token it drew, or asks the host for one. True: the answer goes on with a token.
+bool Committer::commit_row(Session* s, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns) {
   Generation& g = *s->generation;
   std::span<const uint64_t> mask;  // for the host alone: kvrt's own sampler has applied it
   if (g.guide && g.options.host_samples) {
@@ -74,17 +76,17 @@ void Committer::commit_row(Session* s, Sample sample, const float* row, const To
     sample.empty = !mask.empty() && std::all_of(mask.begin(), mask.end(), [](uint64_t word) { return word == 0; });
   }
   if (!sample.finite) {
-    if (compute_again(s)) return;
+    if (compute_again(s)) return false;
     generations_->fail(s, error(Code::kDevice, Detail::kNumeric,
                   "logits of position %zu hold a NaN or an infinity: the model's weights may hold one, or the device failed",
                   s->tokens.size() - 1));
-    return;
+    return false;
   }
   if (sample.empty) {
     Status limit = g.guide ? g.guide->status() : Status();  // the grammar may have been too ambiguous to follow
     generations_->fail(s, !limit.is_ok() ? std::move(limit)
                            : error(Code::kInvalid, Detail::kNone, "%s no token for position %zu", banning(g), s->tokens.size()));
-    return;
+    return false;
   }
   if (g.options.emit_logits || g.options.host_samples) {
     Event logits;
@@ -95,7 +97,25 @@ void Committer::commit_row(Session* s, Sample sample, const float* row, const To
     if (!mask.empty()) apply_mask(logits.logits, mask);
     mailboxes_->push(s, std::move(logits));
   }
-  if (!g.options.host_samples) commit_token(s, sample, tokenizer, now_ns);
+  if (g.options.host_samples) return false;
+  commit_token(s, sample, tokenizer, now_ns);
+  return !g.finished;
+}
+
+// Of an answer's rows with logits the first is that of its last token. The others are of tokens that were proposed to follow: each is kept as
+// long as it is the one that was taken after the row before.
+void Committer::commit_rows(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
+  Session* s = seq.session;
+  const size_t end = seq.first_logit + seq.logit_rows;
+  for (size_t row = seq.first_logit; row < end; ++row) {
+    const uint64_t at = s->tokens.size() - 1;
+    if (row > seq.first_logit) {
+      if (s->tokens.back() != plan->tokens[plan->logits_rows[row]]) return;
+      take_rows(seq, at, at + 1);
+    }
+    if (plan->samples[row].no_memory) return generations_->give_up(s);
+    if (!commit_row(s, std::move(plan->samples[row]), logits + row * tokenizer.vocab_size(), tokenizer, now_ns)) return;
+  }
 }
 
 void Committer::accept(Session* s, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns) {
@@ -166,9 +186,8 @@ void Committer::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
   Session* s = seq.session;
   Generation& g = *s->generation;
   uint32_t vocab = tokenizer.vocab_size();
-  mark_filled(seq);
-  uint64_t computed = g.computed;
-  reports_->account(s, seq.run.begin, seq.run.end);
+  const uint64_t computed = g.computed;
+  take_rows(seq, seq.run.begin, std::min<uint64_t>(seq.run.end, s->tokens.size()));
   if (g.cancel) return generations_->finish(s, Reason::kCancelled, now_ns);
   if (seq.logit_rows && g.options.prefill_only) {
     const float* rows = logits + size_t{seq.first_logit} * vocab;
@@ -182,9 +201,7 @@ void Committer::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
     const bool over = g.recompute_all || has_states || s->kv.ready(s->tokens.size()) == s->tokens.size();
     if (over && (!g.options.wants_logits() || seq.logit_rows)) generations_->finish(s, Reason::kPrefilled, now_ns);
   } else if (seq.logit_rows) {
-    size_t row = seq.first_logit;
-    if (plan->samples[row].no_memory) return generations_->give_up(s);
-    commit_row(s, std::move(plan->samples[row]), logits + row * vocab, tokenizer, now_ns);
+    commit_rows(seq, plan, logits, tokenizer, now_ns);
   }
 }
 

@@ -24,7 +24,7 @@ struct StepLimits {
 // One session's part of a plan.
 struct PlannedSeq {
   Session* session = nullptr;
-  KvRun run;
+  KvRun run;                 // its rows; those past the session's tokens are of tokens that are proposed, and Committer keeps what holds
   uint32_t first_logit = 0;  // index of its first row of logits
   uint32_t logit_rows = 0;
 };
