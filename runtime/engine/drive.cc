@@ -152,14 +152,6 @@ void Engine::abandon(Session* session) noexcept {
   session->generation->abandoned = true;
 }
 
-void Engine::settle(Session* session) {
-  if (!session->generation || !session->generation->abandoned) return;
-  session->last_error = error(Code::kNoMemory, Detail::kNone, "the generation ended: the system gave no memory");
-  session->mailbox.clear();
-  session->failure = Status();
-  take_done(session);
-}
-
 bool Engine::take_event(Session* session, Event* event, Status* failure) {
   Session& s = *session;
   if (!s.mailbox.empty()) {
@@ -238,48 +230,53 @@ uint32_t Engine::step(uint32_t ms) {
 
 // The caller leads one step, and accepts one of up to patience_ns. mu_ is held on entry and exit. False: nothing could run.
 bool Engine::run_step(uint64_t patience_ns) {
-  struct Leader {
-    Engine* engine;
-    explicit Leader(Engine* h) : engine(h) { h->leader_ = true; }
-    ~Leader() {  // also if memory runs out half-way
-      engine->step_->committer.abandon(&engine->plan_);
-      engine->leader_ = false;
-      ++engine->steps_led_;
-      engine->step_over_.notify_all();
-      for (Session* s : engine->step_->queue.sessions()) {
-        if (s->state != SessionState::kGenerating) continue;
-        // A cancel that came meanwhile waits for the step's commit. There was none if an exception ended the step.
-        if (s->generation->cancel && !s->generation->finished) engine->stop(s);
-        s->changed.notify_all();
-        if (s->use.take_stepped()) engine->touched(s);  // one that waits for its host is idle
-      }
-    }
-  };
+  leader_ = true;
   bool ran = false;
-  {
-    Leader leader(this);
-    ran = warm_cold();
-    uint64_t done = step_->reports.counters.done_count();
-    if (runtime_->step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
-    step_->planner.plan(&plan_, runtime_->env()->now_ns(), patience_ns);
-    ran |= step_->reports.counters.done_count() > done;
-    if (step_->queue.starved()) pressed_.notify_all();
-    if (!plan_.seqs.empty()) {
-      Status computed;
-      {
-        Unlocked unlocked(mu_);
-        computed = runner_->run(&plan_);
-      }
-      if (computed.is_ok()) {
-        step_->committer.commit(&plan_, runner_->logits(), model_->tokenizer(), runtime_->env()->now_ns());
-      } else {
-        step_->committer.fail_step(&plan_, computed);
-      }
-      ran = true;
-    }
+  try {
+    ran = lead(patience_ns);
+  } catch (...) {  // memory ran out half-way
+    end_step();
+    throw;
   }
+  end_step();
   ring();
   return ran;
+}
+
+bool Engine::lead(uint64_t patience_ns) {
+  bool ran = warm_cold();
+  const uint64_t done = step_->reports.counters.done_count();
+  if (runtime_->step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
+  step_->planner.plan(&plan_, runtime_->env()->now_ns(), patience_ns);
+  ran |= step_->reports.counters.done_count() > done;
+  if (step_->queue.starved()) pressed_.notify_all();
+  if (plan_.seqs.empty()) return ran;
+  Status computed;
+  {
+    Unlocked unlocked(mu_);
+    computed = runner_->run(&plan_);
+  }
+  if (computed.is_ok()) {
+    step_->committer.commit(&plan_, runner_->logits(), model_->tokenizer(), runtime_->env()->now_ns());
+  } else {
+    step_->committer.fail_step(&plan_, computed);
+  }
+  return true;
+}
+
+// What is left of the plan is taken back; all who wait for the step look again.
+void Engine::end_step() noexcept {
+  step_->committer.abandon(&plan_);
+  leader_ = false;
+  ++steps_led_;
+  step_over_.notify_all();
+  for (Session* s : step_->queue.sessions()) {
+    if (s->state != SessionState::kGenerating) continue;
+    // A cancel that came meanwhile waits for the step's commit. There was none if an exception ended the step.
+    if (s->generation->cancel && !s->generation->finished) stop(s);
+    s->changed.notify_all();
+    if (s->use.take_stepped()) touched(s);  // one that waits for its host is idle
+  }
 }
 
 }  // namespace kvrt

@@ -96,7 +96,9 @@ struct SaveReport {
 };
 
 // Thread-safe. It has no thread of its own: a caller of next that finds no leader runs steps for all sessions, and the others sleep until
-// they have an event. mu_ guards all sessions and the parts of a step; it is never held during compute, I/O or a callback.
+// they have an event. mu_ guards all sessions and the parts of a step. It is not held during a forward pass, a read or a write of chunks, or a
+// callback; but it is while the store looks up which chunks it has (ChunkLoads::plan), while the device gives a save the tail, and while a name
+// is opened for saving.
 // It is wide because it has a method for each call of kvrt.h on a model or a session, and one lock guards all that these touch.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
@@ -153,16 +155,21 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Status enlist(Session* session) KVRT_REQUIRES(mu_);
   Status require_ready(const Session& session, const char* call) const KVRT_REQUIRES(mu_);  // idle or suspended, else BUSY or INVALID
   Status enter(Session* session, const char* call) KVRT_REQUIRES(mu_);                      // begins a host's call that needs that
+  void settle(Session* session) KVRT_REQUIRES(mu_) {
+    if (session->generation && session->generation->abandoned) take_abandoned(session);
+  }
+  void take_abandoned(Session* session) KVRT_REQUIRES(mu_);
   Result<AppendInfo> edit(Session* session, const char* call, const std::function<Status(Conversation*)>& change);
   AppendInfo become(Session* session, Conversation said) noexcept KVRT_REQUIRES(mu_);
   void cut_kv(Session* session, uint64_t count) KVRT_REQUIRES(mu_);
   bool run_step(uint64_t patience_ns) KVRT_REQUIRES(mu_);
+  bool lead(uint64_t patience_ns) KVRT_REQUIRES(mu_);
+  void end_step() noexcept KVRT_REQUIRES(mu_);
   void ring() KVRT_REQUIRES(mu_);
   void stop(Session* session) KVRT_REQUIRES(mu_);
   void end(Session* session) KVRT_REQUIRES(mu_);
   bool take_event(Session* session, Event* event, Status* failure) KVRT_REQUIRES(mu_);
   void take_done(Session* session) KVRT_REQUIRES(mu_);
-  void settle(Session* session) KVRT_REQUIRES(mu_);
 
   bool warm_cold() KVRT_REQUIRES(mu_);
   bool warm(Session* session, uint64_t deadline_ns) KVRT_REQUIRES(mu_);
@@ -183,7 +190,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   SessionIn session_in(const Session& session, const SavePlan& plan, const SaveOptions& options, std::string_view name) const;
   Status set_autosave(const SessionOptions& options, Session* session);
   static bool has_grown(Session* session);
-  void touched(Session* session) KVRT_REQUIRES(mu_);
+  void touched(Session* session) KVRT_REQUIRES(mu_) {
+    if (session->autosave) note_activity(session);
+  }
+  void note_activity(Session* session) KVRT_REQUIRES(mu_);
   void save_unasked(Session* session) noexcept;
   void give_way(Session* session, uint64_t worked_ns);
   void last_save(Session* session);

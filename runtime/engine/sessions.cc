@@ -93,10 +93,19 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   return copy.release();
 }
 
+// Where a call begins that needs an idle session.
 Status Engine::enter(Session* session, const char* call) {
   settle(session);
   touched(session);
   return require_ready(*session, call);
+}
+
+// After a generation whose caller has gone: its session is idle.
+void Engine::take_abandoned(Session* session) {
+  session->last_error = error(Code::kNoMemory, Detail::kNone, "the generation ended: the system gave no memory");
+  session->mailbox.clear();
+  session->failure = Status();
+  take_done(session);
 }
 
 Status Engine::require_ready(const Session& session, const char* call) const {

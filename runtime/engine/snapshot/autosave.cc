@@ -26,8 +26,7 @@ bool Engine::has_grown(Session* session) {
 }
 
 // Notes activity of the session, and tells the saver when to look at it. Under mu_.
-void Engine::touched(Session* session) {
-  if (!session->autosave) return;
+void Engine::note_activity(Session* session) {
   Autosave& a = *session->autosave;
   a.active_ns = runtime_->env()->now_ns();
   if (a.turn_over || has_grown(session)) {
