@@ -137,7 +137,7 @@ kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64
                    static_cast<unsigned long long>(to), all.size());
     }
     std::string decoded =
-        session->engine->tokenizer().decode(std::span(all).subspan(from, to - from), flags & KVRT_TEXT_SPECIAL, from ? all[from - 1] : -1);
+        session->engine->model().tokenizer().decode(std::span(all).subspan(from, to - from), flags & KVRT_TEXT_SPECIAL, from ? all[from - 1] : -1);
     return write_buffer(decoded.data(), decoded.size(), text, capacity, needed);
   });
 }

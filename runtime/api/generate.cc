@@ -294,7 +294,7 @@ kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_option
     SessionCall call(session);
     KVRT_TRY(call.enter("begin"));
     kvrt::GenerateOptions o;
-    KVRT_TRY(read_generate_options(options, session->engine->tokenizer(), &o));
+    KVRT_TRY(read_generate_options(options, session->engine->model().tokenizer(), &o));
     return begin(session, std::move(o));
   });
 }
@@ -317,7 +317,7 @@ kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_opt
     KVRT_TRY(call.enter("generate"));
     if (report) KVRT_TRY(check_output_struct(report, "report"));
     kvrt::GenerateOptions o;
-    KVRT_TRY(read_generate_options(options, session->engine->tokenizer(), &o));
+    KVRT_TRY(read_generate_options(options, session->engine->model().tokenizer(), &o));
     if (o.host_samples && !callback) return error(Code::kInvalid, Detail::kNone, "callback is NULL with sampler KVRT_SAMPLER_HOST");
     return run_to_done(session, std::move(o), callback, user, report);
   });

@@ -35,7 +35,7 @@ Status check_model_options(const kvrt_model_options& o) {
 
 void fill_props(const kvrt::Engine& engine, kvrt_model_props* p) {
   kvrt::EngineInfo i = engine.info();
-  const kvrt::Tokenizer& tokenizer = engine.tokenizer();
+  const kvrt::Tokenizer& tokenizer = engine.model().tokenizer();
   p->has_weights = i.has_weights;
   copy_text(p->architecture, i.architecture);
   copy_text(p->name, i.name);
@@ -145,7 +145,7 @@ kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_
     KVRT_TRY(check_buffer(tokens, capacity, needed));
     if (flags & ~uint32_t{KVRT_TEXT_SPECIAL | KVRT_TEXT_BOS})
       return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
-    const kvrt::Tokenizer& tokenizer = engine->tokenizer();
+    const kvrt::Tokenizer& tokenizer = engine->model().tokenizer();
     std::vector<int32_t> ids;
     if ((flags & KVRT_TEXT_BOS) && tokenizer.bos() >= 0) ids.push_back(tokenizer.bos());
     uint64_t dropped = 0;
@@ -162,7 +162,7 @@ kvrt_status kvrt_model_detokenize(const kvrt_model* model, const int32_t* tokens
     if (count) KVRT_TRY(check_not_null(tokens, "tokens"));
     KVRT_TRY(check_buffer(text, capacity, needed));
     if (flags & ~uint32_t{KVRT_TEXT_SPECIAL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
-    const kvrt::Tokenizer& tokenizer = engine->tokenizer();
+    const kvrt::Tokenizer& tokenizer = engine->model().tokenizer();
     for (size_t i = 0; i < count; ++i) {
       if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= tokenizer.vocab_size()) {
         return error(Code::kInvalid, Detail::kNone, "tokens[%zu] is %d, the vocabulary has %u", i, tokens[i], tokenizer.vocab_size());
@@ -197,7 +197,7 @@ kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messa
       t.add_generation_prompt = !o.no_generation_prompt;
       t.arguments = std::move(arguments);
       if (engine) {
-        const kvrt::Tokenizer& tokenizer = engine->tokenizer();
+        const kvrt::Tokenizer& tokenizer = engine->model().tokenizer();
         if (tokenizer.bos() >= 0) t.bos_token = tokenizer.piece(tokenizer.bos(), true);
         if (tokenizer.eos() >= 0) t.eos_token = tokenizer.piece(tokenizer.eos(), true);
       }

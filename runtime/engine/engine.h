@@ -110,7 +110,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   ~Engine();
 
   const LoadedModel& model() const { return *model_; }
-  const Tokenizer& tokenizer() const { return model_->tokenizer(); }
   const Runtime& runtime() const { return *runtime_; }
   EngineInfo info() const;
   EngineMetrics metrics() const;

@@ -275,7 +275,7 @@ std::optional<MessageInfo> Engine::message(const Session* session, uint64_t inde
   Lock lock(mu_);
   if (index >= session->messages.size()) return std::nullopt;
   const Message& m = session->messages[index];
-  return MessageInfo{m, m.generated && m.begin < m.end && tokenizer().is_end(session->tokens[m.end - 1])};
+  return MessageInfo{m, m.generated && m.begin < m.end && model_->tokenizer().is_end(session->tokens[m.end - 1])};
 }
 
 std::vector<int32_t> Engine::tokens(const Session* session) const {

@@ -69,7 +69,7 @@ class Worker {
   Worker(Engine* engine, std::shared_ptr<Store> store, const HostSize& size, uint64_t seed, Register* others)
       : random_(seed), store_(std::move(store)), others_(others) {
     setting_.engine = engine;
-    setting_.tokenizer = &engine->tokenizer();
+    setting_.tokenizer = &engine->model().tokenizer();
     setting_.room = size.room();
     setting_.windows = toy_windows(size.kv().groups);
     setting_.random = &random_;

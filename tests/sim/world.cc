@@ -125,7 +125,7 @@ void World::open_host() {
   engine_ = open_toy(runtime_, &env_, size_, text_, random_.next(), &runner_);
   probe_ = std::make_unique<Probe>(engine_.get());
   runner_->before = [this](const Step& step, uint8_t*) { before_step(step); };
-  setting_ = {engine_.get(), &engine_->tokenizer(), size_.room(), toy_windows(size_.kv().groups), &random_, counts_, setting_.trace,
+  setting_ = {engine_.get(), &engine_->model().tokenizer(), size_.room(), toy_windows(size_.kv().groups), &random_, counts_, setting_.trace,
               true,          setting_.quota};
   oldest_since_ = computed_, idle_steps_ = 0;
   place_ = {};
