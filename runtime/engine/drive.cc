@@ -244,10 +244,12 @@ bool Engine::run_step(uint64_t patience_ns) {
 }
 
 bool Engine::lead(uint64_t patience_ns) {
-  bool ran = warm_cold();
+  const uint64_t warm_until = runtime_->env()->now_ns() + uint64_t{step_ms_max_} * 250'000;  // for a quarter of a step's time
+  Session* const cold = step_->queue.next_cold();
+  bool ran = cold && warm_cold(cold, warm_until);
   const uint64_t done = step_->reports.counters.done_count();
   if (runtime_->step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
-  step_->planner.plan(&plan_, runtime_->env()->now_ns(), patience_ns);
+  step_->planner.plan(step_->queue.order(), runtime_->env()->now_ns(), patience_ns, &plan_);
   ran |= step_->reports.counters.done_count() > done;
   if (step_->queue.starved()) pressed_.notify_all();
   if (plan_.seqs.empty()) return ran;

@@ -170,7 +170,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool take_event(Session* session, Event* event, Status* failure) KVRT_REQUIRES(mu_);
   void take_done(Session* session) KVRT_REQUIRES(mu_);
 
-  bool warm_cold() KVRT_REQUIRES(mu_);
+  bool warm_cold(Session* first, uint64_t deadline_ns) KVRT_REQUIRES(mu_);
   bool warm(Session* session, uint64_t deadline_ns) KVRT_REQUIRES(mu_);
   // The outcome of loading the store's chunks for the session's missing blocks. If progress stops the load, it may have come nearer to its
   // end or not; kStoppedInPlace: trying again would do the same for ever.

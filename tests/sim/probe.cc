@@ -341,9 +341,9 @@ bool Probe::waits_for_other(const Session& s) const {
   if (!s.runnable() || !s.generation->warmed || s.use.in_step() || !s.kv.share || s.kv.own_only) return false;
   auto i = s.kv.ready(s.tokens.size()) / cache().block_tokens();
   if (i >= s.kv.chain.size()) return false;
-  const auto claim = parts().queue.claimed_.find(s.kv.chain[i].get());
+  const auto claim = parts().planner.claimed_.find(s.kv.chain[i].get());
   const uint32_t stores = s.kv.next_run(s.tokens.size()).stores;
-  for (uint32_t g = 0; claim != parts().queue.claimed_.end() && g < kKvGroupsMax; ++g) {
+  for (uint32_t g = 0; claim != parts().planner.claimed_.end() && g < kKvGroupsMax; ++g) {
     if ((stores >> g & 1) && claim->second[g] && claim->second[g] != &s) return true;
   }
   return false;

@@ -68,12 +68,11 @@ bool Engine::warm(Session* session, uint64_t deadline_ns) {
   return loaded != Loaded::kNothing;
 }
 
-// Warms sessions that are not warm yet, for a quarter of a step's time. False: it read nothing from the store. A session that only adopted
+// Warms this session and others that are not warm yet, until the deadline. False: it read nothing from the store. A session that only adopted
 // resident blocks may have to give them up in the plan at once; if adopting counted as work, run_step could repeat for ever under the lock.
-bool Engine::warm_cold() {
-  uint64_t deadline_ns = runtime_->env()->now_ns() + uint64_t{step_ms_max_} * 250'000;
+bool Engine::warm_cold(Session* first, uint64_t deadline_ns) {
   bool any = false;
-  while (Session* s = step_->queue.next_cold()) {
+  for (Session* s = first; s; s = step_->queue.next_cold()) {
     {
       struct InStep {  // leaves also if memory runs out half-way
         Session* session;

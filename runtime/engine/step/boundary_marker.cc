@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 namespace kvrt {
 
-void BoundaryMarker::mark_messages(Session* s) {
-  const std::pair<uint64_t, uint64_t> all(s->messages.size(), s->messages.empty() ? 0 : s->messages.back().end);
-  if (all == s->marked) return;
+void BoundaryMarker::mark_anew(Session* s, std::pair<uint64_t, uint64_t> all) {
   cache_->mark(&s->kv, s->preamble);
   for (const Message& message : s->messages) cache_->mark(&s->kv, message.end);
   s->marked = all;
@@ -32,9 +29,8 @@ void BoundaryMarker::mark_near_end(Session* s, uint64_t begin) {
   if ((near - last) % every_ >= every_ / 4) cache_->mark_due(&s->kv, near);
 }
 
-uint64_t BoundaryMarker::stop_at_boundary(Session* s, const KvRun& run) {
+uint64_t BoundaryMarker::next_stop(Session* s, const KvRun& run) {
   const bool states = s->kv.shape.has_states();
-  if (!s->kv.shape.has_windows() || !s->kv.share) return run.end;  // nobody comes back
   if (states) mark_near_end(s, run.begin);
   const auto after = [&](uint64_t at) { return std::ranges::upper_bound(s->kv.marks, at); };
   for (uint64_t at = run.begin;;) {

@@ -21,22 +21,42 @@ KvRun Planner::next_run(const Session& s) const {
 }
 
 // Decodes first: they do not wait for a prompt. A starved session comes before all, so that younger sessions give way.
-void Planner::take_turns() {
+void Planner::take_turns(const std::vector<Session*>& order) {
   turns_.clear();
-  for (Session* s : queue_->order()) turns_.push_back({s, next_run(*s)});
-  std::ranges::stable_partition(turns_, &Turn::decodes);
+  for (Session* s : order) turns_.push_back({s, next_run(*s)});
+  std::stable_partition(turns_.begin(), turns_.end(), [](const Turn& turn) { return turn.decodes(); });
   const auto starved = std::ranges::find(turns_, queue_->starved(), &Turn::session);
   if (starved != turns_.end()) std::rotate(turns_.begin(), starved, starved + 1);
 }
 
+// Two sessions that need the same block at once compute it once: the second waits for it, and adopts it when it is sealed.
+bool Planner::waits_for_other(const Session& s, const KvRun& run) const {
+  if (!s.kv.adopts() || s.generation->recompute_all) return false;
+  const uint64_t i = run.begin / block_tokens_;
+  if (i >= s.kv.chain.size()) return false;  // no other session has the same tail
+  const auto claim = claimed_.find(s.kv.chain[i].get());
+  for (uint32_t g = 0; claim != claimed_.end() && g < kKvGroupsMax; ++g) {
+    const Session* other = claim->second[g];
+    if ((run.stores >> g & 1) && other && other != &s) return true;
+  }
+  return false;
+}
+
+// From now on the session is the one that computes this block, unless another is.
+void Planner::claim(const Session* s, uint32_t group, uint64_t block) {
+  if (!s->kv.share || block >= s->kv.chain.size()) return;
+  const Session*& claimed = claimed_[s->kv.chain[block].get()][group];
+  if (!claimed) claimed = s;
+}
+
 // A session within a block of its own goes on with it. A shared block needs a copy first, for which there may be no block.
 void Planner::claim_begun_blocks() {
-  queue_->forget_claims();
+  claimed_.clear();
   for (const auto& [s, run] : turns_) {
     const auto i = static_cast<uint32_t>(run.begin / block_tokens_);
     for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
       const BlockTable& table = s->kv.tables[group];
-      if ((run.stores >> group & 1) && table.filled(i) > 0 && cache_->writable(table.block(i))) queue_->claim(s, group, i);
+      if ((run.stores >> group & 1) && table.filled(i) > 0 && cache_->writable(table.block(i))) claim(s, group, i);
     }
   }
 }
@@ -93,7 +113,7 @@ void Planner::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
   }
   for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
     if ((run.stores >> group & 1) == 0) continue;
-    for (uint64_t i = run.begin / block_tokens_; i * block_tokens_ < run.end; ++i) queue_->claim(s, group, i);
+    for (uint64_t i = run.begin / block_tokens_; i * block_tokens_ < run.end; ++i) claim(s, group, i);
   }
   plan->seqs.push_back(seq);
   s->use.enter_step();  // with its place in the plan: abandon() takes both back
@@ -123,7 +143,7 @@ uint64_t Planner::rows_of(const Turn& turn, const StepPlan& plan) const {
 // Adds as many of the turn's rows as fit. False: it got no block.
 bool Planner::plan_turn(const Turn& turn, StepPlan* plan) {
   Session* s = turn.session;
-  if (queue_->waits_for_other(*s, turn.run)) return true;
+  if (waits_for_other(*s, turn.run)) return true;
   const uint64_t rows = rows_of(turn, *plan);
   if (rows == 0) return true;
   KvRun run{turn.run.begin, turn.run.begin + rows, turn.run.stores};
@@ -149,10 +169,10 @@ bool Planner::finish_prefill(const Turn& turn, uint64_t now_ns) {
   return true;
 }
 
-void Planner::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
+void Planner::plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t patience_ns, StepPlan* plan) {
   plan->clear();
   plan->planned_ns = now_ns;
-  take_turns();
+  take_turns(order);
   claim_begun_blocks();
   budget_ = budget_for(patience_ns);
   Session* starved = nullptr;

@@ -2,6 +2,8 @@
 // together.
 #pragma once
 
+#include <array>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/engine/step/boundary_marker.h"
@@ -29,10 +31,11 @@ class Planner {
         generations_(generations),
         pace_(pace) {}
 
-  // Fills `plan` from the runnable, warm sessions with as many rows as fit the step's time; its leader accepts a step of up to patience_ns.
-  void plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns);
+  // Fills `plan` from these runnable, warm sessions with as many rows as fit the step's time; its leader accepts a step of up to patience_ns.
+  void plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t patience_ns, StepPlan* plan);
 
  private:
+  friend struct Probe;  // tests/sim reads everything after every step
   static constexpr uint64_t kRowsToDecide = 1;  // a token is decided by the row of the one before
   // A session with the rows that it needs next.
   struct Turn {
@@ -44,7 +47,9 @@ class Planner {
   };
 
   KvRun next_run(const Session& session) const;
-  void take_turns();
+  void take_turns(const std::vector<Session*>& order);
+  bool waits_for_other(const Session& session, const KvRun& run) const;
+  void claim(const Session* session, uint32_t group, uint64_t block);
   void claim_begun_blocks();
   double budget_for(uint64_t patience_ns) const;
   bool finish_prefill(const Turn& turn, uint64_t now_ns);
@@ -64,8 +69,10 @@ class Planner {
   Reports* const reports_;
   Generations* const generations_;
   const Pace* const pace_;
-  std::vector<Turn> turns_;  // of a plan
-  double budget_ = 0;        // of a plan: the prompt cost that is left
+  // This and the next ones: of a plan.
+  std::vector<Turn> turns_;
+  std::unordered_map<const ChainLink*, std::array<const Session*, kKvGroupsMax>> claimed_;  // who computes the blocks of a link, by group
+  double budget_ = 0;  // the prompt cost that is left
 };
 
 }  // namespace kvrt

@@ -77,22 +77,4 @@ bool Queue::blocks_come_back() const {
   return std::ranges::any_of(sessions_, [](const Session* s) { return s->use.pinned(); });
 }
 
-bool Queue::waits_for_other(const Session& s, const KvRun& run) const {
-  if (!s.kv.adopts() || s.generation->recompute_all) return false;
-  const uint64_t i = run.begin / block_tokens_;
-  if (i >= s.kv.chain.size()) return false;  // no other session has the same tail
-  const auto claim = claimed_.find(s.kv.chain[i].get());
-  for (uint32_t g = 0; claim != claimed_.end() && g < kKvGroupsMax; ++g) {
-    const Session* other = claim->second[g];
-    if ((run.stores >> g & 1) && other && other != &s) return true;
-  }
-  return false;
-}
-
-void Queue::claim(const Session* s, uint32_t group, uint64_t block) {
-  if (!s->kv.share || block >= s->kv.chain.size()) return;
-  const Session*& claimed = claimed_[s->kv.chain[block].get()][group];
-  if (!claimed) claimed = s;
-}
-
 }  // namespace kvrt

@@ -1,8 +1,6 @@
-// Queue: a model's sessions in the order of their turns: whose generation may take blocks, who waits for another's block, and who got none.
+// Queue: a model's sessions in the order of their turns: whose generation may take blocks, and who got none.
 #pragma once
 
-#include <array>
-#include <unordered_map>
 #include <vector>
 
 #include "runtime/engine/session/session.h"
@@ -13,7 +11,7 @@ namespace kvrt {
 // Guarded by Engine's lock.
 class Queue {
  public:
-  explicit Queue(KvCache* cache) : cache_(cache), block_tokens_(cache->block_tokens()) {}
+  explicit Queue(KvCache* cache) : cache_(cache) {}
 
   void add(Session* session);
   void remove(Session* session);  // gives its blocks and its chain back
@@ -34,21 +32,11 @@ class Queue {
   Session* starved() const { return starved_; }
   void set_starved(Session* session) { starved_ = session; }
 
-  // Two sessions that need the same block at once compute it once: the second waits for it, and adopts it when it is sealed.
-  bool waits_for_other(const Session& session, const KvRun& run) const;
-  // From now on the session is the one that computes this block, unless another is.
-  void claim(const Session* session, uint32_t group, uint64_t block);
-  void forget_claims() { claimed_.clear(); }
-
  private:
-  friend struct Probe;  // tests/sim reads everything after every step
   bool admit(Session* session);
 
   KvCache* const cache_;
-  const uint32_t block_tokens_;
   std::vector<Session*> sessions_;
-  // Of a plan: the sessions that compute the blocks of a link, by group.
-  std::unordered_map<const ChainLink*, std::array<const Session*, kKvGroupsMax>> claimed_;
   Session* starved_ = nullptr;
   size_t turn_ = 0;     // rotates the first of the order
   uint64_t clock_ = 0;  // for Session::last_used

@@ -138,7 +138,7 @@ class World {
       s->generation->warmed = true;
     }
     StepPlan plan;
-    step_.planner.plan(&plan, 0, 0);
+    step_.planner.plan(step_.queue.order(), 0, 0, &plan);
     if (below(30) == 0) {
       step_.committer.abandon(&plan);
     } else if (!plan.seqs.empty()) {

@@ -34,7 +34,7 @@ TEST(Planner, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
 
   begin_prefill(&step, &later, 30, kBlock);
   StepPlan plan;
-  step.planner.plan(&plan, 0, 0);
+  step.planner.plan(step.queue.order(), 0, 0, &plan);
   ASSERT_EQ(plan.seqs.size(), 1u);
   ASSERT_EQ(plan.clears.size(), 1u);
   const BlockId block = later.kv.tables[0].block(0);
@@ -42,14 +42,14 @@ TEST(Planner, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
 
   plan.clear();
   later.use.leave_step();
-  step.planner.plan(&plan, 0, 0);
+  step.planner.plan(step.queue.order(), 0, 0, &plan);
   EXPECT_EQ(later.kv.tables[0].block(0), block);
   EXPECT_EQ(plan.clears, std::vector<BlockId>{block});
 
   step.committer.abandon(&plan);  // this one gives it back
   plan.clear();
   EXPECT_EQ(later.kv.tables[0].block(0), kNoBlock);
-  step.planner.plan(&plan, 0, 0);
+  step.planner.plan(step.queue.order(), 0, 0, &plan);
   EXPECT_EQ(plan.clears, std::vector<BlockId>{later.kv.tables[0].block(0)});
   step.committer.abandon(&plan);
   step.queue.remove(&later);
@@ -73,7 +73,7 @@ TEST(Planner, ABlockThatIsComputedAgainHasNoKvMeanwhile) {
   cache.adopt(&second.kv, second.tokens);
   ASSERT_EQ(second.kv.tables[0].filled(0), kBlock);
   StepPlan plan;
-  step.planner.plan(&plan, 0, 0);
+  step.planner.plan(step.queue.order(), 0, 0, &plan);
   ASSERT_EQ(plan.seqs.size(), 1u);
   ASSERT_EQ(plan.copies.size(), 1u);
   EXPECT_EQ(second.kv.tables[0].block(0), plan.copies.front().to);
