@@ -136,8 +136,8 @@ kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64
       return error(Code::kInvalid, Detail::kNone, "text: tokens %llu to %llu, the session has %zu", static_cast<unsigned long long>(from),
                    static_cast<unsigned long long>(to), all.size());
     }
-    std::string decoded =
-        session->engine->model().tokenizer().decode(std::span(all).subspan(from, to - from), flags & KVRT_TEXT_SPECIAL, from ? all[from - 1] : -1);
+    std::string decoded = session->engine->model().tokenizer().decode(std::span(all).subspan(from, to - from), flags & KVRT_TEXT_SPECIAL,
+                                                                      from ? all[from - 1] : -1);
     return write_buffer(decoded.data(), decoded.size(), text, capacity, needed);
   });
 }

@@ -9,11 +9,11 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/engine/conversation/grammar_cache.h"
-#include "runtime/engine/resources/memory_cost.h"
 #include "runtime/engine/resources/loaded_model.h"
+#include "runtime/engine/resources/memory_cost.h"
+#include "runtime/engine/snapshot/kv_chunks.h"
 #include "runtime/engine/step/step_parts.h"
 #include "runtime/engine/step/step_runner.h"
-#include "runtime/engine/snapshot/kv_chunks.h"
 #include "storage/store/store.h"
 
 namespace kvrt {

@@ -125,8 +125,9 @@ void World::open_host() {
   engine_ = open_toy(runtime_, &env_, size_, text_, random_.next(), &runner_);
   probe_ = std::make_unique<Probe>(engine_.get());
   runner_->before = [this](const Step& step, uint8_t*) { before_step(step); };
-  setting_ = {engine_.get(), &engine_->model().tokenizer(), size_.room(), toy_windows(size_.kv().groups), &random_, counts_, setting_.trace,
-              true,          setting_.quota};
+  setting_ = {
+      engine_.get(), &engine_->model().tokenizer(), size_.room(), toy_windows(size_.kv().groups), &random_, counts_, setting_.trace, true,
+      setting_.quota};
   oldest_since_ = computed_, idle_steps_ = 0;
   place_ = {};
   std::vector<uint32_t> needed;  // of states the last alone
@@ -186,8 +187,7 @@ void World::check(bool deep) {
     SIM_CHECK(!s->use.in_step(), "in a step between steps");
     if (!s->generation || s->generation->finished) continue;
     if (s->mailbox.size() >= 64) setting_.note("paused, unread");
-    if (!s->generation->admitted && s->generation->order && s->runnable() && computed_)
-      setting_.note("not admitted yet");
+    if (!s->generation->admitted && s->generation->order && s->runnable() && computed_) setting_.note("not admitted yet");
   }
 }
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/conversation/grammar_cache.h"
 #include "runtime/engine/conversation/generation.h"
+#include "runtime/engine/conversation/grammar_cache.h"
 #include "runtime/engine/resources/loaded_model.h"
 
 namespace kvrt {

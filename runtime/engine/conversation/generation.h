@@ -72,6 +72,7 @@ struct GenerateOptions {
   AnswerAsk ask;
   ReplyKind reply = ReplyKind::kNone;
   std::shared_ptr<Cancel> cancel{};  // null: none
+
   bool wants_logits() const { return !prefill_only || logits != WantLogits::kNone; }  // of the last token
 };
 

@@ -77,7 +77,7 @@ struct SavedSession {
     bool operator==(const Mark&) const = default;
   };
   std::unique_ptr<Mark> mark;  // of a session with autosave: one with the same mark, and no new KV, is skipped
-  uint64_t blocks = 0;  // full blocks whose KV that save had
+  uint64_t blocks = 0;         // full blocks whose KV that save had
 };
 
 struct AutosavePolicy {

@@ -102,8 +102,7 @@ uint32_t ChunkLoads::planned(uint32_t index) const {
   return groups;
 }
 
-bool ChunkLoads::add_chunk(uint32_t index, const NodeIn& node, uint32_t number, uint32_t groups, const Session& session,
-                           Supply* supply) {
+bool ChunkLoads::add_chunk(uint32_t index, const NodeIn& node, uint32_t number, uint32_t groups, const Session& session, Supply* supply) {
   list_.reserve(list_.size() + 1);  // before a block is taken: it needs memory
   Load load;
   load.index = index;

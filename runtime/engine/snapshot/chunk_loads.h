@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "runtime/engine/resources/loaded_model.h"
-#include "runtime/engine/step/supply.h"
 #include "runtime/engine/snapshot/kv_chunks.h"
+#include "runtime/engine/step/supply.h"
 #include "storage/store/store.h"
 
 namespace kvrt {

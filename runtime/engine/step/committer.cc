@@ -78,14 +78,15 @@ bool Committer::commit_row(Session* s, Sample sample, const float* row, const To
   if (!sample.finite) {
     if (compute_again(s)) return false;
     generations_->fail(s, error(Code::kDevice, Detail::kNumeric,
-                  "logits of position %zu hold a NaN or an infinity: the model's weights may hold one, or the device failed",
-                  s->tokens.size() - 1));
+                                "logits of position %zu hold a NaN or an infinity: the model's weights may hold one, or the device failed",
+                                s->tokens.size() - 1));
     return false;
   }
   if (sample.empty) {
     Status limit = g.guide ? g.guide->status() : Status();  // the grammar may have been too ambiguous to follow
-    generations_->fail(s, !limit.is_ok() ? std::move(limit)
-                           : error(Code::kInvalid, Detail::kNone, "%s no token for position %zu", banning(g), s->tokens.size()));
+    generations_->fail(s, !limit.is_ok()
+                              ? std::move(limit)
+                              : error(Code::kInvalid, Detail::kNone, "%s no token for position %zu", banning(g), s->tokens.size()));
     return false;
   }
   if (g.options.emit_logits || g.options.host_samples) {

@@ -14,7 +14,12 @@ namespace kvrt {
 class Committer {
  public:
   Committer(KvCache* cache, Reports* reports, Generations* generations, Mailboxes* mailboxes, Pace* pace)
-      : cache_(cache), block_tokens_(cache->block_tokens()), reports_(reports), generations_(generations), mailboxes_(mailboxes), pace_(pace) {}
+      : cache_(cache),
+        block_tokens_(cache->block_tokens()),
+        reports_(reports),
+        generations_(generations),
+        mailboxes_(mailboxes),
+        pace_(pace) {}
 
   // `logits` are the rows of the step.
   void commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);

@@ -35,7 +35,7 @@ class Planner {
   void plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t patience_ns, StepPlan* plan);
 
  private:
-  friend struct Probe;  // tests/sim reads everything after every step
+  friend struct Probe;                          // tests/sim reads everything after every step
   static constexpr uint64_t kRowsToDecide = 1;  // a token is decided by the row of the one before
   // A session with the rows that it needs next.
   struct Turn {
@@ -72,7 +72,7 @@ class Planner {
   // This and the next ones: of a plan.
   std::vector<Turn> turns_;
   std::unordered_map<const ChainLink*, std::array<const Session*, kKvGroupsMax>> claimed_;  // who computes the blocks of a link, by group
-  double budget_ = 0;  // the prompt cost that is left
+  double budget_ = 0;                                                                       // the prompt cost that is left
 };
 
 }  // namespace kvrt

@@ -69,8 +69,8 @@ std::vector<Session*> Queue::order() {
 }
 
 bool Queue::oldest(const Session& session) const {
-  return std::ranges::none_of(
-      sessions_, [&](const Session* s) { return s->runnable() && s->generation->order < session.generation->order; });
+  return std::ranges::none_of(sessions_,
+                              [&](const Session* s) { return s->runnable() && s->generation->order < session.generation->order; });
 }
 
 bool Queue::blocks_come_back() const {
