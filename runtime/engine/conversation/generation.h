@@ -79,6 +79,17 @@ struct GenerateOptions {
 // Its Session owns it. Guarded by Engine's lock; a step's leader uses it without. It has every field that lives from begin to DONE, and no other.
 struct Generation {
   explicit Generation(GenerateOptions o) : options(std::move(o)), text(options.stop_strings) {}
+
+  struct Progress {
+    uint64_t next_logits = 0;     // recompute_all: the first position still to run
+    std::vector<bool> accounted;  // prompt positions that the report counts as reused or computed; empty: not counted yet
+    uint64_t computed = 0;        // prompt positions that ran, each once
+    uint64_t decoded_end = 0;     // positions after the prompt whose rows ran once
+  };
+  struct Times {
+    uint64_t begin_ns = 0, first_step_ns = 0, first_token_ns = 0, last_token_ns = 0;  // 0: not yet
+  };
+
   GenerateOptions options;
   OutputText text;
   std::unique_ptr<AnswerGuide> guide;  // null: any token may come
@@ -92,16 +103,13 @@ struct Generation {
   bool warmed = false;                 // the prefix look-up was done
   bool admitted = false;               // it may take blocks
   bool recompute_all = false;          // prefill with all logits
-  uint64_t next_logits = 0;            // recompute_all: the first position still to run
-  std::vector<bool> accounted;         // prompt positions that the report counts as reused or computed; empty: not counted yet
-  uint64_t computed = 0;               // prompt positions that ran, each once
-  uint64_t decoded_end = 0;            // positions after the prompt whose rows ran once
-  std::vector<float> awaited;          // the row of logits that accept() answers; empty: none
-  bool finished = false;               // DONE is in the mailbox, or the session's failure or no_memory is set
-  bool no_memory = false;              // it ended for want of memory, and there was none even for DONE or a failure
-  bool cancel = false;                 // a cancel came while a step runs
-  bool abandoned = false;              // it is over, and nobody takes its DONE: the session's next call settles it
-  uint64_t begin_ns = 0, first_step_ns = 0, first_token_ns = 0, last_token_ns = 0;
+  Progress progress;
+  std::vector<float> awaited;  // the row of logits that accept() answers; empty: none
+  bool finished = false;       // DONE is in the mailbox, or the session's failure or no_memory is set
+  bool no_memory = false;      // it ended for want of memory, and there was none even for DONE or a failure
+  bool cancel = false;         // a cancel came while a step runs
+  bool abandoned = false;      // it is over, and nobody takes its DONE: the session's next call settles it
+  Times times;
 };
 
 }  // namespace kvrt

@@ -43,7 +43,7 @@ void Engine::tell_store(Session* session) {
 // False: it read nothing from the store.
 bool Engine::warm(Session* session, uint64_t deadline_ns) {
   Session& s = *session;
-  bool again = !s.generation->accounted.empty();
+  bool again = !s.generation->progress.accounted.empty();
   if (s.stored.suspect) tell_store(session);
   if (s.kv.own_only) {
     cache_->extend(&s.kv, s.tokens);

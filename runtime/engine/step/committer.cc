@@ -35,7 +35,7 @@ void Committer::take_rows(const PlannedSeq& seq, uint64_t begin, uint64_t end) {
 void Committer::commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab) {
   Session* s = seq.session;
   Generation& g = *s->generation;
-  if (g.recompute_all) g.next_logits = std::max(g.next_logits, seq.run.end);
+  if (g.recompute_all) g.progress.next_logits = std::max(g.progress.next_logits, seq.run.end);
   if (g.options.prefill_only && g.options.logits != WantLogits::kNone) {
     for (uint32_t r = 0; r < seq.logit_rows; ++r) {
       const float* row = logits + size_t{seq.first_logit + r} * vocab;
@@ -48,7 +48,7 @@ void Committer::commit_prompt(const PlannedSeq& seq, const float* logits, uint32
   }
   Event event;
   event.type = EventType::kProgress;
-  event.done = g.computed;
+  event.done = g.progress.computed;
   event.total = g.report.prefilled;
   mailboxes_->push(s, std::move(event));
 }
@@ -130,8 +130,8 @@ void Committer::accept(Session* s, const Sample& sample, const Tokenizer& tokeni
 
 void Committer::commit_token(Session* s, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns) {
   Generation& g = *s->generation;
-  if (!g.first_token_ns) reports_->first_token(&g, now_ns);
-  g.last_token_ns = now_ns;
+  if (!g.times.first_token_ns) reports_->first_token(&g, now_ns);
+  g.times.last_token_ns = now_ns;
   ++g.report.generated;
   int32_t previous = s->tokens.empty() ? -1 : s->tokens.back();
   s->tokens.push_back(sample.token);
@@ -187,7 +187,7 @@ void Committer::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
   Session* s = seq.session;
   Generation& g = *s->generation;
   uint32_t vocab = tokenizer.vocab_size();
-  const uint64_t computed = g.computed;
+  const uint64_t computed = g.progress.computed;
   take_rows(seq, seq.run.begin, std::min<uint64_t>(seq.run.end, s->tokens.size()));
   if (g.cancel) return generations_->finish(s, Reason::kCancelled, now_ns);
   if (seq.logit_rows && g.options.prefill_only) {
@@ -195,7 +195,7 @@ void Committer::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
     const bool finite = std::all_of(rows, rows + size_t{seq.logit_rows} * vocab, [](float x) { return std::isfinite(x); });
     if (!finite && compute_again(s)) return;
   }
-  if (g.computed > computed || (seq.logit_rows && g.options.prefill_only)) commit_prompt(seq, logits, vocab);
+  if (g.progress.computed > computed || (seq.logit_rows && g.options.prefill_only)) commit_prompt(seq, logits, vocab);
   if (seq.run.end < s->tokens.size() - s->leaves_last()) return;
   if (g.options.prefill_only) {
     const bool has_states = s->kv.shape.has_states();  // all before the last row had to be there

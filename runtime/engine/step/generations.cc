@@ -6,8 +6,8 @@ namespace kvrt {
 
 void Generations::start(Session* s, uint64_t now_ns) {
   Generation& g = *s->generation;
-  g.begin_ns = now_ns;
-  g.prompt_end = g.decoded_end = s->tokens.size() - s->leaves_last();
+  g.times.begin_ns = now_ns;
+  g.prompt_end = g.progress.decoded_end = s->tokens.size() - s->leaves_last();
   g.recompute_all = g.options.prefill_only && g.options.logits == WantLogits::kAll;
   reports_->begin(s);
   s->kv.own_only = false;
@@ -54,7 +54,7 @@ void Generations::end_without_done(Session* s) noexcept {
   g.finished = true;
   g.awaited.clear();
   g.report.reason = Reason::kFailed;
-  reports_->set_times(&g, g.last_token_ns);
+  reports_->set_times(&g, g.times.last_token_ns);
   reports_->sum_up(g);
   mailboxes_->wake(s);
 }

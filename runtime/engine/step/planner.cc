@@ -16,8 +16,9 @@ KvRun Planner::next_run(const Session& s) const {
     run.end = std::min(run.end, n - s.leaves_last());
     return run;
   }
-  if (s.kv.restart(g.next_logits) < g.next_logits) return s.kv.next_run(g.next_logits);  // it had to give up its blocks
-  return {g.next_logits, n, s.kv.shape.all()};
+  const uint64_t next = g.progress.next_logits;
+  if (s.kv.restart(next) < next) return s.kv.next_run(next);  // it had to give up its blocks
+  return {next, n, s.kv.shape.all()};
 }
 
 // Decodes first: they do not wait for a prompt. A starved session comes before all, so that younger sessions give way.
@@ -106,7 +107,7 @@ void Planner::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
   for (uint64_t p = run.begin; p < run.end; ++p) {
     plan->tokens.push_back(s->tokens[p]);
     plan->positions.push_back(static_cast<int32_t>(p));
-    if ((g.recompute_all && p >= g.next_logits) || (decides && p + 1 == s->tokens.size())) {
+    if ((g.recompute_all && p >= g.progress.next_logits) || (decides && p + 1 == s->tokens.size())) {
       plan->logits_rows.push_back(static_cast<uint32_t>(plan->tokens.size()) - 1);
       ++seq.logit_rows;
     }
@@ -188,8 +189,8 @@ void Planner::plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t
     if (finish_prefill(turn, now_ns) || plan->tokens.size() >= limits_.rows_max) continue;
     if (!plan_turn(turn, plan)) {
       if (!starved || s->generation->order < starved->generation->order) starved = s;
-    } else if (s->use.in_step() && !s->generation->first_step_ns) {
-      s->generation->first_step_ns = now_ns;
+    } else if (s->use.in_step() && !s->generation->times.first_step_ns) {
+      s->generation->times.first_step_ns = now_ns;
     }
   }
   queue_->set_starved(starved);

@@ -35,15 +35,15 @@ void Reports::count_reuse(Session* s) {
   Generation& g = *s->generation;
   Report& r = g.report;
   uint64_t n = g.prompt_end, fresh = 0;
-  bool first = g.accounted.empty(), last_runs = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
-  g.accounted.resize(n);
+  bool first = g.progress.accounted.empty(), last_runs = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
+  g.progress.accounted.resize(n);
   const uint64_t all = s->tokens.size();
   const std::vector<KvRun> runs = last_runs || s->kv.ready(all) < all ? s->kv.runs(all) : std::vector<KvRun>();
   auto run = runs.begin();
   for (uint64_t p = 0; p < n - (last_runs ? 1 : 0); ++p) {
     while (run != runs.end() && run->end <= p) ++run;
-    if (g.accounted[p] || (run != runs.end() && run->begin <= p)) continue;
-    g.accounted[p] = true;
+    if (g.progress.accounted[p] || (run != runs.end() && run->begin <= p)) continue;
+    g.progress.accounted[p] = true;
     ++fresh;
   }
   uint64_t disk = std::min(s->stored.disk_tokens, fresh);
@@ -57,7 +57,7 @@ void Reports::count_reuse(Session* s) {
     if (missing + 1 == n && s->kv.without_window(n) == n) missing = n;  // it has run, and always runs again
   }
   missing = std::min(n, missing);
-  if (g.computed == 0 && (first || missing > r.reuse_stopped_at)) {
+  if (g.progress.computed == 0 && (first || missing > r.reuse_stopped_at)) {
     r.reuse_stopped_at = missing;
     r.reuse_stopped = missing == n ? ReuseStop::kAll : why_stopped(*s, &r.reuse_stopped_at);
   }
@@ -66,10 +66,11 @@ void Reports::count_reuse(Session* s) {
 
 void Reports::account(Session* s, uint64_t begin, uint64_t end) {
   Generation& g = *s->generation;
+  Generation::Progress& ran = g.progress;
   for (uint64_t p = begin; p < end; ++p) {
-    if (p < g.prompt_end ? !g.accounted[p] : p >= g.decoded_end) {
-      if (p < g.prompt_end) g.accounted[p] = true, ++g.computed;
-      if (p >= g.decoded_end) g.decoded_end = p + 1;
+    if (p < g.prompt_end ? !ran.accounted[p] : p >= ran.decoded_end) {
+      if (p < g.prompt_end) ran.accounted[p] = true, ++ran.computed;
+      if (p >= ran.decoded_end) ran.decoded_end = p + 1;
     } else {
       ++g.report.recomputed;
     }
@@ -77,17 +78,18 @@ void Reports::account(Session* s, uint64_t begin, uint64_t end) {
 }
 
 void Reports::first_token(Generation* g, uint64_t now_ns) const {
-  g->first_token_ns = now_ns;
+  g->times.first_token_ns = now_ns;
   g->report.pool_bytes_prefilled = pool_bytes_used();
 }
 
 void Reports::set_times(Generation* g, uint64_t now_ns) const {
   Report& r = g->report;
-  const uint64_t first = g->first_step_ns ? g->first_step_ns : now_ns, token = g->first_token_ns ? g->first_token_ns : now_ns;
-  r.queue_ms = ms_between(g->begin_ns, first);
+  const Generation::Times& at = g->times;
+  const uint64_t first = at.first_step_ns ? at.first_step_ns : now_ns, token = at.first_token_ns ? at.first_token_ns : now_ns;
+  r.queue_ms = ms_between(at.begin_ns, first);
   r.prefill_ms = ms_between(first, token);
-  r.ttft_ms = g->first_token_ns ? ms_between(g->begin_ns, token) : 0;
-  r.decode_ms = g->first_token_ns ? ms_between(token, g->last_token_ns) : 0;
+  r.ttft_ms = at.first_token_ns ? ms_between(at.begin_ns, token) : 0;
+  r.decode_ms = at.first_token_ns ? ms_between(token, at.last_token_ns) : 0;
 }
 
 void Reports::set_held(Session* s) const {
@@ -96,7 +98,7 @@ void Reports::set_held(Session* s) const {
   r.kv_blocks = s->kv.units_held();
   r.kv_bytes = r.kv_blocks * unit_bytes_;
   r.pool_bytes_end = pool_bytes_used();
-  if (!g.first_token_ns) r.pool_bytes_prefilled = r.pool_bytes_end;
+  if (!g.times.first_token_ns) r.pool_bytes_prefilled = r.pool_bytes_end;
 }
 
 void Reports::sum_up(const Generation& g) {
@@ -109,7 +111,7 @@ void Reports::sum_up(const Generation& g) {
   c.prefilled += r.prefilled;
   c.recomputed += r.recomputed;
   c.generated += r.generated;
-  if (!g.first_token_ns) return;
+  if (!g.times.first_token_ns) return;
   ++c.first_tokens;
   c.ttft_ms += r.ttft_ms;
   c.queue_ms += r.queue_ms;
