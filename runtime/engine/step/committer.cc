@@ -29,7 +29,7 @@ void Committer::take_rows(const PlannedSeq& seq, uint64_t begin, uint64_t end) {
     }
   }
   cache_->roll(&s->kv, s->tokens.size(), end);
-  reports_->account(s, begin, end);
+  Reports::account(s->generation.get(), begin, end);
 }
 
 void Committer::commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab) {
@@ -163,8 +163,7 @@ void Committer::commit_token(Session* s, const Sample& sample, const Tokenizer& 
 }
 
 void Committer::commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
-  uint64_t elapsed = now_ns - plan->planned_ns;
-  pace_->measured(plan->decodes, plan->prompt_cost, plan->work_ns, plan->wall_ns);
+  const uint64_t elapsed = now_ns - plan->planned_ns;
   Counters& counters = reports_->counters;
   ++counters.steps;
   counters.step_rows += plan->tokens.size();
@@ -181,6 +180,7 @@ void Committer::commit(StepPlan* plan, const float* logits, const Tokenizer& tok
     }
   }
   plan->seqs.clear();
+  pace_->measured(plan->decodes, plan->prompt_cost, plan->work_ns, plan->wall_ns);
 }
 
 void Committer::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {

@@ -7,6 +7,26 @@
 
 namespace kvrt {
 
+namespace {
+
+// Its arrays keep their memory.
+void clear_plan(StepPlan* plan) {
+  plan->seqs.clear();
+  plan->clears.clear();
+  plan->copies.clear();
+  plan->unit_copies.clear();
+  plan->tokens.clear();
+  plan->positions.clear();
+  plan->logits_rows.clear();
+  plan->step_seqs.clear();
+  plan->tables.clear();
+  plan->samples.clear();
+  plan->decodes = 0;
+  plan->prompt_cost = 0;
+}
+
+}  // namespace
+
 // The rows that a session needs next.
 KvRun Planner::next_run(const Session& s) const {
   const Generation& g = *s.generation;
@@ -62,15 +82,15 @@ void Planner::claim_begun_blocks() {
   }
 }
 
-// The prompt cost that a step of these turns may include.
-double Planner::budget_for(uint64_t patience_ns) const {
+// The conditions of a step of these turns.
+Pace::Ask Planner::ask_for(uint64_t patience_ns) const {
   Pace::Ask ask{.patience_ns = patience_ns};
   for (const Turn& turn : turns_) ask.decodes += turn.decodes() ? static_cast<uint32_t>(turn.rows()) : 0;
   const auto prompt = std::ranges::find_if_not(turns_, &Turn::decodes);
   if (prompt != turns_.end()) ask.begin = prompt->run.begin;
   // Sessions that wait for their host count, too: it may answer at once.
   ask.alone = queue_->generating_count() == 1;
-  return pace_->budget(ask);
+  return ask;
 }
 
 // The tables of all units, one after the other. Places without KV have the unit of zeros, which the pool has for groups with windows. Then
@@ -132,8 +152,8 @@ uint64_t Planner::rows_of(const Turn& turn, const StepPlan& plan) const {
   const uint64_t logits_left = limits_.logits_max - plan.logits_rows.size();
   if (g.recompute_all) rows = std::min<uint64_t>({rows, logits_left, kUnreadEventsMax - s.mailbox.size()});
   if (!turn.decodes()) {
-    if (budget_ < 1 && !plan.tokens.empty()) return 0;  // the step is full
-    rows = std::min(rows, pace_->rows(run.begin, budget_));
+    if (*budget_ < 1 && !plan.tokens.empty()) return 0;  // the step is full
+    rows = std::min(rows, pace_->rows(run.begin, *budget_));
     const uint64_t edge = (run.begin + rows) / block_tokens_ * block_tokens_;  // whole blocks, if there is a choice: others can adopt them
     if (run.begin + rows < run.end && edge >= run.begin + (rows + 1) / 2) rows = edge - run.begin;
   }
@@ -156,7 +176,7 @@ bool Planner::plan_turn(const Turn& turn, StepPlan* plan) {
   } else {
     const double cost = pace_->cost(run.begin, run.end);
     plan->prompt_cost += cost;
-    budget_ -= cost;
+    *budget_ -= cost;
   }
   add_rows(s, run, plan);
   return true;
@@ -171,11 +191,12 @@ bool Planner::finish_prefill(const Turn& turn, uint64_t now_ns) {
 }
 
 void Planner::plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t patience_ns, StepPlan* plan) {
-  plan->clear();
+  clear_plan(plan);
   plan->planned_ns = now_ns;
   take_turns(order);
   claim_begun_blocks();
-  budget_ = budget_for(patience_ns);
+  const Pace::Ask ask = ask_for(patience_ns);
+  budget_.reset();
   Session* starved = nullptr;
   for (Turn& turn : turns_) {
     Session* const s = turn.session;
@@ -187,6 +208,7 @@ void Planner::plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t
       turn.run = next_run(*s);
     }
     if (finish_prefill(turn, now_ns) || plan->tokens.size() >= limits_.rows_max) continue;
+    if (!turn.decodes() && !budget_) budget_ = pace_->budget(ask);
     if (!plan_turn(turn, plan)) {
       if (!starved || s->generation->order < starved->generation->order) starved = s;
     } else if (s->use.in_step() && !s->generation->times.first_step_ns) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -51,7 +52,7 @@ class Planner {
   bool waits_for_other(const Session& session, const KvRun& run) const;
   void claim(const Session* session, uint32_t group, uint64_t block);
   void claim_begun_blocks();
-  double budget_for(uint64_t patience_ns) const;
+  Pace::Ask ask_for(uint64_t patience_ns) const;
   bool finish_prefill(const Turn& turn, uint64_t now_ns);
   bool plan_turn(const Turn& turn, StepPlan* plan);
   uint64_t rows_of(const Turn& turn, const StepPlan& plan) const;
@@ -72,7 +73,7 @@ class Planner {
   // This and the next ones: of a plan.
   std::vector<Turn> turns_;
   std::unordered_map<const ChainLink*, std::array<const Session*, kKvGroupsMax>> claimed_;  // who computes the blocks of a link, by group
-  double budget_ = 0;                                                                       // the prompt cost that is left
+  std::optional<double> budget_;  // the prompt cost that is left; none: no prompt asked for it yet
 };
 
 }  // namespace kvrt

@@ -64,19 +64,6 @@ void Reports::count_reuse(Session* s) {
   s->stored.was_evicted = s->stored.damaged = s->stored.not_stored = s->stored.behind_window = false;
 }
 
-void Reports::account(Session* s, uint64_t begin, uint64_t end) {
-  Generation& g = *s->generation;
-  Generation::Progress& ran = g.progress;
-  for (uint64_t p = begin; p < end; ++p) {
-    if (p < g.prompt_end ? !ran.accounted[p] : p >= ran.decoded_end) {
-      if (p < g.prompt_end) ran.accounted[p] = true, ++ran.computed;
-      if (p >= ran.decoded_end) ran.decoded_end = p + 1;
-    } else {
-      ++g.report.recomputed;
-    }
-  }
-}
-
 void Reports::first_token(Generation* g, uint64_t now_ns) const {
   g->times.first_token_ns = now_ns;
   g->report.pool_bytes_prefilled = pool_bytes_used();

@@ -34,7 +34,18 @@ class Reports {
   ReuseStop why_stopped(const Session& session, uint64_t* at) const;
   // Positions [begin, end) ran: each is a prompt position's first run, a decode, or one more run of either, because the session had to give
   // up its blocks.
-  void account(Session* session, uint64_t begin, uint64_t end);
+  static void account(Generation* generation, uint64_t begin, uint64_t end) {
+    Generation& g = *generation;
+    Generation::Progress& ran = g.progress;
+    for (uint64_t p = begin; p < end; ++p) {
+      if (p < g.prompt_end ? !ran.accounted[p] : p >= ran.decoded_end) {
+        if (p < g.prompt_end) ran.accounted[p] = true, ++ran.computed;
+        if (p >= ran.decoded_end) ran.decoded_end = p + 1;
+      } else {
+        ++g.report.recomputed;
+      }
+    }
+  }
   void first_token(Generation* generation, uint64_t now_ns) const;
   // The generation is over: its times, and what it holds.
   void set_times(Generation* generation, uint64_t now_ns) const;

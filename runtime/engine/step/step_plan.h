@@ -58,7 +58,6 @@ struct StepPlan {
   uint64_t work_ns = 0;         // the leader's CPU time for computing it
   uint64_t wall_ns = 0;         // the wall time for that
   std::vector<Sample> samples;  // by logits row; filled between plan and commit
-  void clear();
 };
 
 }  // namespace kvrt

@@ -40,14 +40,12 @@ TEST(Planner, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
   const BlockId block = later.kv.tables[0].block(0);
   EXPECT_EQ(plan.clears.front(), block);
 
-  plan.clear();
   later.use.leave_step();
   step.planner.plan(step.queue.order(), 0, 0, &plan);
   EXPECT_EQ(later.kv.tables[0].block(0), block);
   EXPECT_EQ(plan.clears, std::vector<BlockId>{block});
 
   step.committer.abandon(&plan);  // this one gives it back
-  plan.clear();
   EXPECT_EQ(later.kv.tables[0].block(0), kNoBlock);
   step.planner.plan(step.queue.order(), 0, 0, &plan);
   EXPECT_EQ(plan.clears, std::vector<BlockId>{later.kv.tables[0].block(0)});
