@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/compute/kv_groups.h"
-#include "runtime/kv/kv_sequence.h"
+#include "runtime/kv/shape.h"
 #include "runtime/model/model.h"
 
 namespace kvrt {
