@@ -24,7 +24,7 @@ namespace {
 class PosixEnv final : public Env {
  public:
   Result<std::unique_ptr<File>> open_read(const std::string& path) override {
-    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_ASSIGN(const PathPlace place, find_place(path));
     KVRT_TRY(check_own_file(place, path));  // a device must not even be opened
     // O_NONBLOCK: a FIFO that comes in between must not hang the open; it has no effect on a regular file.
     constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -36,7 +36,7 @@ class PosixEnv final : public Env {
   }
 
   Result<std::unique_ptr<File>> create_new(const std::string& path) override {
-    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_ASSIGN(const PathPlace place, find_place(path));
     constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     for (;;) {
       Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), place.name.c_str(), kFlags, 0600); }));
@@ -63,12 +63,12 @@ class PosixEnv final : public Env {
   }
 
   Status check_file(const std::string& path) override {
-    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_ASSIGN(const PathPlace place, find_place(path));
     return check_own_file(place, path);
   }
 
   Result<FileInfo> file_info(const std::string& path) override {
-    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_ASSIGN(const PathPlace place, find_place(path));
     KVRT_TRY(check_own_file(place, path));
     struct stat st;
     if (::fstatat(place.dir.get(), place.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return errno_error(errno, "%s: stat", path.c_str());
@@ -76,14 +76,14 @@ class PosixEnv final : public Env {
   }
 
   Status set_modified(const std::string& path, int64_t unix_ms) override {
-    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_ASSIGN(const PathPlace place, find_place(path));
     const timespec times[2] = {{0, UTIME_OMIT}, {unix_ms / 1000, unix_ms % 1000 * 1'000'000}};
     if (::utimensat(place.dir.get(), place.name.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0) return {};
     return errno_error(errno, "%s: setting its time", path.c_str());
   }
 
   Status make_dir(const std::string& path) override {
-    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_ASSIGN(const PathPlace place, find_place(path));
     const char* name = place.name.c_str();
     const bool made = ::mkdirat(place.dir.get(), name, 0700) == 0;
     if (!made && errno != EEXIST) return creation_error(path, "mkdir");
@@ -97,8 +97,8 @@ class PosixEnv final : public Env {
   }
 
   Status rename_new(const std::string& from, const std::string& to) override {
-    KVRT_ASSIGN(const Place old, find_place(from));
-    KVRT_ASSIGN(const Place now, find_place(to));
+    KVRT_ASSIGN(const PathPlace old, find_place(from));
+    KVRT_ASSIGN(const PathPlace now, find_place(to));
     const char *old_name = old.name.c_str(), *new_name = now.name.c_str();
     if (::renameat2(old.dir.get(), old_name, now.dir.get(), new_name, RENAME_NOREPLACE) == 0) return {};
     // A file system without RENAME_NOREPLACE. Names are random, or made under the store's lock: nobody else makes this one meanwhile.
@@ -114,13 +114,13 @@ class PosixEnv final : public Env {
   }
 
   Status remove_file(const std::string& path) override {
-    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_ASSIGN(const PathPlace place, find_place(path));
     if (::unlinkat(place.dir.get(), place.name.c_str(), 0) != 0) return errno_error(errno, "%s: unlink", path.c_str());
     return {};
   }
 
   Status remove_dir(const std::string& path) override {
-    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_ASSIGN(const PathPlace place, find_place(path));
     if (::unlinkat(place.dir.get(), place.name.c_str(), AT_REMOVEDIR) != 0) return errno_error(errno, "%s: rmdir", path.c_str());
     return {};
   }
@@ -188,7 +188,7 @@ class PosixEnv final : public Env {
   }
 
   Result<DirInfo> dir_info(const std::string& path) override {
-    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_ASSIGN(const PathPlace place, find_place(path));
     const char* name = place.name.c_str();
     struct stat st;
     if (::fstatat(place.dir.get(), name, &st, AT_SYMLINK_NOFOLLOW) != 0) return errno_error(errno, "%s: stat", path.c_str());
@@ -201,7 +201,7 @@ class PosixEnv final : public Env {
   }
 
   Result<std::unique_ptr<FileLock>> open_lock(const std::string& path, bool create) override {
-    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_ASSIGN(const PathPlace place, find_place(path));
     Status there = check_own_file(place, path);
     if (!there.is_ok() && (there.code() != Code::kNotFound || !create)) return there;
     constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
@@ -267,7 +267,7 @@ class PosixEnv final : public Env {
 
   // A file of our own, for writing.
   static Result<Fd> open_write(const std::string& path) {
-    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_ASSIGN(const PathPlace place, find_place(path));
     KVRT_TRY(check_own_file(place, path));
     constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
     Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), place.name.c_str(), kFlags); }));

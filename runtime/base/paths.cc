@@ -34,9 +34,9 @@ Status unsafe(const std::string& path, const std::string& found, const char* exp
 
 }  // namespace
 
-Result<Place> find_place(const std::string& path) {
+Result<PathPlace> find_place(const std::string& path) {
   constexpr int kFlags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-  Place place{Fd(retry_eintr([&] { return ::open(path.starts_with('/') ? "/" : ".", kFlags); })), "."};
+  PathPlace place{Fd(retry_eintr([&] { return ::open(path.starts_with('/') ? "/" : ".", kFlags); })), "."};
   if (!place.dir.ok()) return errno_error(errno, "%s: open", path.c_str());
   for (size_t at = 0; at < path.size();) {
     const size_t slash = path.find('/', at), end = slash == std::string::npos ? path.size() : slash;
@@ -71,7 +71,7 @@ Status check_own(const struct stat& st, mode_t type, const std::string& path) {
   return {};
 }
 
-Status check_own_file(const Place& place, const std::string& path) {
+Status check_own_file(const PathPlace& place, const std::string& path) {
   struct stat st;
   if (::fstat(place.dir.get(), &st) != 0) return errno_error(errno, "%s: stat of its directory", path.c_str());
   KVRT_TRY(check_own(st, S_IFDIR, path.substr(0, path.rfind('/'))));
@@ -79,7 +79,7 @@ Status check_own_file(const Place& place, const std::string& path) {
   return check_own(st, S_IFREG, path);
 }
 
-Result<bool> is_writable_dir(const Place& place, const struct stat& st, const std::string& path) {
+Result<bool> is_writable_dir(const PathPlace& place, const struct stat& st, const std::string& path) {
   const int dir = place.dir.get();
   const char* name = place.name.c_str();
   if (::faccessat(dir, name, W_OK, AT_EACCESS) == 0) return true;
@@ -95,7 +95,7 @@ Result<bool> is_writable_dir(const Place& place, const struct stat& st, const st
 }
 
 Result<Fd> open_own_dir(const std::string& path) {
-  KVRT_ASSIGN(const Place place, find_place(path));
+  KVRT_ASSIGN(const PathPlace place, find_place(path));
   struct stat st;
   if (::fstatat(place.dir.get(), place.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return errno_error(errno, "%s", path.c_str());
   KVRT_TRY(check_own(st, S_IFDIR, path));

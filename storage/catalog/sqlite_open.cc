@@ -57,10 +57,10 @@ FileId id_of(int fd) {
 // A directory that is held open for all connections into it: SQLite keeps the name of a log's index for all of them, until the last one closes.
 // The VFS is the default one but for keep_path. It is registered while a database is opened only: a host may unload this library.
 struct Db::Directory {
-  Place place;
+  PathPlace place;
   std::string vfs_name;
   sqlite3_vfs vfs{};
-  explicit Directory(Place at) : place(std::move(at)) {}
+  explicit Directory(PathPlace at) : place(std::move(at)) {}
   std::string path() const { return "/proc/self/fd/" + std::to_string(place.dir.get()) + "/" + place.name; }
 };
 
@@ -93,7 +93,7 @@ Status Db::open(const std::string& path, int flags, const char* options) {
 Status Db::hold_directory() {
   static Mutex mu;
   static std::map<std::pair<FileId, std::string>, std::weak_ptr<Directory>> held;  // by the directory and the database's name
-  KVRT_ASSIGN(Place place, find_place(path_));
+  KVRT_ASSIGN(PathPlace place, find_place(path_));
   struct stat there;
   const FileId id = id_of(place.dir.get());
   const std::string link = "/proc/self/fd/" + std::to_string(place.dir.get());
