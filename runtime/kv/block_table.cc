@@ -9,24 +9,25 @@ namespace kvrt {
 void BlockTable::grow(uint32_t blocks) {
   if (blocks <= size()) return;
   filled_.resize(blocks, 0);
-  blocks_.resize(blocks, kNoBlock);  // the last: size() is its size
+  places_.resize(blocks);  // the last: size() is its size
 }
 
 void BlockTable::set(uint32_t i, BlockId block, uint32_t filled) {
   grow(i + 1);
+  Place& place = places_[i];
   KVRT_CHECK(filled <= block_tokens_ && (block != kNoBlock || filled == 0));
-  held_ -= blocks_[i] != kNoBlock;
+  held_ -= !place.is_hole();
   held_ += block != kNoBlock;
-  blocks_[i] = block;
+  place = Place(block);
   filled_[i] = filled;
   if (block != kNoBlock) first_ = std::min(first_, i);
-  while (first_ < size() && blocks_[first_] == kNoBlock) ++first_;
+  while (first_ < size() && places_[first_].is_hole()) ++first_;
 }
 
 void BlockTable::shrink(uint32_t blocks) {
   if (blocks >= size()) return;
-  held_ -= static_cast<uint32_t>(std::count_if(blocks_.begin() + blocks, blocks_.end(), [](BlockId b) { return b != kNoBlock; }));
-  blocks_.resize(blocks);
+  held_ -= static_cast<uint32_t>(std::count_if(places_.begin() + blocks, places_.end(), [](Place place) { return !place.is_hole(); }));
+  places_.resize(blocks);
   filled_.resize(blocks);
   first_ = std::min(first_, blocks);
 }

@@ -1,11 +1,11 @@
-// BlockTable: a group's blocks of one sequence in order, and how many tokens of each have their KV. A hole is a block without KV.
+// BlockTable: a group's blocks of one sequence in order, and how many tokens of each have their KV. A place without a block is a hole.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "runtime/kv/block_pool.h"
+#include "runtime/kv/place.h"
 
 namespace kvrt {
 
@@ -14,22 +14,24 @@ class BlockTable {
  public:
   explicit BlockTable(uint32_t block_tokens) : block_tokens_(block_tokens) {}
 
-  uint32_t size() const { return static_cast<uint32_t>(blocks_.size()); }
-  BlockId block(uint32_t i) const { return i < size() ? blocks_[i] : kNoBlock; }
+  uint32_t size() const { return static_cast<uint32_t>(places_.size()); }
+  Place place(uint32_t i) const { return i < size() ? places_[i] : Place(); }
+  BlockId block(uint32_t i) const { return place(i).block(); }               // kNoBlock: a hole
   uint32_t filled(uint32_t i) const { return i < size() ? filled_[i] : 0; }  // tokens of block i that have their KV
   std::span<const uint32_t> filled() const { return filled_; }               // by block
   uint32_t blocks_held() const { return held_; }
   uint32_t first() const { return first_; }  // no place before this one has a block
 
-  void grow(uint32_t blocks);                            // to at least so many, with holes
-  void set(uint32_t i, BlockId block, uint32_t filled);  // grows; needs no memory for a place that is there
+  void grow(uint32_t blocks);  // to at least so many, with holes
+  // Grows; needs no memory for a place that is there.
+  void set(uint32_t i, BlockId block, uint32_t filled);
   void set_filled(uint32_t i, uint32_t filled) { filled_[i] = filled; }
-  void shrink(uint32_t blocks);  // forgets the blocks past these; the caller has dropped their references
+  void shrink(uint32_t blocks);  // forgets the places past these; the caller has dropped their references
 
  private:
   uint32_t block_tokens_;
   uint32_t first_ = 0, held_ = 0;
-  std::vector<BlockId> blocks_;
+  std::vector<Place> places_;
   std::vector<uint32_t> filled_;
 };
 

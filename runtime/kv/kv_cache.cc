@@ -130,12 +130,10 @@ void KvCache::replace(KvSequence* sequence, uint32_t group, uint32_t i, BlockId 
 }
 
 void KvCache::share(const KvSequence& from, KvSequence* to) noexcept {
-  for (uint32_t g = 0; g < shape_.n_groups; ++g) {
-    const BlockTable& table = from.tables[g];
+  to->tables = from.tables;
+  for (const BlockTable& table : from.tables) {
     for (uint32_t i = table.first(); i < table.size(); ++i) {
-      if (table.block(i) == kNoBlock) continue;
-      pool_.ref(table.block(i));
-      to->tables[g].set(i, table.block(i), table.filled(i));
+      if (!table.place(i).is_hole()) pool_.ref(table.block(i));
     }
   }
 }

@@ -17,19 +17,19 @@ namespace {
 uint32_t width_of(KvFormat format) { return format == KvFormat::kF32 ? 4 : format == KvFormat::kI8 || format == KvFormat::kF8 ? 1 : 2; }
 
 // A byte of a block: of which token, and where the payload has it.
-struct Place {
+struct BytePlace {
   uint32_t token;
   uint64_t in_payload;
   bool difference;  // int8's K: from the byte before it, if that is of the same row
 };
 
 // The bytes of a block in their order, as FORMAT.md has them.
-std::vector<Place> places_of(const KvGeometry& kv) {
+std::vector<BytePlace> places_of(const KvGeometry& kv) {
   const uint32_t T = kv.block_tokens, k_elem = width_of(kv.k.format), v_elem = width_of(kv.v.format);
   const uint64_t k_count = uint64_t{kv.kv_heads} * kv.k.dim * T, v_count = uint64_t{kv.kv_heads} * kv.v.dim * T;
   const uint64_t scales = kv.kv_heads * T * 2 * ((k_elem == 1) + (v_elem == 1));
   const uint64_t layer_bytes = k_count * k_elem + v_count * v_elem + scales;
-  std::vector<Place> places;
+  std::vector<BytePlace> places;
   for (uint32_t layer = 0; layer < kv.layers; ++layer) {
     const auto put = [&](uint32_t token, uint64_t plane_at, bool difference = false) {
       places.push_back({token, k_elem == v_elem ? places.size() : plane_at, difference});
@@ -53,7 +53,7 @@ class KvLayout : public testing::TestWithParam<std::tuple<KvFormat, KvFormat>> {
 TEST_P(KvLayout, PayloadAndBack) {
   const auto [k, v] = GetParam();
   const KvGeometry kv{3, 2, {24, k}, {k == v ? 24u : 40u, v}, 16};
-  const std::vector<Place> places = places_of(kv);
+  const std::vector<BytePlace> places = places_of(kv);
   ASSERT_EQ(places.size(), kv.block_bytes());
   std::mt19937 random(7);
   for (const uint32_t filled : {1u, 11u, kv.block_tokens}) {
@@ -62,7 +62,7 @@ TEST_P(KvLayout, PayloadAndBack) {
     std::vector<uint8_t> kept(block.size()), payload = block, want(block.size());
     double expected = 0;
     for (size_t at = 0; at < places.size(); ++at) {
-      const Place& place = places[at];
+      const BytePlace& place = places[at];
       if (place.token < filled) kept[at] = block[at];
       if (!place.difference || place.token == 0) expected = 0;
       const auto coded = static_cast<uint8_t>(kept[at] - static_cast<int>(expected));
