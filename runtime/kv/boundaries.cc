@@ -23,7 +23,7 @@ bool KvCache::adopt_windows(KvSequence* sequence, uint64_t n) {
   const KvRun next = sequence->next_run(n);  // of all tokens: past the full blocks it may go on with less of the windows than before them
   if (next.stores == 0 || chain.size() * T <= next.begin) return false;
   const auto found = [&](uint32_t g, uint32_t i) {
-    return sequence->tables[g].filled(i) == T || PrefixIndex::lookup(chain[i], g) != kNoBlock;
+    return sequence->tables[g].filled(i) == T || !PrefixIndex::lookup(chain[i], g).is_hole();
   };
   // Not past the first hole of a group that keeps everything: rows there need it. Where there are states the last row runs once more.
   const uint64_t last = std::min<uint64_t>(chain.size() * T, shape_.has_states() ? n - 1 : n);
@@ -42,7 +42,7 @@ bool KvCache::adopt_windows(KvSequence* sequence, uint64_t n) {
   if (uint64_t{end} * T <= next.begin) return false;
   for (uint32_t g = first_window_; g < shape_.n_groups; ++g) {
     for (uint32_t i = shape_.window_begin(g, end - 1); i < end; ++i) {
-      if (sequence->tables[g].filled(i) < T) take(sequence, g, i, PrefixIndex::lookup(chain[i], g), T);
+      if (sequence->tables[g].filled(i) < T) take(sequence, g, i, PrefixIndex::lookup(chain[i], g).block(), T);
     }
   }
   for (const uint64_t mark : sequence->marks) {
@@ -80,7 +80,7 @@ void KvCache::mark_end(KvSequence* sequence, std::span<const int32_t> tokens) {
   const BlockId state = sequence->tables[first_window_].block(static_cast<uint32_t>(at / T));
   if (at == first || state == kNoBlock) return;  // the end of a block is marked as any
   auto& ends = sequence->ends;
-  std::erase_if(ends, [&](const KvSequence::End& end) { return end.at >= at || PrefixIndex::lookup(end.link, first_window_) == kNoBlock; });
+  std::erase_if(ends, [&](const KvSequence::End& end) { return end.at >= at || PrefixIndex::lookup(end.link, first_window_).is_hole(); });
   ends.reserve(ends.size() + 1);
   extend(sequence, tokens);
   ChainRef link = index_.link(first ? sequence->chain[first / T - 1] : nullptr, sequence->root, tokens.subspan(first, at - first));
@@ -97,10 +97,10 @@ void KvCache::back_to_end(KvSequence* sequence, uint64_t tokens) {
   std::erase_if(ends, [&](const KvSequence::End& end) { return end.at > tokens; });
   for (; !ends.empty(); ends.pop_back()) {
     const uint64_t at = ends.back().at, first = at / block_tokens() * block_tokens();
-    const BlockId state = PrefixIndex::lookup(ends.back().link, first_window_);
-    if (state == kNoBlock) continue;
+    const Place state = PrefixIndex::lookup(ends.back().link, first_window_);
+    if (state.is_hole()) continue;
     if (!sequence->adopts() || sequence->without_window(tokens) < at || sequence->restart(tokens) >= at) return;
-    return take(sequence, first_window_, static_cast<uint32_t>(at / block_tokens()), state, static_cast<uint32_t>(at - first));
+    return take(sequence, first_window_, static_cast<uint32_t>(at / block_tokens()), state.block(), static_cast<uint32_t>(at - first));
   }
 }
 
@@ -125,14 +125,14 @@ void KvCache::keep_windows(KvSequence* sequence, uint64_t end) {
     return;
   }
   bool whole = true;
-  for (uint32_t g = 0; g < first_window_; ++g) whole &= PrefixIndex::lookup(chain[last], g) != kNoBlock;
-  each_of_windows(chain[last], [&](const ChainRef& link, uint32_t g) { whole &= PrefixIndex::lookup(link, g) != kNoBlock; });
+  for (uint32_t g = 0; g < first_window_; ++g) whole &= !PrefixIndex::lookup(chain[last], g).is_hole();
+  each_of_windows(chain[last], [&](const ChainRef& link, uint32_t g) { whole &= !PrefixIndex::lookup(link, g).is_hole(); });
   if (!whole) return;
   chain[last]->boundary = true;
   chain[last]->due = due;
   due_ += due;
   each_of_windows(chain[last], [](const ChainRef& link, uint32_t g) { ++link->kept[g]; });
-  const BlockId block = chain[last]->blocks[first_window_];
+  const BlockId block = chain[last]->places[first_window_].block();
   if (block == kNoBlock || !pool_.cached(block)) return;
   pool_.ref(block);  // it went along with another boundary
   drop(block);
@@ -191,7 +191,7 @@ bool KvCache::has_cached_window(const ChainRef& boundary) const {
   bool found = false;
   if (!boundary->boundary) return false;
   each_of_windows(boundary,
-                  [&](const ChainRef& link, uint32_t g) { found |= link->blocks[g] != kNoBlock && pool_.cached(link->blocks[g]); });
+                  [&](const ChainRef& link, uint32_t g) { found |= !link->places[g].is_hole() && pool_.cached(link->places[g].block()); });
   return found;
 }
 
@@ -207,7 +207,7 @@ void KvCache::forget_windows(const ChainRef& boundary) {
   due_ -= boundary->due;
   boundary->due = false;
   each_of_windows(boundary, [&](const ChainRef& link, uint32_t g) {
-    const BlockId block = link->blocks[g];
+    const BlockId block = link->places[g].block();
     --link->kept[g];
     if (block == kNoBlock || !pool_.cached(block) || (link->boundary && g == first_window_)) return;
     pool_.ref(block);
@@ -220,7 +220,7 @@ void KvCache::forget_windows(const ChainRef& boundary) {
 void KvCache::forget_past_boundary(ChainRef link) {
   for (; first_window_ > 0 && link && !link->boundary && !index_.has_child(*link); link = link->before) {
     for (uint32_t g = 0; g < first_window_; ++g) {
-      const BlockId block = link->blocks[g];
+      const BlockId block = link->places[g].block();
       if (block == kNoBlock) continue;
       if (pool_.refs(block) > 0) return;
       ++evictions_;

@@ -39,9 +39,9 @@ bool KvCache::adopt(KvSequence* sequence, std::span<const int32_t> tokens) {
     table.grow(static_cast<uint32_t>(chain.size()));
     for (uint32_t i = 0; shape_.groups[g].window == 0 && i < chain.size(); ++i) {
       if (table.filled(i) == block_tokens()) continue;
-      const BlockId resident = PrefixIndex::lookup(chain[i], g);
-      if (resident == kNoBlock) continue;
-      take(sequence, g, i, resident, block_tokens());
+      const Place resident = PrefixIndex::lookup(chain[i], g);
+      if (resident.is_hole()) continue;
+      take(sequence, g, i, resident.block(), block_tokens());
       took = true;
     }
   }
@@ -53,10 +53,10 @@ KvCache::Resident KvCache::resident(const KvSequence& sequence) const {
   if (!sequence.adopts()) return found;
   for (const ChainRef& link : sequence.chain) {
     for (uint32_t g = 0; g < first_window_; ++g) {
-      const BlockId block = PrefixIndex::lookup(link, g);
-      if (block == kNoBlock) return found;
+      const Place resident = PrefixIndex::lookup(link, g);
+      if (resident.is_hole()) return found;
       found.units += shape_.groups[g].units;
-      found.cached += pool_.refs(block) == 0 ? shape_.groups[g].units : 0;
+      found.cached += pool_.refs(resident.block()) == 0 ? shape_.groups[g].units : 0;
     }
   }
   return found;
@@ -73,11 +73,11 @@ void KvCache::seal(KvSequence* sequence, std::span<const int32_t> tokens, uint32
   const BlockId own = sequence->tables[group].block(i);
   if (!sequence->share || index_.contains(own)) return;
   extend(sequence, tokens);
-  const BlockId resident = PrefixIndex::lookup(sequence->chain[i], group);
-  if (resident == kNoBlock) {
+  const Place resident = PrefixIndex::lookup(sequence->chain[i], group);
+  if (resident.is_hole()) {
     if (pool_.refs(own) == 1) index_.insert(own, sequence->chain[i], group);
   } else if (sequence->adopts()) {  // another sequence sealed the same block first
-    take(sequence, group, i, resident, block_tokens());
+    take(sequence, group, i, resident.block(), block_tokens());
   }
   const uint64_t end = uint64_t{i + 1} * block_tokens();
   if (std::ranges::binary_search(sequence->marks, end)) keep_windows(sequence, end);
@@ -193,13 +193,13 @@ void KvCache::discard(KvSequence* sequence, std::span<const int32_t> tokens) {
   extend(sequence, tokens);
   for (const ChainRef& link : sequence->chain) {
     for (uint32_t g = 0; g < shape_.n_groups; ++g) {
-      const BlockId block = PrefixIndex::lookup(link, g);
-      if (block != kNoBlock) forget(block);
+      const Place resident = PrefixIndex::lookup(link, g);
+      if (!resident.is_hole()) forget(resident.block());
     }
   }
   for (const KvSequence::End& end : sequence->ends) {
-    const BlockId state = PrefixIndex::lookup(end.link, first_window_);
-    if (state != kNoBlock) forget(state);
+    const Place state = PrefixIndex::lookup(end.link, first_window_);
+    if (!state.is_hole()) forget(state.block());
   }
   release(sequence, 0);
 }

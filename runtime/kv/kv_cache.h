@@ -31,7 +31,7 @@ class KvCache {
   BlockId next_unit(BlockId unit) const { return pool_.next_unit(unit); }
   std::vector<BlockId> units_of(BlockId block) const;
   // The block that a boundary keeps of a group's window there; kNoBlock: there is none.
-  static BlockId kept_window(const ChainLink& link, uint32_t group) { return link.kept[group] > 0 ? link.blocks[group] : kNoBlock; }
+  static BlockId kept_window(const ChainLink& link, uint32_t group) { return link.kept[group] > 0 ? link.places[group].block() : kNoBlock; }
 
   // Makes chain links of all full blocks.
   void extend(KvSequence* sequence, std::span<const int32_t> tokens);

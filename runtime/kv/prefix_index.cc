@@ -7,6 +7,10 @@
 
 namespace kvrt {
 
+namespace {
+bool link_has_no_block(const ChainLink& link) { return std::ranges::all_of(link.places, &Place::is_hole); }
+}  // namespace
+
 // Not by recursion: a chain may be longer than a stack is deep.
 ChainLink::~ChainLink() {
   while (before.use_count() == 1) before = std::exchange(before->before, nullptr);
@@ -44,25 +48,25 @@ bool PrefixIndex::has_child(const ChainLink& link) const {
   const auto children = by_parent_.find(link.key);
   if (children == by_parent_.end()) return false;
   return std::ranges::any_of(children->second,
-                             [&](const ChainLink* child) { return child->before.get() == &link && child->blocks[0] != kNoBlock; });
+                             [&](const ChainLink* child) { return child->before.get() == &link && !child->places[0].is_hole(); });
 }
 
 bool PrefixIndex::insert(BlockId block, ChainRef link, uint32_t group) {
   KVRT_CHECK(!contains(block));
-  if (link->blocks[group] != kNoBlock) return false;
-  const bool first = std::ranges::count(link->blocks, kNoBlock) == kKvGroupsMax;
+  if (!link->places[group].is_hole()) return false;
+  const bool first = link_has_no_block(*link);
   const auto entry = entries_.emplace(block, Entry{link, group}).first;
   try {
     if (first) {
       auto& siblings = by_parent_[link->parent];  // one that stays empty does no harm
-      link->place = siblings.size();
+      link->sibling = siblings.size();
       siblings.push_back(link.get());
     }
   } catch (...) {  // no memory: all or none
     entries_.erase(entry);
     throw;
   }
-  link->blocks[group] = block;
+  link->places[group] = block;
   return true;
 }
 
@@ -70,11 +74,11 @@ void PrefixIndex::erase(BlockId block) {
   const auto it = entries_.find(block);
   if (it == entries_.end()) return;
   ChainLink& link = *it->second.link;
-  link.blocks[it->second.group] = kNoBlock;
-  if (std::ranges::count(link.blocks, kNoBlock) == kKvGroupsMax) {
+  link.places[it->second.group] = Place();
+  if (link_has_no_block(link)) {
     const auto siblings = by_parent_.find(link.parent);
     ChainLink* const last = siblings->second.back();
-    siblings->second[last->place = link.place] = last;
+    siblings->second[last->sibling = link.sibling] = last;
     siblings->second.pop_back();
     if (siblings->second.empty()) by_parent_.erase(siblings);
   }

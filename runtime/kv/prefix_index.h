@@ -11,14 +11,14 @@
 
 #include "runtime/base/hash.h"
 #include "runtime/base/limits.h"
-#include "runtime/kv/block_pool.h"
+#include "runtime/kv/place.h"
 
 namespace kvrt {
 
 // A block's tokens and, through `before`, all that come before. PrefixIndex makes equal ones one object: where two links are the same
 // pointer, every token up to the root has been compared.
 struct ChainLink {
-  ChainLink() { blocks.fill(kNoBlock); }
+  ChainLink() = default;
   ChainLink(const ChainLink&) = delete;
   ChainLink& operator=(const ChainLink&) = delete;
   ~ChainLink();
@@ -26,9 +26,9 @@ struct ChainLink {
   BlockKey parent;                    // before's key; the root, of the first block
   BlockKey key;
   std::vector<int32_t> tokens;
-  // PrefixIndex's: by group; and the place among the siblings, where it has a block.
-  std::array<BlockId, kKvGroupsMax> blocks;
-  size_t place = 0;
+  // PrefixIndex's: by group, where its KV is; and, if it has a block, which of its siblings it is.
+  std::array<Place, kKvGroupsMax> places;
+  size_t sibling = 0;
   // KvCache's: the end of the link is a boundary, whose windows are kept; by group, the count of boundaries whose windows have this link.
   bool boundary = false;
   bool due = false;  // of a boundary: it is there only because so many tokens had passed, and goes before others
@@ -41,7 +41,7 @@ class PrefixIndex {
  public:
   // The link of `tokens` after `before`, or after the root where that is null.
   ChainRef link(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens);
-  static BlockId lookup(const ChainRef& link, uint32_t group = 0) { return link->blocks[group]; }  // kNoBlock: a miss
+  static Place lookup(const ChainRef& link, uint32_t group = 0) { return link->places[group]; }  // a hole: a miss
   // False if the link has a block of this group already.
   bool insert(BlockId block, ChainRef link, uint32_t group = 0);
   void erase(BlockId block);
@@ -71,7 +71,7 @@ class PrefixIndex {
 
   std::unordered_multimap<BlockKey, std::weak_ptr<ChainLink>, Hash256Hasher> links_;  // by key; links that nobody holds go by and by
   size_t links_after_forgetting_ = 0;
-  std::unordered_map<BlockKey, std::vector<ChainLink*>, Hash256Hasher> by_parent_;  // links that have a block, at their places
+  std::unordered_map<BlockKey, std::vector<ChainLink*>, Hash256Hasher> by_parent_;  // links that have a block, by `sibling`
   std::unordered_map<BlockId, Entry> entries_;
 };
 

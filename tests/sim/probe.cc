@@ -83,13 +83,13 @@ std::string Probe::check_index(bool deep) const {
   size_t children = 0;
   for (const auto& [parent, siblings] : index.by_parent_) {
     for (size_t i = 0; i < siblings.size(); ++i, ++children) {
-      if (!links.contains(siblings[i]) || siblings[i]->place != i || siblings[i]->parent != parent) return "the index's maps differ";
+      if (!links.contains(siblings[i]) || siblings[i]->sibling != i || siblings[i]->parent != parent) return "the index's maps differ";
     }
   }
   if (children != links.size()) return say("%zu links with a block, %zu under their parents", links.size(), children);
   for (const auto& [block, entry] : index.entries_) {
     const ChainRef& link = entry.link;
-    if (link->blocks[entry.group] != block) return say("block %d is not under its link", block);
+    if (link->places[entry.group] != block) return say("block %d is not under its link", block);
     const bool within = cache().shape().groups[entry.group].state && link->tokens.size() < cache().block_tokens();
     if (within && link->boundary != (link->kept[entry.group] == 1)) return say("a state within block %d is no boundary", block);
     if (!within && link->tokens.size() != cache().block_tokens())

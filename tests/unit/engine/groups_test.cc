@@ -224,7 +224,7 @@ class World {
     }
     for (const auto& [block, entry] : Probe::entries(cache_)) {
       const ChainLink& link = *entry.link;
-      ASSERT_EQ(link.blocks[entry.group], block);
+      ASSERT_EQ(link.places[entry.group], block);
       if (!pool.cached(block)) continue;
       ASSERT_EQ(holders.count(block), 0u);
       cached += pool.units(block);
