@@ -67,8 +67,8 @@ void Engine::close(Session* session) {
 Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   Lock lock(mu_);  // held until the copy is destroyed, on failure: keys are shared
   KVRT_TRY(enter(session, "fork"));
-  cache_->mark(&session->kv, session->tokens.size());
-  cache_->mark_end(&session->kv, session->tokens);
+  cache_->boundaries().mark(&session->kv, session->tokens.size());
+  cache_->boundaries().mark_end(&session->kv, session->tokens);
   auto copy = std::make_unique<Session>(kv_.shape);
   static_cast<SessionValue&>(*copy) = *session;
   runtime_->env()->random(copy->saved.id.bytes);
@@ -197,9 +197,9 @@ Status Engine::mark(Session* session, uint64_t tokens) {
         static_cast<unsigned long long>(boundary), static_cast<unsigned long long>(beside), static_cast<unsigned long long>(needs),
         cache_->size());
   }
-  cache_->mark_asked(&session->kv, at);
+  cache_->boundaries().mark_asked(&session->kv, at);
   // The token before is asked again where none follows: that goes on from the state before it.
-  if (kv_.shape.has_states() && at > 0) cache_->mark_asked(&session->kv, at - 1);
+  if (kv_.shape.has_states() && at > 0) cache_->boundaries().mark_asked(&session->kv, at - 1);
   return {};
 }
 

@@ -1,4 +1,5 @@
-// KvCache's part for boundaries: which windows and states stay in the cache for the application to come back to, and which go.
+#include "runtime/kv/boundaries.h"
+
 #include <algorithm>
 
 #include "runtime/base/check.h"
@@ -15,9 +16,17 @@ void insert(uint64_t end, std::vector<uint64_t>* ascending) {
 
 }  // namespace
 
+Boundaries::Boundaries(KvCache* cache)
+    : cache_(*cache),
+      shape_(cache->shape_),
+      pool_(cache->pool_),
+      index_(cache->index_),
+      first_window_(shape_.first_window()),
+      units_max_(shape_.boundaries_units(pool_.size())) {}
+
 // Looks for the last block end, past the one where computing can go on as it is, whose windows are resident.
-bool KvCache::adopt_windows(KvSequence* sequence, uint64_t n) {
-  const uint32_t T = block_tokens();
+bool Boundaries::adopt(KvSequence* sequence, uint64_t n) {
+  const uint32_t T = shape_.block_tokens;
   const auto& chain = sequence->chain;
   if (chain.empty()) return false;
   const KvRun next = sequence->next_run(n);  // of all tokens: past the full blocks it may go on with less of the windows than before them
@@ -42,47 +51,47 @@ bool KvCache::adopt_windows(KvSequence* sequence, uint64_t n) {
   if (uint64_t{end} * T <= next.begin) return false;
   for (uint32_t g = first_window_; g < shape_.n_groups; ++g) {
     for (uint32_t i = shape_.window_begin(g, end - 1); i < end; ++i) {
-      if (sequence->tables[g].filled(i) < T) take(sequence, g, i, PrefixIndex::lookup(chain[i], g).block(), T);
+      if (sequence->tables[g].filled(i) < T) cache_.take(sequence, g, i, PrefixIndex::lookup(chain[i], g).block(), T);
     }
   }
   for (const uint64_t mark : sequence->marks) {
-    if (mark > next.begin && mark <= uint64_t{end} * T) keep_windows(sequence, mark);  // its last block is not computed, so not sealed
+    if (mark > next.begin && mark <= uint64_t{end} * T) keep(sequence, mark);  // its last block is not computed, so not sealed
   }
   roll(sequence, n, uint64_t{end} * T);
   return true;
 }
 
-void KvCache::mark(KvSequence* sequence, uint64_t tokens) {
-  const uint64_t end = tokens / block_tokens() * block_tokens();
+void Boundaries::mark(KvSequence* sequence, uint64_t tokens) {
+  const uint64_t end = block_end(tokens);
   if (first_window_ == shape_.n_groups || !sequence->share || end == 0) return;
   insert(end, &sequence->marks);
   std::erase(sequence->due, end);
-  keep_windows(sequence, end);
+  keep(sequence, end);
 }
 
-void KvCache::mark_due(KvSequence* sequence, uint64_t tokens) {
-  const uint64_t end = tokens / block_tokens() * block_tokens();
+void Boundaries::mark_due(KvSequence* sequence, uint64_t tokens) {
+  const uint64_t end = block_end(tokens);
   if (!std::ranges::binary_search(sequence->marks, end)) insert(end, &sequence->due);
   insert(end, &sequence->marks);
-  keep_windows(sequence, end);
+  keep(sequence, end);
 }
 
-void KvCache::mark_asked(KvSequence* sequence, uint64_t tokens) {
-  const uint64_t end = tokens / block_tokens() * block_tokens();
+void Boundaries::mark_asked(KvSequence* sequence, uint64_t tokens) {
+  const uint64_t end = block_end(tokens);
   if (!shape_.has_windows() || !sequence->share || end == 0) return;
   insert(end, &sequence->asked);
   mark(sequence, end);
 }
 
-void KvCache::mark_end(KvSequence* sequence, std::span<const int32_t> tokens) {
+void Boundaries::mark_end(KvSequence* sequence, std::span<const int32_t> tokens) {
   if (!shape_.has_states() || first_window_ + 1 < shape_.n_groups || !sequence->share) return;
-  const uint64_t T = block_tokens(), at = sequence->computed(tokens.size()), first = at / T * T;
+  const uint64_t T = shape_.block_tokens, at = sequence->computed(tokens.size()), first = at / T * T;
   const BlockId state = sequence->tables[first_window_].block(static_cast<uint32_t>(at / T));
   if (at == first || state == kNoBlock) return;  // the end of a block is marked as any
   auto& ends = sequence->ends;
   std::erase_if(ends, [&](const KvSequence::End& end) { return end.at >= at || PrefixIndex::lookup(end.link, first_window_).is_hole(); });
   ends.reserve(ends.size() + 1);
-  extend(sequence, tokens);
+  cache_.extend(sequence, tokens);
   ChainRef link = index_.link(first ? sequence->chain[first / T - 1] : nullptr, sequence->root, tokens.subspan(first, at - first));
   if (!index_.contains(state) && index_.insert(state, link, first_window_)) {
     link->boundary = true;
@@ -92,33 +101,33 @@ void KvCache::mark_end(KvSequence* sequence, std::span<const int32_t> tokens) {
 }
 
 // Takes the state at the last such end within the first `tokens` tokens, if the sequence has all other KV there and no later state.
-void KvCache::back_to_end(KvSequence* sequence, uint64_t tokens) {
+void Boundaries::back_to_end(KvSequence* sequence, uint64_t tokens) {
   auto& ends = sequence->ends;
   std::erase_if(ends, [&](const KvSequence::End& end) { return end.at > tokens; });
   for (; !ends.empty(); ends.pop_back()) {
-    const uint64_t at = ends.back().at, first = at / block_tokens() * block_tokens();
+    const uint64_t at = ends.back().at;
     const Place state = PrefixIndex::lookup(ends.back().link, first_window_);
     if (state.is_hole()) continue;
     if (!sequence->adopts() || sequence->without_window(tokens) < at || sequence->restart(tokens) >= at) return;
-    return take(sequence, first_window_, static_cast<uint32_t>(at / block_tokens()), state.block(), static_cast<uint32_t>(at - first));
+    const auto i = static_cast<uint32_t>(at / shape_.block_tokens), filled = static_cast<uint32_t>(at % shape_.block_tokens);
+    return cache_.take(sequence, first_window_, i, state.block(), filled);
   }
 }
 
 // Calls fn(link, group) for each link of the windows that end with this one.
 template <typename Fn>
-void KvCache::each_of_windows(const ChainRef& last, Fn fn) const {
+void Boundaries::each_of_windows(const ChainRef& last, Fn fn) const {
   for (uint32_t g = first_window_; g < shape_.n_groups; ++g) {
-    const uint64_t links = (uint64_t{shape_.groups[g].window} + block_tokens() - 1) / block_tokens();
+    const uint64_t links = (uint64_t{shape_.groups[g].window} + shape_.block_tokens - 1) / shape_.block_tokens;
     ChainRef link = last;
     for (uint64_t n = 0; n < links && link; ++n, link = link->before) fn(link, g);
   }
 }
 
-// Makes the block end a boundary, if all that it needs is resident.
-void KvCache::keep_windows(KvSequence* sequence, uint64_t end) {
+void Boundaries::keep(KvSequence* sequence, uint64_t end) {
   const auto& chain = sequence->chain;
-  if (end == 0 || end / block_tokens() > chain.size()) return;
-  const auto last = static_cast<uint32_t>(end / block_tokens() - 1);
+  if (end == 0 || end / shape_.block_tokens > chain.size()) return;
+  const auto last = static_cast<uint32_t>(end / shape_.block_tokens - 1);
   const bool due = std::ranges::binary_search(sequence->due, end);
   if (chain[last]->boundary) {
     if (!due && chain[last]->due) chain[last]->due = false, --due_;
@@ -135,19 +144,19 @@ void KvCache::keep_windows(KvSequence* sequence, uint64_t end) {
   const BlockId block = chain[last]->places[first_window_].block();
   if (block == kNoBlock || !pool_.cached(block)) return;
   pool_.ref(block);  // it went along with another boundary
-  drop(block);
+  cache_.drop(block);
 }
 
 // Drops the blocks of groups with windows but those of which keeps(group, first position, end) is true. False: there were none.
 template <typename Fn>
-bool KvCache::give_up_windows(KvSequence* sequence, Fn keeps) {
-  const uint64_t T = block_tokens();
+bool Boundaries::give_up_windows(KvSequence* sequence, Fn keeps) {
+  const uint64_t T = shape_.block_tokens;
   bool any = false;
   for (uint32_t g = first_window_; g < shape_.n_groups; ++g) {
     BlockTable& table = sequence->tables[g];
     for (uint32_t i = table.first(); i < table.size(); ++i) {
       if (table.block(i) == kNoBlock || keeps(shape_.groups[g], i * T, (i + 1) * T)) continue;
-      drop(table.block(i));
+      cache_.drop(table.block(i));
       table.set(i, kNoBlock, 0);
       any = true;
     }
@@ -155,7 +164,7 @@ bool KvCache::give_up_windows(KvSequence* sequence, Fn keeps) {
   return any;
 }
 
-void KvCache::roll(KvSequence* sequence, uint64_t n, uint64_t at) {
+void Boundaries::roll(KvSequence* sequence, uint64_t n, uint64_t at) {
   give_up_windows(sequence, [&](const KvShape::Group& group, uint64_t first, uint64_t end) {
     const uint64_t window = group.window;
     const bool before = first < at && (group.state ? at <= end : end + window > at);
@@ -163,7 +172,7 @@ void KvCache::roll(KvSequence* sequence, uint64_t n, uint64_t at) {
   });
 }
 
-bool KvCache::shed(KvSequence* sequence, const KvRun& run) {
+bool Boundaries::shed(KvSequence* sequence, const KvRun& run) {
   return give_up_windows(sequence, [&](const KvShape::Group& group, uint64_t first, uint64_t end) {
     if (group.state) return run.begin <= end;  // before the run, or the place for the one after it
     return first < run.end && end + group.window > run.begin;
@@ -172,7 +181,7 @@ bool KvCache::shed(KvSequence* sequence, const KvRun& run) {
 
 // The boundary that was used least recently, of those that are only due where there are such. One whose last block is held is in no LRU: any
 // such is given up last.
-bool KvCache::give_up_oldest_window() {
+bool Boundaries::give_up_oldest() {
   BlockId oldest = pool_.oldest(Keep::kCachedWindow);
   for (BlockId block = oldest; due_ > 0 && block != kNoBlock; block = pool_.newer(block)) {
     if (!index_.find(block)->link->due) continue;
@@ -187,7 +196,7 @@ bool KvCache::give_up_oldest_window() {
 }
 
 // A boundary whose last block is held is in no LRU.
-bool KvCache::has_cached_window(const ChainRef& boundary) const {
+bool Boundaries::has_cached_window(const ChainRef& boundary) const {
   bool found = false;
   if (!boundary->boundary) return false;
   each_of_windows(boundary,
@@ -196,12 +205,12 @@ bool KvCache::has_cached_window(const ChainRef& boundary) const {
 }
 
 // Gives up a boundary: its windows, and the KV that these alone made usable.
-void KvCache::give_up(ChainRef boundary) {
-  forget_windows(boundary);
-  forget_past_boundary(std::move(boundary));
+void Boundaries::give_up(ChainRef boundary) {
+  forget(boundary);
+  forget_past(std::move(boundary));
 }
 
-void KvCache::forget_windows(const ChainRef& boundary) {
+void Boundaries::forget(const ChainRef& boundary) {
   KVRT_CHECK(boundary->boundary);
   boundary->boundary = false;
   due_ -= boundary->due;
@@ -211,19 +220,19 @@ void KvCache::forget_windows(const ChainRef& boundary) {
     --link->kept[g];
     if (block == kNoBlock || !pool_.cached(block) || (link->boundary && g == first_window_)) return;
     pool_.ref(block);
-    evictions_ += link->kept[g] == 0;
-    drop(block);  // as what it is kept for now
+    cache_.evictions_ += link->kept[g] == 0;
+    cache_.drop(block);  // as what it is kept for now
   });
 }
 
 // Cached blocks of groups that keep everything, from the link back to a boundary, or to one after which others go on.
-void KvCache::forget_past_boundary(ChainRef link) {
+void Boundaries::forget_past(ChainRef link) {
   for (; first_window_ > 0 && link && !link->boundary && !index_.has_child(*link); link = link->before) {
     for (uint32_t g = 0; g < first_window_; ++g) {
       const BlockId block = link->places[g].block();
       if (block == kNoBlock) continue;
       if (pool_.refs(block) > 0) return;
-      ++evictions_;
+      ++cache_.evictions_;
       index_.erase(block);
       pool_.evict(block);
     }

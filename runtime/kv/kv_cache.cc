@@ -6,7 +6,7 @@
 namespace kvrt {
 
 KvCache::KvCache(uint32_t units, const KvShape& shape)
-    : shape_(shape), first_window_(shape.first_window()), window_units_max_(shape.boundaries_units(units)), pool_(units), domains_(units) {}
+    : shape_(shape), first_window_(shape.first_window()), pool_(units), boundaries_(this), domains_(units) {}
 
 std::vector<BlockId> KvCache::units_of(BlockId block) const {
   std::vector<BlockId> units;
@@ -45,7 +45,7 @@ bool KvCache::adopt(KvSequence* sequence, std::span<const int32_t> tokens) {
       took = true;
     }
   }
-  return (first_window_ < shape_.n_groups && adopt_windows(sequence, tokens.size())) || took;
+  return (first_window_ < shape_.n_groups && boundaries_.adopt(sequence, tokens.size())) || took;
 }
 
 KvCache::Resident KvCache::resident(const KvSequence& sequence) const {
@@ -80,7 +80,7 @@ void KvCache::seal(KvSequence* sequence, std::span<const int32_t> tokens, uint32
     take(sequence, group, i, resident.block(), block_tokens());
   }
   const uint64_t end = uint64_t{i + 1} * block_tokens();
-  if (std::ranges::binary_search(sequence->marks, end)) keep_windows(sequence, end);
+  if (std::ranges::binary_search(sequence->marks, end)) boundaries_.keep(sequence, end);
 }
 
 uint64_t KvCache::domain_of(const KvSequence& sequence) {
@@ -151,14 +151,14 @@ void KvCache::drop(BlockId block) {
   const Keep keep = keep_of(block);
   if (keep == Keep::kNot && pool_.refs(block) == 1) index_.erase(block);
   pool_.unref(block, keep);
-  while (pool_.window_count() > window_units_max_ && give_up_oldest_window()) continue;
+  boundaries_.trim();
 }
 
 // Releases the last block first: leaves of the prefix tree are the oldest in the LRU, so that a chain is given up from its end. Windows
 // are newer than the KV that they make usable.
 void KvCache::release(KvSequence* sequence, uint32_t from_block) {
   if (first_window_ < shape_.n_groups && from_block == 0 && sequence->share) {  // to come back to
-    keep_windows(sequence, sequence->restart(uint64_t{sequence->blocks()} * block_tokens()) / block_tokens() * block_tokens());
+    boundaries_.keep(sequence, sequence->restart(uint64_t{sequence->blocks()} * block_tokens()) / block_tokens() * block_tokens());
   }
   for (BlockTable& table : sequence->tables) {
     for (uint32_t i = table.size(); i-- > std::max(from_block, table.first());) {
@@ -186,7 +186,7 @@ void KvCache::cut(KvSequence* sequence, uint64_t tokens) {
     drop(table.block(blocks - 1));  // the state of a token that is gone
     table.set(blocks - 1, kNoBlock, 0);
   }
-  back_to_end(sequence, tokens);
+  boundaries_.back_to_end(sequence, tokens);
 }
 
 void KvCache::discard(KvSequence* sequence, std::span<const int32_t> tokens) {
@@ -209,7 +209,7 @@ void KvCache::forget(BlockId block) {
   const PrefixIndex::Entry* entry = index_.find(block);
   if (!entry) return;
   const ChainRef link = entry->link;
-  if (link->boundary) forget_windows(link);  // it is one no more
+  if (link->boundary) boundaries_.forget(link);  // it is one no more
   if (!index_.contains(block)) return;
   index_.erase(block);
   if (pool_.refs(block) == 0) pool_.evict(block);
@@ -217,14 +217,9 @@ void KvCache::forget(BlockId block) {
 
 bool KvCache::evict_oldest() {
   const BlockId block = pool_.oldest_cached();
-  if (block == kNoBlock) return give_up_oldest_window();
-  const PrefixIndex::Entry entry = *index_.find(block);
-  if (entry.group < first_window_) {
-    ++evictions_;
-    forget(block);
-  } else {
-    return give_up_oldest_window();
-  }
+  if (block == kNoBlock || index_.find(block)->group >= first_window_) return boundaries_.give_up_oldest();
+  ++evictions_;
+  forget(block);
   return true;
 }
 

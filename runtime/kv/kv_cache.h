@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/kv/block_pool.h"
+#include "runtime/kv/boundaries.h"
 #include "runtime/kv/kv_sequence.h"
 #include "runtime/kv/prefix_index.h"
 
@@ -20,6 +21,8 @@ namespace kvrt {
 class KvCache {
  public:
   KvCache(uint32_t units, const KvShape& shape);
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
 
   const KvShape& shape() const { return shape_; }
   uint32_t block_tokens() const { return shape_.block_tokens; }
@@ -30,8 +33,7 @@ class KvCache {
   uint64_t evictions() const { return evictions_; }  // cached blocks that were given up, ever
   BlockId next_unit(BlockId unit) const { return pool_.next_unit(unit); }
   std::vector<BlockId> units_of(BlockId block) const;
-  // The block that a boundary keeps of a group's window there; kNoBlock: there is none.
-  static BlockId kept_window(const ChainLink& link, uint32_t group) { return link.kept[group] > 0 ? link.places[group].block() : kNoBlock; }
+  Boundaries& boundaries() { return boundaries_; }
 
   // Makes chain links of all full blocks.
   void extend(KvSequence* sequence, std::span<const int32_t> tokens);
@@ -48,18 +50,6 @@ class KvCache {
   std::optional<size_t> shared_with_sibling(const KvSequence& sequence, std::span<const int32_t> tokens, uint64_t at) const;
   // Makes a group's full block i, whose bytes are complete, known to others; takes an equal resident block instead when there is one.
   void seal(KvSequence* sequence, std::span<const int32_t> tokens, uint32_t group, uint32_t i);
-  // Keeps a window at the last block end of the first `tokens` tokens: now, or once its blocks are sealed. Needs a sequence that shares.
-  void mark(KvSequence* sequence, uint64_t tokens);
-  // Keeps the state that the sequence has, also within a block, for itself and its forks. Who writes to it next gets a copy, or takes it.
-  void mark_end(KvSequence* sequence, std::span<const int32_t> tokens);
-  void mark_due(KvSequence* sequence, uint64_t tokens);    // where only so many tokens have passed: it goes before others
-  void mark_asked(KvSequence* sequence, uint64_t tokens);  // for the application: a save stores the state there
-  // Gives up the blocks behind the windows: of n tokens the last two of each group stay, and one before `at`, the next row to be computed;
-  // of states the one before `at` alone.
-  void roll(KvSequence* sequence, uint64_t n, uint64_t at);
-  // Gives up all windows but those that this run needs: the sequence computes them again. False: there were none.
-  bool shed(KvSequence* sequence, const KvRun& run);
-
   // A group's block with one reference: of free units, else of those of the cached blocks that were used least recently; kNoBlock: others
   // hold too many. Where is_foreign says so, it has another domain's KV, until overwritten().
   BlockId alloc(const KvSequence& for_sequence, uint32_t group = 0);
@@ -85,33 +75,21 @@ class KvCache {
   void discard(KvSequence* sequence, std::span<const int32_t> tokens);
 
  private:
+  friend class Boundaries;
   friend struct Probe;  // tests/sim reads everything after every step
   static constexpr uint64_t kForeign = 1;
   static uint64_t domain_of(const KvSequence& sequence);  // 64 bits of its root
 
   void take(KvSequence* sequence, uint32_t group, uint32_t i, BlockId resident, uint32_t filled);
-  bool adopt_windows(KvSequence* sequence, uint64_t n);
-  void keep_windows(KvSequence* sequence, uint64_t end);
-  void back_to_end(KvSequence* sequence, uint64_t tokens);
-  void give_up(ChainRef boundary);
-  void forget_windows(const ChainRef& boundary);
-  void forget_past_boundary(ChainRef link);
   void forget(BlockId block);
   bool evict_oldest();
-  bool give_up_oldest_window();
-  bool has_cached_window(const ChainRef& boundary) const;
-  template <typename Fn>
-  bool give_up_windows(KvSequence* sequence, Fn keeps);
-  template <typename Fn>
-  void each_of_windows(const ChainRef& last, Fn fn) const;
   Keep keep_of(BlockId block) const;
 
   const KvShape shape_;
-  const uint32_t first_window_;      // the first group with a window; n_groups: there is none
-  uint32_t due_ = 0;                 // boundaries that are only due
-  const uint64_t window_units_max_;  // of windows at boundaries that no sequence holds
+  const uint32_t first_window_;  // the first group with a window; n_groups: there is none
   BlockPool pool_;
   PrefixIndex index_;
+  Boundaries boundaries_;
   std::vector<uint64_t> domains_;  // by unit: the domain of its KV. 0: none, the unit is zeros; kForeign: not its holder's
   uint64_t evictions_ = 0;
 };

@@ -201,7 +201,7 @@ void Probe::note_roots(const Holders& held) {
 std::string Probe::check(bool deep) {
   Holders held = holders();
   if (!engine->leader_) note_roots(held);
-  const uint32_t windows = cache().pool_.window_count(), most = static_cast<uint32_t>(cache().window_units_max_);
+  const uint32_t windows = cache().pool_.window_count(), most = static_cast<uint32_t>(cache().boundaries_.units_max_);
   std::string wrong = windows <= most ? check_pool(held) : say("windows at boundaries alone have %u units, %u are allowed", windows, most);
   if (wrong.empty()) wrong = check_index(deep);
   if (wrong.empty()) wrong = check_shared(held);

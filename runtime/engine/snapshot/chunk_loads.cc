@@ -188,7 +188,7 @@ void ChunkLoads::plan_own(Session* session, Supply* supply) {
   s.stored.behind_window = shape.has_windows() && end < blocks && has(end) != 0 && (no_window & ~has(end)) == 0;
   uint32_t known = end;
   while (no_window != 0 && known < blocks && (no_window & ~has(known)) == 0) ++known;
-  if (known > end) cache_->mark(&s.kv, uint64_t{known} * T);  // the next one who comes so far goes on from there
+  if (known > end) cache_->boundaries().mark(&s.kv, uint64_t{known} * T);  // the next one who comes so far goes on from there
   if (tail_chunks != 0 && (end == tail || !shape.has_windows()) && planned(tail) == 0)
     add(tail, branch.back(), tail_chunks, shape.all(), s, supply);
 }

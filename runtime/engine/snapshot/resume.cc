@@ -132,7 +132,7 @@ Status Engine::bring_back(Session* session, const Progress& progress, Report* re
   if (loaded == Loaded::kStoppedNearer || loaded == Loaded::kStoppedInPlace)
     return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", s.saved.name.c_str());
   // A window that was in memory ends before the one that came from disk.
-  cache_->roll(&s.kv, n, s.kv.computed(n));
+  cache_->boundaries().roll(&s.kv, n, s.kv.computed(n));
   report->prompt_tokens = n;
   report->reused_disk = s.kv.reusable(n) - report->reused_memory;
   report->prefilled = n - s.kv.reusable(n);

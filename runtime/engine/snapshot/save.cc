@@ -202,7 +202,7 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
     const char* call = options.suspend ? "suspend" : options.autosave ? "save" : "checkpoint";
     KVRT_TRY(require_ready(s, call));  // a save is no activity, which would be saved again
   }
-  cache_->mark(&s.kv, s.tokens.size());
+  cache_->boundaries().mark(&s.kv, s.tokens.size());
   SavePlan plan =
       plan_save(*model_, cache_.get(), session, which,
                 [&](uint32_t group, std::span<const BlockId> units, std::vector<uint8_t>* to) { return copy_out(group, units, to); });

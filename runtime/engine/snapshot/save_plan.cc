@@ -37,7 +37,7 @@ std::vector<uint32_t> states_to_keep(const KvSequence& kv, uint64_t blocks, uint
   std::vector<uint32_t> boundaries, chosen;
   const uint64_t T = kv.shape.block_tokens;
   for (uint32_t i = 0; kv.shape.has_states() && i < blocks; ++i) {
-    if (KvCache::kept_window(*kv.chain[i], kv.shape.n_groups - 1) != kNoBlock) boundaries.push_back(i);
+    if (Boundaries::kept_window(*kv.chain[i], kv.shape.n_groups - 1) != kNoBlock) boundaries.push_back(i);
   }
   for (size_t b = 0; b < boundaries.size(); ++b) {
     const uint64_t next = b + 1 < boundaries.size() ? (boundaries[b + 1] + 1) * T : end;
@@ -147,7 +147,9 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
     for (uint32_t g = 0; g < shape.n_groups; ++g) {
       const bool in_table = filled(g, i) == T;
       // Behind the windows: where a boundary keeps one.
-      const BlockId block = in_table ? s.kv.tables[g].block(i) : (i + 1) * T <= kept ? cache->kept_window(*s.kv.chain[i], g) : kNoBlock;
+      const BlockId block = in_table              ? s.kv.tables[g].block(i)
+                            : (i + 1) * T <= kept ? Boundaries::kept_window(*s.kv.chain[i], g)
+                                                  : kNoBlock;
       if (shape.groups[g].window == 0 || (i + 1) * T + shape.groups[g].window > full * T + tail) needs |= 1u << g;
       if (block == kNoBlock) continue;
       if (shape.groups[g].state && (needs >> g & 1) == 0 && !std::ranges::binary_search(states, i)) continue;

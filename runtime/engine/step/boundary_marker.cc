@@ -6,8 +6,8 @@
 namespace kvrt {
 
 void BoundaryMarker::mark_anew(Session* s, std::pair<uint64_t, uint64_t> all) {
-  cache_->mark(&s->kv, s->preamble);
-  for (const Message& message : s->messages) cache_->mark(&s->kv, message.end);
+  cache_->boundaries().mark(&s->kv, s->preamble);
+  for (const Message& message : s->messages) cache_->boundaries().mark(&s->kv, message.end);
   s->marked = all;
 }
 
@@ -26,7 +26,7 @@ void BoundaryMarker::mark_near_end(Session* s, uint64_t begin) {
   if (begin >= near) return;
   const auto next = std::ranges::upper_bound(s->kv.marks, near);
   const uint64_t last = last_boundary(s->kv, next == s->kv.marks.begin() ? 0 : *std::prev(next), near);
-  if ((near - last) % every_ >= every_ / 4) cache_->mark_due(&s->kv, near);
+  if ((near - last) % every_ >= every_ / 4) cache_->boundaries().mark_due(&s->kv, near);
 }
 
 uint64_t BoundaryMarker::next_stop(Session* s, const KvRun& run) {
@@ -39,7 +39,7 @@ uint64_t BoundaryMarker::next_stop(Session* s, const KvRun& run) {
     const uint64_t block_end = at / block_tokens_ * block_tokens_ + block_tokens_;
     const uint64_t at_most = std::max((last + every_) / block_tokens_ * block_tokens_, block_end);
     const uint64_t end = next == s->kv.marks.end() ? run.end : std::min(run.end, *next);
-    if (at_most <= end) cache_->mark_due(&s->kv, at_most);
+    if (at_most <= end) cache_->boundaries().mark_due(&s->kv, at_most);
     at = std::min(at_most, end);
     if (states || at == run.end) return at;
   }

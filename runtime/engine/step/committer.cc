@@ -28,7 +28,7 @@ void Committer::take_rows(const PlannedSeq& seq, uint64_t begin, uint64_t end) {
       if (filled == block_tokens_) cache_->seal(&s->kv, s->tokens, group, i);
     }
   }
-  cache_->roll(&s->kv, s->tokens.size(), end);
+  cache_->boundaries().roll(&s->kv, s->tokens.size(), end);
   Reports::account(s->generation.get(), begin, end);
 }
 

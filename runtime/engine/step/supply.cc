@@ -91,7 +91,7 @@ uint64_t Supply::make_all_writable(Session* s, KvRun run, StepPlan* plan) {
 // A block of a group for the run, where the pool has one.
 BlockId Supply::alloc_for(Session* s, uint32_t group, const KvRun& run) {
   const BlockId block = alloc(s, group);
-  return block == kNoBlock && cache_->shed(&s->kv, run) ? alloc(s, group) : block;
+  return block == kNoBlock && cache_->boundaries().shed(&s->kv, run) ? alloc(s, group) : block;
 }
 
 // Gives the run blocks of its own in a group, as far as the pool has them. Returns the end of the writable part. Of a block that is to be

@@ -98,7 +98,7 @@ class World {
       s->tokens.push_back(static_cast<int32_t>(s->tokens.size() * (3 + text) % 50 + (below(60) == 0)));
     }
     if (s->tokens.empty()) return;
-    if (below(2)) cache_.mark(&s->kv, 1 + below(s->tokens.size()));
+    if (below(2)) cache_.boundaries().mark(&s->kv, 1 + below(s->tokens.size()));
     GenerateOptions options;
     options.prefill_only = true;
     s->generation = std::make_unique<Generation>(options);
@@ -115,7 +115,7 @@ class World {
       auto copy = std::make_unique<Session>(shape_);
       copy->tokens = s->tokens;
       copy->kv.root = s->kv.root, copy->kv.share = s->kv.share, copy->kv.chain = s->kv.chain, copy->kv.marks = s->kv.marks;
-      cache_.mark_end(&s->kv, s->tokens);
+      cache_.boundaries().mark_end(&s->kv, s->tokens);
       copy->kv.ends = s->kv.ends;
       for (size_t g = 0; g < s->kv.tables.size(); ++g) copy->kv.tables[g].grow(s->kv.tables[g].size());
       step_.queue.add(copy.get());

@@ -292,9 +292,9 @@ TEST(KvCache, BoundariesThatAreOnlyDueGoFirst) {
   s.root = root_of(1);
   std::vector<int32_t> tokens(40);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i);
-  for (uint64_t end = 8; end <= tokens.size(); end += 4) cache.mark_due(&s, end);
-  cache.mark(&s, 4);
-  cache.mark(&s, 12);
+  for (uint64_t end = 8; end <= tokens.size(); end += 4) cache.boundaries().mark_due(&s, end);
+  cache.boundaries().mark(&s, 4);
+  cache.boundaries().mark(&s, 12);
   for (uint32_t i = 0; i < 10; ++i) {
     for (uint32_t group = 0; group < 2; ++group) {
       const BlockId block = cache.alloc(s, group);
@@ -302,7 +302,7 @@ TEST(KvCache, BoundariesThatAreOnlyDueGoFirst) {
       cache.replace(&s, group, i, block, 4);
       cache.seal(&s, tokens, group, i);
     }
-    cache.roll(&s, (i + 1) * 4, (i + 1) * 4);
+    cache.boundaries().roll(&s, (i + 1) * 4, (i + 1) * 4);
   }
   size_t due = 0;
   for (const ChainRef& link : s.chain) due += link->boundary;
