@@ -24,31 +24,35 @@ Boundaries::Boundaries(KvCache* cache)
       first_window_(shape_.first_window()),
       units_max_(shape_.boundaries_units(pool_.size())) {}
 
-// Looks for the last block end, past the one where computing can go on as it is, whose windows are resident.
+// The last of the first `end` block ends whose windows are resident, if it is past that position. 0: none is.
+uint32_t Boundaries::last_resident(const KvSequence& sequence, uint32_t end, uint64_t past) const {
+  const uint32_t T = shape_.block_tokens;
+  const auto resident = [&](uint32_t g, uint32_t i) {
+    return sequence.tables[g].filled(i) == T || !PrefixIndex::lookup(sequence.chain[i], g).is_hole();
+  };
+  for (; uint64_t{end} * T > past; --end) {
+    bool whole = true;
+    for (uint32_t g = first_window_; whole && g < shape_.n_groups; ++g) {
+      const uint32_t begin = shape_.window_begin(g, end - 1);
+      for (uint32_t i = end; whole && i > begin; --i) whole = resident(g, i - 1);
+    }
+    if (whole) return end;
+  }
+  return 0;
+}
+
 bool Boundaries::adopt(KvSequence* sequence, uint64_t n) {
   const uint32_t T = shape_.block_tokens;
   const auto& chain = sequence->chain;
   if (chain.empty()) return false;
   const KvRun next = sequence->next_run(n);  // of all tokens: past the full blocks it may go on with less of the windows than before them
   if (next.stores == 0 || chain.size() * T <= next.begin) return false;
-  const auto found = [&](uint32_t g, uint32_t i) {
-    return sequence->tables[g].filled(i) == T || !PrefixIndex::lookup(chain[i], g).is_hole();
-  };
   // Not past the first hole of a group that keeps everything: rows there need it. Where there are states the last row runs once more.
   const uint64_t last = std::min<uint64_t>(chain.size() * T, shape_.has_states() ? n - 1 : n);
-  auto end = static_cast<uint32_t>(sequence->without_window(last) / T);
-  if (first_window_ > 0 && uint64_t{end} * T > next.begin) mark(sequence, uint64_t{end} * T);
-  for (; uint64_t{end} * T > next.begin; --end) {
-    uint32_t g = first_window_;
-    for (; g < shape_.n_groups; ++g) {
-      uint32_t i = end;
-      const uint32_t begin = shape_.window_begin(g, end - 1);
-      while (i > begin && found(g, i - 1)) --i;
-      if (i > begin) break;
-    }
-    if (g == shape_.n_groups) break;
-  }
-  if (uint64_t{end} * T <= next.begin) return false;
+  const auto known = static_cast<uint32_t>(sequence->without_window(last) / T);
+  if (first_window_ > 0 && uint64_t{known} * T > next.begin) mark(sequence, uint64_t{known} * T);
+  const uint32_t end = last_resident(*sequence, known, next.begin);
+  if (end == 0) return false;
   for (uint32_t g = first_window_; g < shape_.n_groups; ++g) {
     for (uint32_t i = shape_.window_begin(g, end - 1); i < end; ++i) {
       if (sequence->tables[g].filled(i) < T) cache_.take(sequence, g, i, PrefixIndex::lookup(chain[i], g).block(), T);

@@ -47,6 +47,7 @@ class Boundaries {
  private:
   friend struct Probe;  // tests/sim reads everything after every step
   uint64_t block_end(uint64_t tokens) const { return tokens / shape_.block_tokens * shape_.block_tokens; }
+  uint32_t last_resident(const KvSequence& sequence, uint32_t end, uint64_t past) const;
   void give_up(ChainRef boundary);
   void forget_past(ChainRef link);
   bool has_cached_window(const ChainRef& boundary) const;
