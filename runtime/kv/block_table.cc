@@ -18,10 +18,25 @@ void BlockTable::set(uint32_t i, BlockId block, uint32_t filled) {
   KVRT_CHECK(filled <= block_tokens_ && (block != kNoBlock || filled == 0));
   held_ -= !place.is_hole();
   held_ += block != kNoBlock;
-  place = Place(block);
+  place = filled < block_tokens_ ? Place(block, place.why()) : Place(block);
   filled_[i] = filled;
   if (block != kNoBlock) first_ = std::min(first_, i);
   while (first_ < size() && places_[first_].is_hole()) ++first_;
+}
+
+void BlockTable::set_filled(uint32_t i, uint32_t filled) {
+  if (filled > filled_[i]) say(i, Hole::kNeverComputed);
+  filled_[i] = filled;
+}
+
+void BlockTable::lacks(uint32_t i, Hole why) {
+  grow(i + 1);
+  if (filled_[i] < block_tokens_) say(i, std::max(places_[i].why(), why));
+}
+
+void BlockTable::lose(uint32_t i, Hole why) {
+  if (filled_[i] > 0) say(i, why);
+  set(i, kNoBlock, 0);
 }
 
 void BlockTable::shrink(uint32_t blocks) {

@@ -1,4 +1,5 @@
-// BlockTable: a group's blocks of one sequence in order, and how many tokens of each have their KV. A place without a block is a hole.
+// BlockTable: a group's blocks of one sequence in order, and how many tokens of each have their KV. A place without a block is a hole. Each
+// place says why it lacks what it lacks.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +24,12 @@ class BlockTable {
   uint32_t first() const { return first_; }  // no place before this one has a block
 
   void grow(uint32_t blocks);  // to at least so many, with holes
-  // Grows; needs no memory for a place that is there.
+  // Grows; needs no memory for a place that is there. What the place says of the KV that it lacks stays, unless it lacks none.
   void set(uint32_t i, BlockId block, uint32_t filled);
-  void set_filled(uint32_t i, uint32_t filled) { filled_[i] = filled; }
+  void set_filled(uint32_t i, uint32_t filled);  // where that is more, it was computed: what follows never was
+  void lacks(uint32_t i, Hole why);              // grows. The place says so of the KV that it lacks, unless what it says is stronger
+  void say(uint32_t i, Hole why) { places_[i] = Place(places_[i].block(), why); }  // likewise, whatever it says
+  void lose(uint32_t i, Hole why);                                                 // the block goes. If it had KV, the place says why
   void shrink(uint32_t blocks);  // forgets the places past these; the caller has dropped their references
 
  private:

@@ -161,7 +161,7 @@ bool Boundaries::give_up_windows(KvSequence* sequence, Fn keeps) {
     for (uint32_t i = table.first(); i < table.size(); ++i) {
       if (table.block(i) == kNoBlock || keeps(shape_.groups[g], i * T, (i + 1) * T)) continue;
       cache_.drop(table.block(i));
-      table.set(i, kNoBlock, 0);
+      table.lose(i, Hole::kBehindWindow);
       any = true;
     }
   }

@@ -156,15 +156,18 @@ void KvCache::drop(BlockId block) {
 
 // Releases the last block first: leaves of the prefix tree are the oldest in the LRU, so that a chain is given up from its end. Windows
 // are newer than the KV that they make usable.
-void KvCache::release(KvSequence* sequence, uint32_t from_block) {
-  if (first_window_ < shape_.n_groups && from_block == 0 && sequence->share) {  // to come back to
-    boundaries_.keep(sequence, sequence->restart(uint64_t{sequence->blocks()} * block_tokens()) / block_tokens() * block_tokens());
+void KvCache::release(KvSequence* sequence, uint32_t from_block, Hole why) {
+  if (first_window_ < shape_.n_groups && from_block == 0) {
+    const uint64_t known = sequence->restart(uint64_t{sequence->blocks()} * block_tokens());
+    if (sequence->share) boundaries_.keep(sequence, known / block_tokens() * block_tokens());  // to come back to
+    sequence->roll_holes(known);
   }
   for (BlockTable& table : sequence->tables) {
     for (uint32_t i = table.size(); i-- > std::max(from_block, table.first());) {
-      if (table.block(i) != kNoBlock) drop(table.block(i));
+      if (table.place(i).is_hole()) continue;
+      drop(table.block(i));
+      table.lose(i, why);
     }
-    table.shrink(from_block);
   }
 }
 
@@ -175,16 +178,19 @@ void KvCache::cut(KvSequence* sequence, uint64_t tokens) {
   sequence->cut_known = std::min(tokens, std::max(known, sequence->cut_known));
   sequence->chain.resize(std::min<size_t>(sequence->chain.size(), tokens / T));
   for (auto* ends : {&sequence->marks, &sequence->due, &sequence->asked}) std::erase_if(*ends, [&](uint64_t end) { return end > tokens; });
+  sequence->roll_holes(known);
   release(sequence, blocks);
+  for (BlockTable& table : sequence->tables) table.shrink(blocks);
   for (uint32_t g = 0; within != 0 && g < shape_.n_groups; ++g) {
     BlockTable& table = sequence->tables[g];
     if (table.size() < blocks || table.filled(blocks - 1) <= within) continue;
     if (!shape_.groups[g].state) {
       table.set_filled(blocks - 1, static_cast<uint32_t>(within));
+      table.say(blocks - 1, Hole::kNeverComputed);
       continue;
     }
     drop(table.block(blocks - 1));  // the state of a token that is gone
-    table.set(blocks - 1, kNoBlock, 0);
+    table.lose(blocks - 1, Hole::kBehindWindow);
   }
   boundaries_.back_to_end(sequence, tokens);
 }

@@ -21,8 +21,6 @@ namespace kvrt {
 class KvCache {
  public:
   KvCache(uint32_t units, const KvShape& shape);
-  KvCache(const KvCache&) = delete;
-  KvCache& operator=(const KvCache&) = delete;
 
   const KvShape& shape() const { return shape_; }
   uint32_t block_tokens() const { return shape_.block_tokens; }
@@ -67,8 +65,8 @@ class KvCache {
   void share(const KvSequence& from, KvSequence* to) noexcept;
   void hold(BlockId block) { pool_.ref(block); }
   void drop(BlockId block);
-  // Drops the references from this block on.
-  void release(KvSequence* sequence, uint32_t from_block);
+  // Drops the references from this block on. Where there was KV, the holes say `why`; those that were there say what they did.
+  void release(KvSequence* sequence, uint32_t from_block, Hole why = Hole::kNeverComputed);
   // Keeps the KV of the first `tokens` tokens. A sealed block that is cut is copied before this sequence writes to it.
   void cut(KvSequence* sequence, uint64_t tokens);
   // Drops all references, and takes the blocks of these tokens out of the prefix cache: nobody is to reuse them.

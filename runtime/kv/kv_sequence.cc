@@ -126,7 +126,41 @@ uint64_t KvSequence::restart(uint64_t at) const {
 
 bool KvSequence::behind_window(uint64_t at) const {
   if (!shape.has_windows()) return false;
-  return at < cut_known || (shape.first_window() > 0 && without_window(at + 1) > at);
+  if (at < cut_known) return true;
+  if (shape.first_window() > 0) return without_window(at + 1) > at;
+  const auto i = static_cast<uint32_t>(at / shape.block_tokens);
+  return std::ranges::any_of(tables, [&](const BlockTable& table) { return table.filled(i) > at % shape.block_tokens; });
+}
+
+void KvSequence::lacks(uint32_t i, uint32_t groups, Hole why) {
+  for (uint32_t g = 0; g < shape.n_groups; ++g) {
+    if (groups >> g & 1) tables[g].lacks(i, why);
+  }
+}
+
+void KvSequence::roll_holes(uint64_t at) {
+  for (uint32_t g = shape.first_window(); g < shape.n_groups; ++g) {
+    const auto blocks = static_cast<uint32_t>(std::min<uint64_t>(at / shape.block_tokens, tables[g].size()));
+    for (uint32_t i = 0; i < blocks; ++i) {
+      if (tables[g].place(i).is_hole()) tables[g].say(i, Hole::kBehindWindow);
+    }
+  }
+}
+
+// Groups without a window are asked for the first position that one of them lacks; windows for those before it, for which rows go back to
+// `at`.
+Hole KvSequence::why(uint64_t at, uint64_t n) const {
+  const uint64_t T = shape.block_tokens, whole = without_window(n);
+  Hole strongest = Hole::kNeverComputed;
+  for (uint32_t g = 0; g < shape.n_groups; ++g) {
+    const bool window = shape.groups[g].window > 0;
+    const uint64_t end = window ? whole : std::min(n, whole + 1);
+    for (uint64_t i = (window ? at : whole) / T; i * T < end; ++i) {
+      const auto block = static_cast<uint32_t>(i);
+      if (tables[g].filled(block) < std::min(T, end - i * T)) strongest = std::max(strongest, tables[g].place(block).why());
+    }
+  }
+  return strongest;
 }
 
 std::vector<KvRun> KvSequence::runs(uint64_t n) const {

@@ -44,6 +44,13 @@ struct KvSequence {
   // True if the KV of this position was there, and what is behind the windows was freed since: a row there cannot be computed again alone.
   bool behind_window(uint64_t at) const;
 
+  // These groups, as bits, lack KV of block i, for this reason. A place keeps the strongest one.
+  void lacks(uint32_t i, uint32_t groups, Hole why);
+  // Computing can go on at `at`: what windows lack before it is behind them, whatever it said.
+  void roll_holes(uint64_t at);
+  // Why computing of n tokens goes on at `at`, and not later: the strongest reason of the places that it has to fill first.
+  Hole why(uint64_t at, uint64_t n) const;
+
   // Of the first `blocks` full blocks, those whose KV is whole, as far as a row after them sees it.
   uint64_t whole_blocks(uint32_t blocks) const;
   uint32_t blocks() const;  // places of the longest table

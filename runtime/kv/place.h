@@ -8,9 +8,15 @@
 
 namespace kvrt {
 
-// Why a place lacks KV: all of it where it has no block, else that of the tokens past those that have theirs.
+// Why a place lacks KV: all of it where it has no block, else that of the tokens past those that have theirs. From the weakest reason to the
+// strongest.
 enum class Hole : uint8_t {
   kNeverComputed,  // as far as its holder knows; also what the holder gave up by itself
+  kBehindWindow,   // it was given up behind a window, or is of no use without the window, or the state, before it
+  kNotStored,      // the store has the tokens, and no KV of them
+  kEvicted,        // another sequence needed the block
+  kOtherNumerics,  // the stored KV is of another format, numerics or block size
+  kDamaged,        // the chunk was damaged or missing
 };
 
 // 3 bits for the reason, 29 for a block's id with its sign. Ids below kNoBlock mean nothing: there is room for what is in another tier.

@@ -29,15 +29,10 @@ class Wake {
   virtual void ring() = 0;
 };
 
-// The KV of a session outside of memory: its places in the store, and the results of the last look there.
+// The KV of a session outside of memory: what of it the store has. Why KV is missing, its holes say (KvSequence::why).
 struct StoredKv {
   uint64_t disk_tokens = 0;     // loaded from the store since the last report
-  bool was_evicted = false;     // the pool took blocks of this session
-  bool damaged = false;         // a chunk of it was damaged or missing at the last warm
   bool suspect = false;         // reused KV made logits that are not finite: the store is to forget its chunks
-  bool not_stored = false;      // resumed, and the store lacks a chunk of it
-  bool behind_window = false;   // the store has more of its KV, without the windows that make it usable
-  bool other_numerics = false;  // resumed, but its KV has another root or block size
   bool inexact = false;         // some of its KV may be another arithmetic's; its root is then a mixed one
   uint64_t resumed_tokens = 0;  // leading tokens that came from a snapshot
   uint64_t own_tokens = 0;      // leading tokens whose chunks are its own: its last save or resume named them

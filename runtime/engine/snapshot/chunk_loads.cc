@@ -174,18 +174,20 @@ void ChunkLoads::plan_own(Session* session, Supply* supply) {
   if (from_tail) end = tail;
   const bool later_state = from_tail || s.kv.restart(most) >= uint64_t{end} * T;
   const uint32_t wants = later_state ? ~shape.states() : ~0u;
+  const uint64_t resumed = std::min<uint64_t>(s.stored.resumed_tokens / T, blocks);
   for (uint32_t i = 0; i < blocks; ++i) {
     const uint32_t groups = shape.keeping(i, end) & lacking(s.kv, i) & wants, stored_groups = groups & has(i);
-    const bool lost = shape.groups[0].window == 0 && ((groups & ~stored_groups) & 1);
-    s.stored.not_stored |= lost && uint64_t{i + 1} * T <= s.stored.resumed_tokens && !s.stored.other_numerics;
+    if (i < resumed) s.kv.lacks(i, groups & ~stored_groups, Hole::kNotStored);
     if (stored_groups != 0 && !add(i, nodes[i], chunks[i], stored_groups, s, supply)) return;
   }
-  const uint64_t resumed = std::min<uint64_t>(s.stored.resumed_tokens / T, blocks);
-  // A save keeps the windows at its end: what a cut left ends elsewhere.
-  const bool whole_snapshot = s.kv.cut_known <= uint64_t{end} * T;
-  s.stored.not_stored |= shape.has_windows() && end < resumed && whole_snapshot && !s.stored.other_numerics;
   const uint32_t no_window = (1u << shape.first_window()) - 1;
-  s.stored.behind_window = shape.has_windows() && end < blocks && has(end) != 0 && (no_window & ~has(end)) == 0;
+  if (shape.has_windows() && end < blocks) {
+    // A save keeps the windows at its end: what a cut left ends elsewhere.
+    const bool whole_snapshot = s.kv.cut_known <= uint64_t{end} * T;
+    const bool stored_behind = has(end) != 0 && (no_window & ~has(end)) == 0;
+    if (end < resumed && whole_snapshot) s.kv.lacks(end, shape.all(), Hole::kNotStored);
+    if (stored_behind) s.kv.lacks(end, shape.all(), Hole::kBehindWindow);
+  }
   uint32_t known = end;
   while (no_window != 0 && known < blocks && (no_window & ~has(known)) == 0) ++known;
   if (known > end) cache_->boundaries().mark(&s.kv, uint64_t{known} * T);  // the next one who comes so far goes on from there
@@ -283,7 +285,9 @@ bool ChunkLoads::put_into(Session* session, const Runtime& runtime) {
   for (Load& load : list_) {
     forgot |= load.state == ChunkState::kDamaged;
     if (load.state != ChunkState::kOk) {
-      s.stored.damaged |= load.tried;
+      for (const Target& target : load.targets) {
+        if (load.tried) s.kv.lacks(load.index, 1u << target.group, Hole::kDamaged);
+      }
       if (!load.damage.empty()) logf(runtime.log(), LogLevel::kWarn, "store: %s; its tokens will be computed again", load.damage.c_str());
       continue;
     }
@@ -292,6 +296,8 @@ bool ChunkLoads::put_into(Session* session, const Runtime& runtime) {
       cache_->replace(&s.kv, target.group, load.index, target.block, filled);
       target.block = kNoBlock;  // only now: replace needs memory for the table
       if (filled == s.kv.shape.block_tokens) cache_->seal(&s.kv, s.tokens, target.group, load.index);
+      const bool last = uint64_t{load.index} * s.kv.shape.block_tokens + filled == s.tokens.size();
+      if (last) s.kv.tables[target.group].say(load.index, Hole::kNeverComputed);  // it lacks nothing
     }
   }
   s.stored.disk_tokens += std::max(known(), had) - had;

@@ -42,7 +42,10 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
     *status = adopt_foreign(options, saved, &s);
     if (!status->is_ok()) return nullptr;
   }
-  s.stored.other_numerics = (saved.root != s.kv.root && s.stored.foreign_tokens == 0) || manifest->block_tokens != kv_.block_tokens();
+  const bool other_numerics = (saved.root != s.kv.root && s.stored.foreign_tokens == 0) || manifest->block_tokens != kv_.block_tokens();
+  for (uint32_t i = 0; other_numerics && uint64_t{i} * kv_.block_tokens() < s.stored.resumed_tokens; ++i) {
+    s.kv.lacks(i, kv_.shape.all(), Hole::kOtherNumerics);
+  }
   if (saved.root != s.kv.root || manifest->block_tokens != kv_.block_tokens()) {
     const uint32_t size = manifest->block_tokens;
     const auto fits = [&](const uint32_t& n) { return n == size || (n < size && &n == &saved.node_tokens.back()); };
@@ -52,7 +55,7 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
     }
   }
   if (saved.root == s.kv.root) s.stored.own_tokens = saved.tokens.size();
-  if (saved.root == s.kv.root && !s.stored.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens()) {
+  if (saved.root == s.kv.root && !other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens()) {
     s.stored.tail_end = saved.tokens.size();
     s.stored.tail_begin = s.stored.tail_end - saved.node_tokens.back();
   }

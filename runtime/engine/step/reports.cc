@@ -17,11 +17,21 @@ void Reports::begin(Session* s) {
 }
 
 ReuseStop Reports::why_stopped(const Session& s, uint64_t* at) const {
-  if (s.stored.damaged) return ReuseStop::kDamaged;
-  if (s.stored.other_numerics && *at < s.stored.resumed_tokens) return ReuseStop::kOtherNumerics;
-  if (s.stored.was_evicted) return ReuseStop::kEvicted;
-  if (s.stored.not_stored) return ReuseStop::kNotStored;
-  if (s.stored.behind_window || s.kv.behind_window(*at)) return ReuseStop::kWindow;
+  switch (s.kv.why(*at, s.tokens.size())) {
+    case Hole::kDamaged:
+      return ReuseStop::kDamaged;
+    case Hole::kOtherNumerics:
+      return ReuseStop::kOtherNumerics;
+    case Hole::kEvicted:
+      return ReuseStop::kEvicted;
+    case Hole::kNotStored:
+      return ReuseStop::kNotStored;
+    case Hole::kBehindWindow:
+      return ReuseStop::kWindow;
+    case Hole::kNeverComputed:
+      break;
+  }
+  if (s.kv.behind_window(*at)) return ReuseStop::kWindow;
   const auto shared = cache_->shared_with_sibling(s.kv, s.tokens, *at);
   const uint64_t n = s.generation ? s.generation->prompt_end : s.tokens.size();
   if (!shared || *shared >= std::min<uint64_t>(block_tokens_, n - std::min(n, *at))) return ReuseStop::kNewTokens;
@@ -61,7 +71,6 @@ void Reports::count_reuse(Session* s) {
     r.reuse_stopped_at = missing;
     r.reuse_stopped = missing == n ? ReuseStop::kAll : why_stopped(*s, &r.reuse_stopped_at);
   }
-  s->stored.was_evicted = s->stored.damaged = s->stored.not_stored = s->stored.behind_window = false;
 }
 
 void Reports::first_token(Generation* g, uint64_t now_ns) const {

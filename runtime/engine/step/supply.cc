@@ -31,8 +31,7 @@ bool Supply::reclaim(const Session* for_session) {
     if (!victim || rank < least) victim = s, least = rank;
   }
   if (!victim) return false;
-  cache_->release(&victim->kv, 0);
-  victim->stored.was_evicted = true;
+  cache_->release(&victim->kv, 0, Hole::kEvicted);
   if (least.kind > 0) {
     victim->generation->warmed = victim->generation->admitted = false;
     ++reports_->counters.preemptions;

@@ -148,7 +148,7 @@ class World {
     for (const auto& s : sessions_) {
       if (!s->generation || !s->generation->finished) continue;
       ASSERT_EQ(s->generation->report.reason, Reason::kPrefilled) << s->failure.message();
-      ASSERT_TRUE(s->kv.ready(s->tokens.size()) == s->tokens.size() || s->stored.was_evicted);
+      ASSERT_TRUE(s->kv.ready(s->tokens.size()) == s->tokens.size() || s->kv.why(0, s->tokens.size()) == Hole::kEvicted);
       s->generation.reset();
       s->mailbox.clear();
       s->state = SessionState::kIdle;

@@ -282,6 +282,57 @@ TEST(KvSequence, PlansWhatARowSees) {
   }
 }
 
+// Groups without a window are asked at their first hole, windows from where computing goes on.
+TEST(KvSequence, SaysWhyComputingGoesOnThere) {
+  KvShape shape(4);
+  shape.n_groups = 2;
+  shape.groups = {{{0, 1}, {6, 1}}};
+  KvSequence kv(shape);
+  EXPECT_EQ(kv.why(0, 20), Hole::kNeverComputed);
+  for (uint32_t i = 0; i < 4; ++i) kv.tables[0].set(i, static_cast<BlockId>(i), 4);
+  kv.tables[1].set(0, 7, 4);
+  kv.lacks(1, 3, Hole::kBehindWindow);  // the first group has that block
+  kv.lacks(2, 2, Hole::kEvicted);
+  kv.lacks(4, 1, Hole::kDamaged);
+  kv.lacks(5, 3, Hole::kOtherNumerics);
+  EXPECT_EQ(kv.restart(16), 4u);
+  EXPECT_EQ(kv.why(4, 16), Hole::kEvicted);
+  EXPECT_EQ(kv.why(4, 8), Hole::kBehindWindow);
+  EXPECT_EQ(kv.why(16, 20), Hole::kDamaged) << "what windows lack there does not matter";
+  EXPECT_EQ(kv.why(4, 20), Hole::kDamaged);
+  EXPECT_EQ(kv.why(4, 24), Hole::kDamaged) << "not what is past the first hole";
+  kv.roll_holes(15);
+  EXPECT_EQ(kv.why(4, 16), Hole::kBehindWindow);
+  EXPECT_EQ(kv.why(4, 20), Hole::kDamaged) << "no window";
+}
+
+TEST(KvCache, HolesSayWhyAndAForkHasThem) {
+  KvCache cache(8, 4);
+  KvSequence s(4), fork(4);
+  const std::vector<int32_t> tokens(16, 7);
+  for (uint32_t i = 0; i < 3; ++i) cache.replace(&s, 0, i, cache.alloc(s), 4);
+  s.tables[0].set_filled(2, 0);  // a step that never ran
+  s.lacks(3, 1, Hole::kDamaged);
+  cache.release(&s, 1, Hole::kEvicted);
+  const auto places = [](const KvSequence& kv) {
+    std::vector<Place> all;
+    for (uint32_t i = 0; i < kv.tables[0].size(); ++i) all.push_back(kv.tables[0].place(i));
+    return all;
+  };
+  const std::vector<Place> want{s.tables[0].block(0), Hole::kEvicted, Hole::kNeverComputed, Hole::kDamaged};
+  EXPECT_EQ(places(s), want);
+  fork.tables[0].grow(4);
+  cache.share(s, &fork);
+  EXPECT_EQ(places(fork), want);
+  EXPECT_EQ(cache.refs(want[0].block()), 2u);
+  cache.cut(&fork, 9);
+  EXPECT_EQ(fork.tables[0].size(), 3u);
+  cache.release(&fork, 0);
+  cache.release(&s, 0);
+  EXPECT_EQ(cache.used_count(), 0u);
+  EXPECT_EQ(places(s).back(), Place(Hole::kDamaged)) << "as long as nobody fills it";
+}
+
 // Of boundaries that find no room those go first that nothing but the count of tokens made.
 TEST(KvCache, BoundariesThatAreOnlyDueGoFirst) {
   KvShape shape(4);
