@@ -18,7 +18,7 @@ bool StoreImpl::has(const ChunkKey& chunk) {
   return at.is_ok() && at->has_value();
 }
 
-std::vector<uint32_t> StoreImpl::has(std::span<const NodeIn> chain) {
+std::vector<uint32_t> StoreImpl::find(std::span<const NodeIn> chain) {
   std::vector<uint32_t> groups(chain.size());
   Lock lock(read_mutex_);
   auto there = reader_.nodes.find_chain(chain);

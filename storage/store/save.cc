@@ -11,7 +11,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
 
   std::vector<uint32_t> has(std::span<const NodeIn> chain) override {
     if (!reuse_chunks_) return std::vector<uint32_t>(chain.size());
-    std::vector<uint32_t> groups = store_->has(chain);
+    std::vector<uint32_t> groups = store_->find(chain);
     for (size_t i = 0; i < chain.size(); i++) {
       for (uint32_t group = 0; group < kChunkGroups; group++) {
         if (has_group(groups[i], group)) by_.needs.insert({chain[i].key, group});

@@ -12,22 +12,16 @@
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "storage/chunk_source.h"
 #include "storage/values.h"
 
 namespace kvrt {
 
 // Thread-safe. Several processes, and several handles of one, may have a directory open at once.
-class Store {
+class Store : public ChunkSource {
  public:
   static Result<std::unique_ptr<Store>> open(Env* env, Log* log, const std::string& path, const StoreOptions& options);
-  virtual ~Store() = default;
 
-  // Chunks. has: for each node of a chain that begins at its root the groups that it has a chunk of, as a bit mask (has_group); a node that
-  // collides with another chain's key has none, and so have all after it. read: decodes into exactly out.size() bytes, and verifies
-  // checksum, key, group, parent and token ids; kAbsent / kDamaged is a hole for the caller to compute again (a damaged chunk is forgotten,
-  // so the next save writes it again; the node's other groups stay).
-  virtual std::vector<uint32_t> has(std::span<const NodeIn> chain) = 0;
-  virtual ChunkState read(const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out, std::string* damage) = 0;
   // Forgets a chain's chunks, of all groups, as if they were damaged: their frames are as they were written, but the KV is no good. The
   // count.
   virtual uint64_t discard(std::span<const NodeIn> chain, const std::string& why) = 0;

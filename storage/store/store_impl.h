@@ -39,7 +39,7 @@ class StoreImpl final : public Store {
   Status start();
   void seal_left();
 
-  std::vector<uint32_t> has(std::span<const NodeIn> chain) override;
+  std::vector<uint32_t> find(std::span<const NodeIn> chain) override;
   ChunkState read(const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out, std::string* damage) override;
   uint64_t discard(std::span<const NodeIn> chain, const std::string& why) override;
   std::vector<std::vector<ChunkSize>> chunk_sizes(std::span<const BlockKey> keys) override;

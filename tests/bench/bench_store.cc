@@ -139,7 +139,7 @@ int measure_store(const Data& d, const std::string& path) {
   }
   uint64_t start = posix_env()->now_ns();
   size_t have = 0;
-  for (uint32_t groups : (*store)->has(d.nodes)) have += groups != 0;
+  for (uint32_t groups : (*store)->find(d.nodes)) have += groups != 0;
   print("has, 64 keys", ms_since(start), "ms");
   start = posix_env()->now_ns();
   auto loaded = (*store)->load("", "ann");

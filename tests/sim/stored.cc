@@ -46,7 +46,7 @@ std::string Stored::read(const SessionStat& stat, Session* out) {
         {loaded->keys[i], i ? loaded->keys[i - 1] : loaded->root, std::span(loaded->tokens).subspan(at, loaded->node_tokens[i])});
     at += loaded->node_tokens[i];
   }
-  out->stored = store_->has(chain);
+  out->stored = store_->find(chain);
   out->missing = missing(*out);
   auto counted = store_->stat(stat.domain, stat.name);
   if (!counted.is_ok()) return counted.status().message();

@@ -160,8 +160,8 @@ void ChunkLoads::plan_own(Session* session, Supply* supply) {
   const bool ready = shape.has_states() ? s.kv.restart(most) == most : s.kv.ready(nodes.size() * T) == nodes.size() * T;
   if ((!wanted || ready) && branch.empty()) return;
   const bool one_chain = branch.size() == nodes.size() + 1;
-  const std::vector<uint32_t> chunks = s.store->has(one_chain ? branch : nodes), stored = groups_stored(kv_, chunks);
-  const uint32_t tail_chunks = one_chain ? chunks.back() : branch.empty() ? 0 : s.store->has(branch).back();
+  const std::vector<uint32_t> chunks = s.store->find(one_chain ? branch : nodes), stored = groups_stored(kv_, chunks);
+  const uint32_t tail_chunks = one_chain ? chunks.back() : branch.empty() ? 0 : s.store->find(branch).back();
   const auto has = [&](uint32_t i) {
     const bool may = s.kv.share || uint64_t{i + 1} * T <= s.stored.own_tokens;
     return (shape.all() & ~lacking(s.kv, i)) | (may ? stored[i] : 0);
@@ -198,7 +198,7 @@ void ChunkLoads::plan_own(Session* session, Supply* supply) {
 // Plans chunks of the other arithmetic's snapshot, for blocks that the session's own chain had no chunk for.
 void ChunkLoads::plan_foreign(Session* session, Supply* supply) {
   const std::vector<NodeIn> nodes = foreign_chain(*session);
-  const std::vector<uint32_t> chunks = session->store->has(nodes), stored = groups_stored(kv_, chunks);
+  const std::vector<uint32_t> chunks = session->store->find(nodes), stored = groups_stored(kv_, chunks);
   const KvShape& shape = session->kv.shape;
   const auto blocks = static_cast<uint32_t>(nodes.size());
   const uint32_t end = reachable(shape, blocks, 0, session->tokens.size() - last_runs(*session),

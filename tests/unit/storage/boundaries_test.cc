@@ -84,7 +84,7 @@ class Boundaries : public Gc {
     }
     open();
     expect_clean();
-    return store_->has(chain.nodes);
+    return store_->find(chain.nodes);
   }
   static Masks first(size_t n) { return Masks(kMasks, kMasks + n); }
   std::string used(const std::string& name) {

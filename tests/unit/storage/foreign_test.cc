@@ -125,7 +125,7 @@ TEST_F(Foreign, TheLogOfAnotherStoreIsNotRead) {
     auto store = open_store(root());
     ASSERT_OK(store.status());
     EXPECT_EQ((*store)->list("", true)->size(), 1u);
-    EXPECT_EQ((*store)->has(bob_.nodes)[0], 0u);
+    EXPECT_EQ((*store)->find(bob_.nodes)[0], 0u);
     expect_whole();
   }
 }

@@ -80,7 +80,7 @@ TEST_F(Gc, FreesExactlyWhatNoSessionNeeds) {
       EXPECT_EQ(report.bytes_freed, bytes - bytes_of(left) + report.bytes_rewritten);
     }
     for (auto& chain : chains) {
-      const std::vector<uint32_t> has = store_->has(chain->nodes);
+      const std::vector<uint32_t> has = store_->find(chain->nodes);
       for (size_t n = 0; n < has.size(); n++) EXPECT_EQ(has[n] != 0, after.count(chain->nodes[n].key) != 0);
     }
     EXPECT_EQ(store_->info()->chunks, after.size());

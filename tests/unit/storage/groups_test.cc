@@ -35,7 +35,7 @@ class Groups : public Gc {
       EXPECT_EQ(readable_chunks(store_.get(), chain, group), chain.nodes.size()) << "group " << group;
       mask |= uint32_t{1} << group;
     }
-    EXPECT_EQ(store_->has(chain.nodes), std::vector<uint32_t>(chain.nodes.size(), mask));
+    EXPECT_EQ(store_->find(chain.nodes), std::vector<uint32_t>(chain.nodes.size(), mask));
   }
   ChunkState read(const Chain& chain, size_t block, uint32_t group, std::string* why) {
     std::vector<uint8_t> out(chain.payloads[block].size());
@@ -125,7 +125,7 @@ TEST_F(Groups, AGroupThatThereIsNotIsRefused) {
   EXPECT_EQ(put_chunk(save->get(), chain_, 0, 32).code(), Code::kInvalid);
   ASSERT_OK(put_chunk(save->get(), chain_, 0, 31));
   ASSERT_OK((*save)->commit(session(chain_)).status());
-  EXPECT_EQ(store_->has(chain_.nodes)[0], uint32_t{1} << 31);
+  EXPECT_EQ(store_->find(chain_.nodes)[0], uint32_t{1} << 31);
 }
 
 // A save counts on the chunks that it found, by group.
@@ -164,7 +164,7 @@ TEST_F(Groups, ADamagedOneIsForgottenAlone) {
   EXPECT_NE(why.find(" of group 3 in segs/"), std::string::npos) << why;
   EXPECT_EQ(read(chain_, 1, 3, &why), ChunkState::kAbsent);
   for (const uint32_t group : {0u, 5u}) EXPECT_EQ(readable_chunks(store_.get(), chain_, group), nodes_) << group;
-  const std::vector<uint32_t> groups = store_->has(chain_.nodes);
+  const std::vector<uint32_t> groups = store_->find(chain_.nodes);
   for (size_t i = 0; i < nodes_; i++) EXPECT_EQ(groups[i], i == 1 ? 0b100001u : 0b101001u) << i;
   EXPECT_EQ(store_->info()->chunks_damaged, 1u);
   EXPECT_EQ(store_->stat("", "ann")->chunks, 3 * nodes_ - 1);
@@ -191,8 +191,8 @@ TEST_F(Groups, ADamagedOneIsRememberedAlone) {
   std::string why;
   EXPECT_EQ(read(chain_, 1, 3, &why), ChunkState::kDamaged);
   EXPECT_EQ(read(chain_, 1, 0, &why), ChunkState::kOk);
-  EXPECT_EQ(store_->has(chain_.nodes)[1], 1u);
-  EXPECT_EQ(store_->has(chain_.nodes)[2], 0b1001u);
+  EXPECT_EQ(store_->find(chain_.nodes)[1], 1u);
+  EXPECT_EQ(store_->find(chain_.nodes)[2], 0b1001u);
   EXPECT_LT(test::chunk_bytes(store_.get(), chain_.nodes[1].key), bytes);
   EXPECT_GT(test::chunk_bytes(store_.get(), chain_.nodes[1].key), 0u);
 }
@@ -207,7 +207,7 @@ TEST_F(Groups, AFrameIsNotReadForAnother) {
   std::string why;
   EXPECT_EQ(read(chain_, 1, 9, &why), ChunkState::kDamaged);
   EXPECT_NE(why.find("holds group 3, expected group 9"), std::string::npos) << why;
-  EXPECT_EQ(store_->has(chain_.nodes)[1], 0u);
+  EXPECT_EQ(store_->find(chain_.nodes)[1], 0u);
   EXPECT_EQ(store_->stat("", "ann")->chunks_missing, 1u);
 }
 
@@ -243,7 +243,7 @@ TEST_F(Groups, ARowOfAGroupThatThereIsNot) {
   for (const char* group : {"32", "63", "64", "-1"}) {
     SCOPED_TRACE(group);
     sql_rows(catalog(), std::string("PRAGMA ignore_check_constraints=ON; UPDATE chunks SET grp = ") + group + " WHERE grp NOT IN (0)");
-    EXPECT_EQ(store_->has(chain_.nodes), std::vector<uint32_t>(nodes_, 1));
+    EXPECT_EQ(store_->find(chain_.nodes), std::vector<uint32_t>(nodes_, 1));
     EXPECT_EQ(readable_chunks(store_.get(), chain_), nodes_);
     auto faults = store_->verify(nullptr);
     ASSERT_OK(faults.status());
@@ -255,7 +255,7 @@ TEST_F(Groups, ARowOfAGroupThatThereIsNot) {
 TEST_F(Groups, DiscardTakesThemAll) {
   save_groups("ann", chain_, {0, 3, 5});
   EXPECT_EQ(store_->discard(std::span(chain_.nodes).first(2), "of no use"), 6u);
-  const std::vector<uint32_t> groups = store_->has(chain_.nodes);
+  const std::vector<uint32_t> groups = store_->find(chain_.nodes);
   for (size_t i = 0; i < nodes_; i++) EXPECT_EQ(groups[i], i < 2 ? 0u : 0b101001u) << i;
   EXPECT_EQ(store_->stat("", "ann")->chunks_missing, 2u);
   expect_clean();
@@ -270,7 +270,7 @@ TEST_F(Groups, ASparseSegmentIsWrittenAnewWithAllOfThem) {
   EXPECT_EQ(report.chunks_removed, 0u) << "the save removed them";
   EXPECT_EQ(store_->info()->segments, 2u);
   EXPECT_EQ(store_->info()->chunks, 3 * 4 + 1u);
-  const std::vector<uint32_t> groups = store_->has(chain_.nodes);
+  const std::vector<uint32_t> groups = store_->find(chain_.nodes);
   for (size_t i = 0; i < nodes_; i++) EXPECT_EQ(groups[i], i < 4 ? 0x40000005u : 1u) << i;
   for (const uint32_t group : {0u, 2u, 30u}) EXPECT_EQ(readable_chunks(store_.get(), chain_, group), group == 0 ? 5u : 4u);
   expect_clean();
@@ -327,7 +327,7 @@ TEST_F(Groups, GiveWayTogether) {
   ASSERT_OK((*save)->commit(session(next)).status());
   save->reset();
   expect_readable(next, {0, 1, 2});
-  const std::vector<uint32_t> groups = store_->has(old.nodes);
+  const std::vector<uint32_t> groups = store_->find(old.nodes);
   for (size_t i = 0; i < groups.size(); i++) EXPECT_EQ(groups[i], i < 2 ? 7u : 0u) << i;
   EXPECT_EQ(store_->info()->chunks_evicted, 3 * (old.nodes.size() - 2));
   EXPECT_EQ(store_->stat("", "measured")->chunks_missing, old.nodes.size() - 2);

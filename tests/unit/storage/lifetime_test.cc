@@ -214,7 +214,7 @@ TEST_F(Lifetime, ExpiresAtTheMillisecond) {
   EXPECT_EQ(store_->list("", true)->size(), 1u);
   env_.unix_offset_ms = expires - posix_env()->unix_ms() + 1;
   expect_gone("ann");
-  EXPECT_TRUE(store_->has(std::span(chain_.nodes).first(1))[0]) << "until gc";
+  EXPECT_TRUE(store_->find(std::span(chain_.nodes).first(1))[0]) << "until gc";
   expect_clean();
   open();
   expect_gone("ann");
@@ -286,7 +286,7 @@ TEST_F(Lifetime, AnExpiredNameIsFree) {
   EXPECT_EQ(*taken, 2u) << "its revisions go on";
   EXPECT_GE(store_->stat("", "ann")->created_unix_ms, created + 11'000);
   EXPECT_EQ(store_->stat("", "ann")->expires_unix_ms, 0) << "the old one's time is over";
-  EXPECT_EQ(store_->has(std::span(chain_.nodes).first(1))[0], 0u) << "the old one's chunks went with it";
+  EXPECT_EQ(store_->find(std::span(chain_.nodes).first(1))[0], 0u) << "the old one's chunks went with it";
   o.revision_seen = 1;
   EXPECT_EQ(save_chain(store_.get(), "ann", chain_, o).status().detail(), Detail::kNameTaken);
   EXPECT_EQ(save_chain(store_.get(), "bob", chain_, o).value(), 2u) << "its own handle revives it";
@@ -295,7 +295,7 @@ TEST_F(Lifetime, AnExpiredNameIsFree) {
   ASSERT_OK(store_->rename("", "ann", "bob"));
   EXPECT_EQ(revision("bob"), 3u);
   EXPECT_EQ(store_->load("", "bob")->tokens, other_.tokens);
-  EXPECT_EQ(store_->has(std::span(chain_.nodes).first(1))[0], 0u);
+  EXPECT_EQ(store_->find(std::span(chain_.nodes).first(1))[0], 0u);
   EXPECT_EQ(store_->info()->sessions, 1u);
   expect_clean();
 }

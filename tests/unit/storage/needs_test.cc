@@ -78,7 +78,7 @@ TEST_F(Needs, AreWhatTheRuleSays) {
     std::vector<uint32_t> stored(chain.nodes.size());
     for (uint32_t& mask : stored) mask = static_cast<uint32_t>(random(2) == 0 ? 15 : random(16)) & (random(3) == 0 ? 15u : 14u);
     ASSERT_OK(save_some("ann", chain, needs, [&](size_t i, uint32_t group) { return has_group(stored[i], group); }));
-    const std::vector<uint32_t> there = store_->has(chain.nodes);
+    const std::vector<uint32_t> there = store_->find(chain.nodes);
     expect_missing("ann", count_missing(chain, needs, there));
   }
   expect_clean();

@@ -68,7 +68,7 @@ TEST_F(Place, ReadOnlyReadsAndChangesNothing) {
     EXPECT_EQ(readable_chunks(store->get(), chain_), 4u);
     EXPECT_EQ(readable_chunks(store->get(), chain_), 4u);
     EXPECT_EQ((*store)->info()->chunks_damaged, 1u);
-    EXPECT_FALSE((*store)->has(std::span(chain_.nodes).first(1))[0]) << "remembered in memory";
+    EXPECT_FALSE((*store)->find(std::span(chain_.nodes).first(1))[0]) << "remembered in memory";
   }
   EXPECT_EQ(everything(), before);
   options.must_exist = true;
@@ -112,7 +112,7 @@ TEST_F(Place, AWriterComesToAReadOnlyMount) {
       EXPECT_EQ(status.code(), Code::kIo) << status.message();
       EXPECT_NE(status.message().find("open the store again"), std::string::npos) << status.message();
     }
-    EXPECT_EQ((*reader)->has(chain_.nodes), std::vector<uint32_t>(chain_.nodes.size()));
+    EXPECT_EQ((*reader)->find(chain_.nodes), std::vector<uint32_t>(chain_.nodes.size()));
     EXPECT_EQ(readable_chunks(reader->get(), chain_), 0u);
     EXPECT_TRUE((*reader)->chunk_sizes({{chain_.nodes[0].key}})[0].empty());
   };

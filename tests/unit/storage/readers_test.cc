@@ -58,7 +58,7 @@ class Readers : public testing::Test {
   // The session that SetUp saved.
   void expect_ann() {
     EXPECT_EQ(readable_chunks(store_.get(), ann_), ann_.nodes.size());
-    EXPECT_EQ(store_->has(ann_.nodes), std::vector<uint32_t>(ann_.nodes.size(), 1));
+    EXPECT_EQ(store_->find(ann_.nodes), std::vector<uint32_t>(ann_.nodes.size(), 1));
     EXPECT_NE(test::chunk_bytes(store_.get(), ann_.nodes[0].key), 0u);
     auto stat = store_->stat("", "ann");
     ASSERT_OK(stat.status());
@@ -120,7 +120,7 @@ TEST_F(Readers, ThatFindDamageDoNotWait) {
   beside_a_sync([&] { EXPECT_OK(save_bob(Durability::kTokens)); },
                 [&] {
                   EXPECT_EQ(readable_chunks(store_.get(), ann_), ann_.nodes.size() - 1);
-                  EXPECT_FALSE(store_->has(ann_.nodes)[0]);
+                  EXPECT_FALSE(store_->find(ann_.nodes)[0]);
                 });
   EXPECT_EQ(store_->info()->chunks_damaged, 1u);
   SaveOptions options;

@@ -78,9 +78,9 @@ TEST_F(StoreTest, SavesOnlyWhatIsNewAndDropsTheOldTail) {
   EXPECT_EQ(o.chunks_written, 3u) << "2 of 5 blocks were there";
   EXPECT_EQ(info().chunks, 5u) << "the superseded tail is gone";
   EXPECT_EQ(readable_chunks(store_.get(), second), 5u);
-  EXPECT_EQ(store_->has(first.nodes), (std::vector<uint32_t>{1, 1, 0}));
-  EXPECT_EQ(store_->has(second.nodes), std::vector<uint32_t>(5, 1));
-  EXPECT_EQ(store_->has(std::span(second.nodes).subspan(1)), std::vector<uint32_t>(4)) << "not from its root on";
+  EXPECT_EQ(store_->find(first.nodes), (std::vector<uint32_t>{1, 1, 0}));
+  EXPECT_EQ(store_->find(second.nodes), std::vector<uint32_t>(5, 1));
+  EXPECT_EQ(store_->find(std::span(second.nodes).subspan(1)), std::vector<uint32_t>(4)) << "not from its root on";
   o.revision_seen = 2;
   revision = save_chain(store_.get(), "ann", second, &o);  // nothing new
   ASSERT_OK(revision.status());
@@ -238,7 +238,7 @@ TEST_F(StoreTest, DroppedSaveLeavesNothing) {
   }
   EXPECT_TRUE(std::filesystem::is_empty(root() + "/tmp"));
   EXPECT_TRUE(segment_files(root()).empty());
-  EXPECT_FALSE(store_->has(std::span(chain.nodes).first(1))[0]);
+  EXPECT_FALSE(store_->find(std::span(chain.nodes).first(1))[0]);
 }
 
 TEST_F(StoreTest, QuotaIsNoSpaceAndLeavesTheStoreUsable) {

@@ -1,0 +1,24 @@
+// ChunkSource: where the KV of a chain's nodes is read from. A store is one.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "storage/values.h"
+
+namespace kvrt {
+
+// Thread-safe.
+class ChunkSource {
+ public:
+  virtual ~ChunkSource() = default;
+  // For each node of a chain that begins at its root the groups that the source has a chunk of, as a bit mask (has_group). A node that collides
+  // with another chain's key has none, and so have all after it. The answer may be old by the time of a read.
+  virtual std::vector<uint32_t> find(std::span<const NodeIn> chain) = 0;
+  // Decodes a chunk into exactly out.size() bytes, and verifies checksum, key, group, parent and token ids. kAbsent, kDamaged: a hole for the
+  // caller to compute again, and `damage` says in words what was found. A damaged chunk is forgotten; the node's other groups stay.
+  virtual ChunkState read(const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out, std::string* damage) = 0;
+};
+
+}  // namespace kvrt
