@@ -104,7 +104,7 @@ std::optional<ChunkState> StoreImpl::note_bad(const ChunkKey& chunk, const Chunk
 }
 
 uint64_t StoreImpl::discard(std::span<const NodeIn> chain, const std::string& why) {
-  const std::vector<uint32_t> there = has(chain);
+  const std::vector<uint32_t> there = find(chain);
   uint64_t count = 0;
   for (size_t i = 0; i < chain.size(); i++) {
     for (uint32_t group = 0; group < kChunkGroups; group++) {
