@@ -215,7 +215,7 @@ TEST(Plan, WhatIsAbsurdIsNamed) {
       {&large, {1, 0, 0, 1}, Code::kInvalid, "session_tokens is 0"},
       {&large, {1, uint64_t{kContextMax} + 1, 0, 1}, Code::kLimit, "session_tokens"},
       {&large, {kSessionsMax, kContextMax, 0, 1}, Code::kLimit, "KV blocks"},
-      {&large, {30'000, kContextMax, 0, 1}, Code::kLimit, "2^64"},
+      {&large, {4'000, kContextMax, 0, 1}, Code::kLimit, "2^64"},
   };
   for (const auto& c : cases) {
     const Status status = plan_sessions(*c.cost, model_kv(c.cost->dims, 256), c.request).take_status();
