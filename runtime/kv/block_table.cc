@@ -39,6 +39,17 @@ void BlockTable::lose(uint32_t i, Hole why) {
   set(i, kNoBlock, 0);
 }
 
+void BlockTable::lose_from(uint32_t from, Hole why) {
+  if (blocks_held() == 0) return;
+  for (uint32_t i = std::max(from, first_); i < size(); ++i) {
+    Place& place = places_[i];
+    held_ -= !place.is_hole();
+    place = Place(filled_[i] > 0 ? why : place.why());
+    filled_[i] = 0;
+  }
+  if (from <= first_) first_ = size();
+}
+
 void BlockTable::shrink(uint32_t blocks) {
   if (blocks >= size()) return;
   held_ -= static_cast<uint32_t>(std::count_if(places_.begin() + blocks, places_.end(), [](Place place) { return !place.is_hole(); }));

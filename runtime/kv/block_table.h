@@ -30,6 +30,7 @@ class BlockTable {
   void lacks(uint32_t i, Hole why);              // grows. The place says so of the KV that it lacks, unless what it says is stronger
   void say(uint32_t i, Hole why) { places_[i] = Place(places_[i].block(), why); }  // likewise, whatever it says
   void lose(uint32_t i, Hole why);                                                 // the block goes. If it had KV, the place says why
+  void lose_from(uint32_t from, Hole why);                                         // likewise all from this place on
   void shrink(uint32_t blocks);  // forgets the places past these; the caller has dropped their references
 
  private:

@@ -164,10 +164,9 @@ void KvCache::release(KvSequence* sequence, uint32_t from_block, Hole why) {
   }
   for (BlockTable& table : sequence->tables) {
     for (uint32_t i = table.size(); i-- > std::max(from_block, table.first());) {
-      if (table.place(i).is_hole()) continue;
-      drop(table.block(i));
-      table.lose(i, why);
+      if (!table.place(i).is_hole()) drop(table.block(i));
     }
+    table.lose_from(from_block, why);
   }
 }
 
