@@ -11,7 +11,7 @@
 #include "runtime/engine/conversation/grammar_cache.h"
 #include "runtime/engine/resources/loaded_model.h"
 #include "runtime/engine/resources/memory_cost.h"
-#include "runtime/engine/snapshot/kv_chunks.h"
+#include "runtime/engine/sources/kv_chunks.h"
 #include "runtime/engine/step/step_parts.h"
 #include "runtime/engine/step/step_runner.h"
 #include "storage/store/store.h"

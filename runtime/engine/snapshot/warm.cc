@@ -1,7 +1,7 @@
 // Engine: warm() brings back the KV of a session that exists: resident blocks first, then the store's chunks. An absent or damaged block
 // stays a hole, which plan() computes. Resuming and sharing a prefix across restarts are this one loop.
 #include "runtime/engine/engine.h"
-#include "runtime/engine/snapshot/chunk_loads.h"
+#include "runtime/engine/sources/chunk_loads.h"
 
 namespace kvrt {
 

@@ -1,5 +1,5 @@
 // Where a chunk's bytes lie in the pool: every layer of a group once, in the model's order.
-#include "runtime/engine/snapshot/kv_chunks.h"
+#include "runtime/engine/sources/kv_chunks.h"
 
 #include <gtest/gtest.h>
 

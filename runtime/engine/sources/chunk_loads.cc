@@ -1,4 +1,4 @@
-#include "runtime/engine/snapshot/chunk_loads.h"
+#include "runtime/engine/sources/chunk_loads.h"
 
 #include <algorithm>
 #include <atomic>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/engine/resources/loaded_model.h"
-#include "runtime/engine/snapshot/kv_chunks.h"
+#include "runtime/engine/sources/kv_chunks.h"
 #include "runtime/engine/step/supply.h"
 #include "storage/store/store.h"
 

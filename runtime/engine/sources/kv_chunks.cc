@@ -1,4 +1,4 @@
-#include "runtime/engine/snapshot/kv_chunks.h"
+#include "runtime/engine/sources/kv_chunks.h"
 
 #include <algorithm>
 
