@@ -23,15 +23,38 @@
 
 namespace kvrt {
 
+// Hears of each time that a mutex is held, from the thread that holds it. A Condition's wait is between two of them.
+class HoldWatch {
+ public:
+  virtual ~HoldWatch() = default;
+  virtual void begin() = 0;
+  virtual void end() = 0;
+};
+
 class KVRT_THREAD_SAFETY(capability("mutex")) Mutex {
  public:
-  void lock() KVRT_THREAD_SAFETY(acquire_capability()) { mu_.lock(); }
-  void unlock() KVRT_THREAD_SAFETY(release_capability()) { mu_.unlock(); }
-  bool try_lock() KVRT_THREAD_SAFETY(try_acquire_capability(true)) { return mu_.try_lock(); }
+  Mutex() = default;
+  explicit Mutex(HoldWatch* watch) : watch_(watch) {}
+  void watch(HoldWatch* watch) { watch_ = watch; }  // null: none. While no thread uses the mutex
+
+  void lock() KVRT_THREAD_SAFETY(acquire_capability()) {
+    mu_.lock();
+    if (watch_) watch_->begin();
+  }
+  void unlock() KVRT_THREAD_SAFETY(release_capability()) {
+    if (watch_) watch_->end();
+    mu_.unlock();
+  }
+  bool try_lock() KVRT_THREAD_SAFETY(try_acquire_capability(true)) {
+    if (!mu_.try_lock()) return false;
+    if (watch_) watch_->begin();
+    return true;
+  }
 
  private:
   friend class Condition;
   std::mutex mu_;
+  HoldWatch* watch_ = nullptr;
 };
 
 // Holds a Mutex or a TurnLock from here to the end of its scope.
@@ -66,13 +89,17 @@ class Condition {
  public:
   void wait(Mutex& mu) KVRT_REQUIRES(mu) {
     std::unique_lock lock(mu.mu_, std::adopt_lock);
+    if (mu.watch_) mu.watch_->end();
     changed_.wait(lock);
+    if (mu.watch_) mu.watch_->begin();
     (void)lock.release();
   }
   // False: the time came.
   bool wait_until(Mutex& mu, std::chrono::steady_clock::time_point until) KVRT_REQUIRES(mu) {
     std::unique_lock lock(mu.mu_, std::adopt_lock);
+    if (mu.watch_) mu.watch_->end();
     const bool notified = changed_.wait_until(lock, until) == std::cv_status::no_timeout;
+    if (mu.watch_) mu.watch_->begin();
     (void)lock.release();
     return notified;
   }

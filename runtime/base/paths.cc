@@ -7,6 +7,8 @@
 
 #include <filesystem>
 
+#include "runtime/base/books_only.h"
+
 namespace kvrt {
 
 namespace {
@@ -35,6 +37,7 @@ Status unsafe(const std::string& path, const std::string& found, const char* exp
 }  // namespace
 
 Result<PathPlace> find_place(const std::string& path) {
+  KVRT_CHECK_NO_BOOKS();
   constexpr int kFlags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
   PathPlace place{Fd(retry_eintr([&] { return ::open(path.starts_with('/') ? "/" : ".", kFlags); })), "."};
   if (!place.dir.ok()) return errno_error(errno, "%s: open", path.c_str());

@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/base/books_only.h"
 #include "runtime/base/env.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/file_size_signal.h"
@@ -31,6 +32,7 @@ class PosixFile final : public File {
   }
 
   Status pread(uint64_t offset, std::span<uint8_t> out) const override {
+    KVRT_CHECK_NO_BOOKS();
     size_t done = 0;
     while (done < out.size()) {
       ssize_t n = retry_eintr([&] { return ::pread(fd_.get(), out.data() + done, out.size() - done, static_cast<off_t>(offset + done)); });
@@ -52,6 +54,7 @@ class PosixFile final : public File {
   }
 
   Status append(std::span<const uint8_t> bytes) override {
+    KVRT_CHECK_NO_BOOKS();
     const NoFileSizeSignal no_signal;
     size_t done = 0;
     while (done < bytes.size()) {
@@ -78,6 +81,7 @@ class PosixFile final : public File {
   }
 
   Status sync() override {
+    KVRT_CHECK_NO_BOOKS();
     if (retry_eintr([&] { return ::fdatasync(fd_.get()); }) != 0) return errno_error(errno, "%s: fdatasync", path_.c_str());
     return {};
   }
@@ -175,6 +179,7 @@ class PosixLock final : public FileLock {
   void unmark(uint64_t byte) override { set(F_UNLCK, byte); }
   uint64_t marks_taken() const override { return closed_.load(); }
   int32_t marked_by(uint64_t byte) override {
+    KVRT_CHECK_NO_BOOKS();
     struct flock lock = record(F_WRLCK, byte);  // what any mark would be in the way of; it needs no right to write
     if (::fcntl(fd_.get(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return 0;
     if (lock.l_pid == ::getpid()) return 0;  // of a thread that has a table of descriptors of its own
@@ -191,6 +196,7 @@ class PosixLock final : public FileLock {
     return lock;
   }
   void set(int type, uint64_t byte) {
+    KVRT_CHECK_NO_BOOKS();
     struct flock lock = record(type, byte);
     (void)::fcntl(fd_.get(), F_SETLK, &lock);
   }

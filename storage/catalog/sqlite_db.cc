@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "runtime/base/books_only.h"
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
 
@@ -52,6 +53,7 @@ Query& Query::bind_null() {
 
 Result<bool> Query::next() {
   if (code_ == SQLITE_OK) {
+    KVRT_CHECK_NO_BOOKS();
     int code = sqlite3_step(statement_);
     if (code == SQLITE_ROW) return true;
     if (code == SQLITE_DONE) return false;
@@ -105,6 +107,7 @@ Query Db::query_once(const std::string& sql) {
 }
 
 Status Db::exec(const char* sql) {
+  KVRT_CHECK_NO_BOOKS();
   int code = sqlite3_exec(db_, sql, nullptr, nullptr, nullptr);
   return code == SQLITE_OK ? Status() : fail(code);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/base/books_only.h"
 #include "runtime/base/check.h"
 #include "runtime/base/fp_env.h"
 #include "runtime/base/host_memory.h"
@@ -39,15 +40,21 @@ void CpuBackend::device_memory(uint64_t* total, uint64_t* free) const {
   *free = available_memory();
 }
 Status CpuBackend::upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) {
+  KVRT_CHECK_NO_BOOKS();
   fill({device, bytes});
   return {};
 }
 Status CpuBackend::download(std::span<uint8_t> host, const uint8_t* device) {
+  KVRT_CHECK_NO_BOOKS();
   std::copy_n(device, host.size(), host.data());
   return {};
 }
-void CpuBackend::clear(uint8_t* device, uint64_t bytes) { std::memset(device, 0, bytes); }
+void CpuBackend::clear(uint8_t* device, uint64_t bytes) {
+  KVRT_CHECK_NO_BOOKS();
+  std::memset(device, 0, bytes);
+}
 void CpuBackend::copy(std::span<const BlockPair> pairs, uint64_t bytes) {
+  KVRT_CHECK_NO_BOOKS();
   for (const BlockPair& pair : pairs) std::memcpy(pair.to, pair.from, bytes);
 }
 
@@ -193,6 +200,7 @@ void CpuBackend::by_rows(uint32_t rows, const std::function<void(uint32_t first,
 }
 
 void CpuBackend::run(const StepRun&, const std::function<void()>& fn) {
+  KVRT_CHECK_NO_BOOKS();
   Lock lock(pool_mu_);
   const FpEnv fp_env;
   struct StepScope {
