@@ -27,7 +27,7 @@ kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, si
     SessionCall call(session);
     KVRT_TRY(call.enter("append"));
     if (count) KVRT_TRY(check_not_null(tokens, "tokens"));
-    return session->engine->append(session->session, {tokens, count});
+    return session->engine->conversations().append(session->session, {tokens, count});
   });
 }
 
@@ -37,7 +37,7 @@ kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, si
     KVRT_TRY(call.enter("append_text"));
     KVRT_TRY(check_text(text, text_size, "text"));
     if (flags & ~uint32_t{KVRT_TEXT_SPECIAL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
-    return session->engine->append_text(session->session, {text ? text : "", text_size}, flags & KVRT_TEXT_SPECIAL);
+    return session->engine->conversations().append_text(session->session, {text ? text : "", text_size}, flags & KVRT_TEXT_SPECIAL);
   });
 }
 
@@ -48,7 +48,8 @@ kvrt_status kvrt_session_append_message(kvrt_session* session, const char* messa
     KVRT_TRY(call.enter("append_message"));
     KVRT_TRY(check_text(message, message_size, "message"));
     if (info) KVRT_TRY(check_output_struct(info, "info"));
-    KVRT_ASSIGN(kvrt::AppendInfo appended, session->engine->append_message(session->session, {message ? message : "", message_size}));
+    KVRT_ASSIGN(kvrt::AppendInfo appended,
+                session->engine->conversations().append_message(session->session, {message ? message : "", message_size}));
     write_output(info, to_append_info(appended));
     return {};
   });
@@ -58,7 +59,7 @@ kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_er
   return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("truncate"));
-    return session->engine->truncate(session->session, count);
+    return session->engine->conversations().truncate(session->session, count);
   });
 }
 
@@ -66,7 +67,7 @@ kvrt_status kvrt_session_mark(kvrt_session* session, uint64_t tokens, kvrt_error
   return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("mark"));
-    return session->engine->mark(session->session, tokens);
+    return session->engine->conversations().mark(session->session, tokens);
   });
 }
 
@@ -75,7 +76,7 @@ kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, si
     BesideCall call(session);
     KVRT_TRY(call.enter());
     KVRT_TRY(check_buffer(tokens, capacity, needed));
-    std::vector<int32_t> all = session->engine->tokens(session->session);
+    std::vector<int32_t> all = session->engine->conversations().tokens(session->session);
     return write_buffer(all.data(), all.size(), tokens, capacity, needed);
   });
 }
@@ -87,7 +88,8 @@ kvrt_status kvrt_session_set_messages(kvrt_session* session, const char* message
     KVRT_TRY(call.enter("set_messages"));
     KVRT_TRY(check_text(messages, messages_size, "messages"));
     if (info) KVRT_TRY(check_output_struct(info, "info"));
-    KVRT_ASSIGN(kvrt::AppendInfo appended, session->engine->set_messages(session->session, {messages ? messages : "", messages_size}));
+    KVRT_ASSIGN(kvrt::AppendInfo appended,
+                session->engine->conversations().set_messages(session->session, {messages ? messages : "", messages_size}));
     write_output(info, to_append_info(appended));
     return {};
   });
@@ -101,7 +103,7 @@ kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kv
     if (out) KVRT_TRY(check_output_struct(out, "out"));
     const bool props_alone = out && !json && capacity == 0 && !needed;
     if (!props_alone) KVRT_TRY(check_buffer(json, capacity, needed));
-    auto message = session->engine->message(session->session, index);
+    auto message = session->engine->conversations().message(session->session, index);
     if (!message)
       return error(Code::kNotFound, Detail::kNone, "message %llu: the session has fewer", static_cast<unsigned long long>(index));
     if (!props_alone) KVRT_TRY(write_buffer(message->json.data(), message->json.size(), json, capacity, needed));
@@ -119,7 +121,7 @@ kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to
   return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("erase"));
-    return session->engine->erase(session->session, from, to);
+    return session->engine->conversations().erase(session->session, from, to);
   });
 }
 
@@ -130,7 +132,7 @@ kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64
     KVRT_TRY(call.enter());
     KVRT_TRY(check_buffer(text, capacity, needed));
     if (flags & ~uint32_t{KVRT_TEXT_SPECIAL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
-    std::vector<int32_t> all = session->engine->tokens(session->session);
+    std::vector<int32_t> all = session->engine->conversations().tokens(session->session);
     if (to == UINT64_MAX) to = all.size();
     if (from > to || to > all.size()) {
       return error(Code::kInvalid, Detail::kNone, "text: tokens %llu to %llu, the session has %zu", static_cast<unsigned long long>(from),

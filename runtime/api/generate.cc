@@ -226,19 +226,19 @@ Status drive(kvrt_session* handle, kvrt_event_fn callback, void* user, kvrt_repo
   kvrt::Engine& engine = *handle->engine;
   Status stopped;
   for (;;) {
-    auto next = engine.next(handle->session, -1);
+    auto next = engine.driver().next(handle->session, -1);
     if (!next.is_ok()) {
       Status failed = next.take_status();
-      if (engine.session_info(handle->session).state != kvrt::SessionState::kGenerating) return failed;
+      if (engine.sessions().info(handle->session).state != kvrt::SessionState::kGenerating) return failed;
       stopped = std::move(failed);  // the generation asked the host for a token, and got none
-      engine.cancel(handle->session);
+      engine.driver().cancel(handle->session);
       continue;
     }
     kvrt_event event = show(handle, std::move(next).value());
     bool done = event.type == KVRT_EVENT_DONE;
     if (callback && stopped.is_ok() && callback(user, &event) && !done) {
       stopped = error(Code::kCancelled, Detail::kNone, "stopped by the callback");
-      engine.cancel(handle->session);
+      engine.driver().cancel(handle->session);
     }
     if (!done) continue;
     if (stopped.is_ok() && event.reason == KVRT_REASON_CANCELLED) {
@@ -251,13 +251,13 @@ Status drive(kvrt_session* handle, kvrt_event_fn callback, void* user, kvrt_repo
 
 // A template or a grammar may take its time: a cancel of another thread that came meanwhile ends the generation at once.
 Status begin(kvrt_session* handle, kvrt::GenerateOptions options) {
-  KVRT_TRY(handle->engine->begin(handle->session, std::move(options)));
+  KVRT_TRY(handle->engine->driver().begin(handle->session, std::move(options)));
   bool cancelled;
   {
     kvrt::Lock lock(handle->mu);
     cancelled = handle->cancel_asked;
   }
-  if (cancelled) handle->engine->cancel(handle->session);
+  if (cancelled) handle->engine->driver().cancel(handle->session);
   return {};
 }
 
@@ -266,7 +266,7 @@ Status run_to_done(kvrt_session* handle, kvrt::GenerateOptions options, kvrt_eve
     KVRT_TRY(begin(handle, std::move(options)));
     return drive(handle, callback, user, report);
   } catch (...) {  // no memory: the session must not generate for ever
-    handle->engine->abandon(handle->session);
+    handle->engine->driver().abandon(handle->session);
     throw;
   }
 }
@@ -304,7 +304,7 @@ kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t 
     SessionCall call(session);
     KVRT_TRY(call.enter("next"));
     KVRT_TRY(check_output_struct(event, "event"));
-    KVRT_ASSIGN(kvrt::Event next, session->engine->next(session->session, timeout_ms));
+    KVRT_ASSIGN(kvrt::Event next, session->engine->driver().next(session->session, timeout_ms));
     write_output(event, show(session, std::move(next)));
     return {};
   });
@@ -331,7 +331,7 @@ kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err) {
       kvrt::Lock lock(session->mu);
       session->cancel_asked = true;
     }
-    session->engine->cancel(session->session);
+    session->engine->driver().cancel(session->session);
     return {};
   });
 }
@@ -340,7 +340,7 @@ kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, kvrt_error
   return guard(err, [&]() -> Status {
     BesideCall call(session);
     KVRT_TRY(call.enter());
-    return session->engine->accept(session->session, token);
+    return session->engine->driver().accept(session->session, token);
   });
 }
 

@@ -131,7 +131,7 @@ extern "C" {
 kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable, kvrt_error* err) {
   return guard(err, [&]() -> Status {
     KVRT_ASSIGN(const auto engine, hold(model, "model"));
-    uint32_t left = engine->step(ms);
+    const uint32_t left = engine->check_sessions().is_ok() ? engine->driver().step(ms) : 0;
     if (runnable) *runnable = left;
     return {};
   });

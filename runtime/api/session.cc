@@ -73,7 +73,7 @@ Status read_session_options(const kvrt_session_options* options, bool resume, kv
 kvrt_session* wrap(const std::shared_ptr<kvrt::Engine>& engine, kvrt::Session* session) {
   auto handle = new (std::nothrow) kvrt_session;
   if (!handle) {
-    engine->close(session);
+    engine->sessions().close(session);
     throw std::bad_alloc();
   }
   handle->engine = engine;
@@ -102,9 +102,9 @@ Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_si
   }
   if (report) KVRT_TRY(check_output_struct(report, "report"));
   KVRT_ASSIGN(kvrt::SaveReport saved,
-              handle->engine->save(handle->session, as,
-                                   {static_cast<kvrt::Durability>(o.durability), o.overwrite != 0, suspend, static_cast<uint8_t>(o.pin),
-                                    o.ttl_seconds, static_cast<kvrt::ChunkCodec>(o.codec)}));
+              handle->engine->saver().save(handle->session, as,
+                                           {static_cast<kvrt::Durability>(o.durability), o.overwrite != 0, suspend,
+                                            static_cast<uint8_t>(o.pin), o.ttl_seconds, static_cast<kvrt::ChunkCodec>(o.codec)}));
   kvrt_save_report r{};
   r.revision = saved.revision;
   r.tokens = saved.tokens;
@@ -127,7 +127,8 @@ kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* opt
     KVRT_TRY(check_not_null(out, "out"));
     kvrt::SessionOptions o;
     KVRT_TRY(read_session_options(options, false, &o));
-    KVRT_ASSIGN(kvrt::Session * session, engine->open_session(o));
+    KVRT_TRY(engine->check_sessions());
+    KVRT_ASSIGN(kvrt::Session * session, engine->sessions().open(o));
     *out = wrap(engine, session);
     arm(o.wake);
     return {};
@@ -146,7 +147,7 @@ void kvrt_session_close(kvrt_session* session) {
       session->close_at_return = own;
       session->cancel_asked = true;
     }
-    if (busy) session->engine->cancel(session->session);  // without the lock: it rings the host
+    if (busy) session->engine->driver().cancel(session->session);  // without the lock: it rings the host
     if (own) return;
     {
       kvrt::Lock lock(session->mu);
@@ -163,7 +164,7 @@ kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* o
     BesideCall call(session);
     KVRT_TRY(call.enter());
     KVRT_TRY(check_output_struct(out, "out"));
-    kvrt::SessionInfo i = session->engine->session_info(session->session);
+    kvrt::SessionInfo i = session->engine->sessions().info(session->session);
     kvrt_session_props p{};
     p.state = static_cast<uint32_t>(i.state);
     p.tokens = i.tokens;
@@ -194,7 +195,7 @@ kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options*
     kvrt_session_options o;
     KVRT_TRY(read_options(options, "kvrt_session_options", &o));
     auto wake = HostWake::from(o);
-    KVRT_ASSIGN(kvrt::Session * copy, session->engine->fork(session->session, wake));
+    KVRT_ASSIGN(kvrt::Session * copy, session->engine->sessions().fork(session->session, wake));
     *out = wrap(session->engine, copy);
     arm(wake);
     return {};
@@ -225,7 +226,8 @@ kvrt_status kvrt_session_resume(kvrt_model* model, kvrt_store* store, const char
     if (report) KVRT_TRY(check_output_struct(report, "report"));
     o.store = from_store;
     kvrt::Report counted;
-    KVRT_ASSIGN(kvrt::Session * session, engine->resume(o, from, as_progress(callback, user), &counted));
+    KVRT_TRY(engine->check_sessions());
+    KVRT_ASSIGN(kvrt::Session * session, engine->resumer().resume(o, from, as_progress(callback, user), &counted));
     *out = wrap(engine, session);
     arm(o.wake);
     write_output(report, to_report(counted));

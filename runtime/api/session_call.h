@@ -7,7 +7,7 @@
 namespace kvrt::api {
 
 inline void destroy(kvrt_session* handle) {
-  handle->engine->close(handle->session);
+  handle->engine->sessions().close(handle->session);
   handle->head.magic = 0;
   delete handle;
 }

@@ -2,28 +2,28 @@
 
 #include <algorithm>
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/driver.h"
 
 namespace kvrt {
 
 void Cancel::fire() noexcept {
-  std::vector<std::weak_ptr<Engine>> engines;
+  std::vector<std::weak_ptr<Driver>> drivers;
   {
     Lock lock(mu_);
     fired_ = true;
-    engines.swap(engines_);  // a generation that begins later looks at fired()
+    drivers.swap(drivers_);  // a generation that begins later looks at fired()
   }
-  for (const auto& engine : engines) {
-    if (auto open = engine.lock()) open->cancel(*this);
+  for (const auto& driver : drivers) {
+    if (auto open = driver.lock()) open->cancel(*this);
   }
 }
 
-void Cancel::watch(std::weak_ptr<Engine> engine) {
+void Cancel::watch(std::weak_ptr<Driver> driver) {
   Lock lock(mu_);
   if (fired_) return;
-  std::erase_if(engines_, [](const auto& known) { return known.expired(); });
-  const auto same = [&](const auto& known) { return !known.owner_before(engine) && !engine.owner_before(known); };
-  if (std::none_of(engines_.begin(), engines_.end(), same)) engines_.push_back(std::move(engine));
+  std::erase_if(drivers_, [](const auto& known) { return known.expired(); });
+  const auto same = [&](const auto& known) { return !known.owner_before(driver) && !driver.owner_before(known); };
+  if (std::none_of(drivers_.begin(), drivers_.end(), same)) drivers_.push_back(std::move(driver));
 }
 
 }  // namespace kvrt

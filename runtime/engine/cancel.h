@@ -10,7 +10,7 @@
 
 namespace kvrt {
 
-class Engine;
+class Driver;
 
 // Thread-safe. Lock order: a model's, then this one's; fire holds none while it tells a model.
 class Cancel {
@@ -18,12 +18,12 @@ class Cancel {
   void fire() noexcept;
   bool fired() const { return fired_; }
   // A model that begins a generation with it registers here, under its own lock: fire will tell it. Once fired it does nothing.
-  void watch(std::weak_ptr<Engine> engine);
+  void watch(std::weak_ptr<Driver> driver);
 
  private:
   Mutex mu_;
   std::atomic<bool> fired_{false};                                   // set under mu_
-  std::vector<std::weak_ptr<Engine>> engines_ KVRT_GUARDED_BY(mu_);  // each once
+  std::vector<std::weak_ptr<Driver>> drivers_ KVRT_GUARDED_BY(mu_);  // each once
 };
 
 }  // namespace kvrt

@@ -1,4 +1,5 @@
-// Engine: begin, next, cancel, and the step: plan (locked), compute (unlocked), commit (locked).
+#include "runtime/engine/driver.h"
+
 #include <algorithm>
 #include <chrono>
 
@@ -6,7 +7,7 @@
 #include "runtime/engine/cancel.h"
 #include "runtime/engine/conversation/answer.h"
 #include "runtime/engine/conversation/edit.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/session/activity.h"
 #include "runtime/text/reply/message.h"
 
 namespace kvrt {
@@ -16,12 +17,12 @@ constexpr std::chrono::milliseconds kBlocksRetry{5};
 constexpr uint64_t kMs = 1'000'000;  // in ns
 }  // namespace
 
-Status Engine::begin(Session* session, GenerateOptions options) {
+Status Driver::begin(Session* session, GenerateOptions options) {
   Conversation said;
   {
-    Lock lock(mu_);
-    KVRT_TRY(enter(session, options.prefill_only ? "prefill" : "begin"));
-    KVRT_TRY(check_room(session->tokens.size(), 0));  // one that was resumed may be too long
+    Lock lock(lock_->mu);
+    KVRT_TRY(gate_->enter(session, options.prefill_only ? "prefill" : "begin"));
+    KVRT_TRY(gate_->check_room(session->tokens.size(), 0));  // one that was resumed may be too long
     said = *session;
   }
   const bool continues = options.ask.kind == GrammarKind::kContinue;
@@ -31,67 +32,67 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   }
   const bool answers = !options.prefill_only && !continues;  // a new answer
   said.dropped = 0;
-  if (answers && options.generation_prompt) KVRT_TRY(open_turn(*model_, session->arguments, &said));
-  model_->tell_dropped(said.dropped);
+  if (answers && options.generation_prompt) KVRT_TRY(open_turn(model_, session->arguments, &said));
+  model_.tell_dropped(said.dropped);
   if (said.tokens.empty()) {
     return error(Code::kInvalid, Detail::kState, "%s: the session has no tokens: append some", options.prefill_only ? "prefill" : "begin");
   }
   if (options.sampling.seed == 0 && options.sampling.temperature > 0) {
     uint8_t drawn[8];
-    runtime_->env()->random(drawn);
+    runtime_.env()->random(drawn);
     for (uint8_t byte : drawn) options.sampling.seed = options.sampling.seed << 8 | byte;
     if (options.sampling.seed == 0) options.sampling.seed = 1;
   }
-  KVRT_ASSIGN(Answer answer, begin_answer(*model_, &grammars_, session->arguments.tools, &said, &options));
+  KVRT_ASSIGN(Answer answer, begin_answer(model_, &grammars_, session->arguments.tools, &said, &options));
   auto generation = std::make_unique<Generation>(std::move(options));
   generation->guide = std::move(answer.guide);
   generation->parser = std::move(answer.parser);
   generation->style = std::move(answer.style);
   generation->answer_begin = answer.begin;
   const std::shared_ptr<Cancel> cancel = generation->options.cancel;
-  Lock lock(mu_);
-  if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(said.tokens.size(), 0));
+  Lock lock(lock_->mu);
+  if (said.tokens.size() > session->tokens.size()) KVRT_TRY(gate_->check_room(said.tokens.size(), 0));
   if (generation->options.all_or_nothing) generation->before.emplace(*session);
-  if (cancel) cancel->watch(weak_from_this());
-  become(session, std::move(said));  // nothing fails from here on
+  if (cancel) cancel->watch(self_);
+  gate_->become(session, std::move(said));  // nothing fails from here on
   session->generation = std::move(generation);
-  step_->generations.start(session, runtime_->env()->now_ns());
+  step_->generations.start(session, runtime_.env()->now_ns());
   if (cancel && cancel->fired()) end(session);
   ring();
   return {};
 }
 
-// Ends the session's generation, if there is one, at its last accepted token. Under mu_.
-void Engine::end(Session* session) {
+// Ends the session's generation, if there is one, at its last accepted token.
+void Driver::end(Session* session) {
   if (session->state != SessionState::kGenerating || session->generation->abandoned) return;
   if (session->generation->finished) return step_->generations.cancel_finished(session);
-  stop(session);
+  step_->generations.stop(session, runtime_.env()->now_ns());
   session->changed.notify_all();
 }
 
-void Engine::cancel(Session* session) {
-  Lock lock(mu_);
+void Driver::cancel(Session* session) {
+  Lock lock(lock_->mu);
   end(session);
   ring();
 }
 
-void Engine::cancel(const Cancel& fired) noexcept {
-  Lock lock(mu_);
+void Driver::cancel(const Cancel& fired) noexcept {
+  Lock lock(lock_->mu);
   for (Session* s : step_->queue.sessions()) {
     if (s->generation && s->generation->options.cancel.get() == &fired) end(s);
   }
   ring();
 }
 
-Status Engine::accept(Session* session, int32_t token) {
-  Lock lock(mu_);
+Status Driver::accept(Session* session, int32_t token) {
+  Lock lock(lock_->mu);
   bool due = session->state == SessionState::kGenerating && !session->generation->finished && !session->generation->awaited.empty();
   if (!due)
     return error(Code::kInvalid, Detail::kState,
                  "accept: the session asks for no token: it does after a LOGITS event of a "
                  "generation with sampler HOST");
-  if (token < 0 || static_cast<uint32_t>(token) >= model_->tokenizer().vocab_size()) {
-    return error(Code::kInvalid, Detail::kNone, "accept: token %d, the vocabulary has %u", token, model_->tokenizer().vocab_size());
+  if (token < 0 || static_cast<uint32_t>(token) >= model_.tokenizer().vocab_size()) {
+    return error(Code::kInvalid, Detail::kNone, "accept: token %d, the vocabulary has %u", token, model_.tokenizer().vocab_size());
   }
   Generation& g = *session->generation;
   const auto mask = g.guide ? g.guide->mask() : std::span<const uint64_t>();
@@ -101,68 +102,43 @@ Status Engine::accept(Session* session, int32_t token) {
   }
   const FpEnv fp_env;
   Sample sample = describe(g.awaited, token, g.options.sampling.top_logprobs);
-  step_->committer.accept(session, sample, model_->tokenizer(), runtime_->env()->now_ns());
+  step_->committer.accept(session, sample, model_.tokenizer(), runtime_.env()->now_ns());
   session->changed.notify_all();
   ring();
   return {};
 }
 
 // Wakes the hosts of sessions with a first unread event. Gives the lock back for each call.
-void Engine::ring() {
+void Driver::ring() {
   while (auto wake = step_->mailboxes.take_woken()) {
-    Unlocked unlocked(mu_);
+    Unlocked unlocked(lock_->mu);
     wake->ring();
     wake.reset();  // without the lock: the last reference's end calls the host to free its user data
   }
 }
 
-// Ends the generation now, or when the step that the session is in is over.
-void Engine::stop(Session* session) {
-  if (session->use.in_step()) {
-    session->generation->cancel = true;
-  } else {
-    step_->generations.finish(session, Reason::kCancelled, runtime_->env()->now_ns());
-  }
-}
-
-// After DONE: the session is idle again, and the answer is a message; or all is as before begin.
-void Engine::take_done(Session* session) {
-  Session& s = *session;
-  Generation& g = *s.generation;
-  Reason reason = g.report.reason;
-  if (g.before && (reason == Reason::kCancelled || reason == Reason::kFailed)) {
-    become(session, std::move(*g.before));
-  } else {
-    add_answer(*model_, g, &s);
-  }
-  s.generation.reset();
-  s.state = SessionState::kIdle;
-  if (s.autosave) s.autosave->turn_over |= s.autosave->policy.every_turn;
-  touched(session);
-}
-
 // Ends a generation whose caller has gone, for want of memory. The work that needs memory waits for the session's next call.
-void Engine::abandon(Session* session) noexcept {
-  Lock lock(mu_);
+void Driver::abandon(Session* session) noexcept {
+  Lock lock(lock_->mu);
   if (session->state != SessionState::kGenerating) return;
   if (!session->generation->finished && session->use.in_step()) session->generation->cancel = true;
-  while (session->use.in_step()) step_over_.wait(mu_);
+  while (session->use.in_step()) lock_->step_over.wait(lock_->mu);
   if (!session->generation->finished) step_->generations.give_up(session);
   session->generation->report.reason = Reason::kFailed;  // also where its DONE was ready: the caller did not get it
   session->generation->abandoned = true;
 }
 
-bool Engine::take_event(Session* session, Event* event, Status* failure) {
+bool Driver::take_event(Session* session, Event* event, Status* failure) {
   Session& s = *session;
   if (!s.mailbox.empty()) {
-    if (s.mailbox.front().type == EventType::kDone) take_done(session);  // first: it needs memory
+    if (s.mailbox.front().type == EventType::kDone) gate_->take_done(session);  // first: it needs memory
     *event = std::move(s.mailbox.front());
     s.mailbox.pop_front();
     return true;
   }
   if (s.generation && s.generation->no_memory) {
     *failure = error(Code::kNoMemory, Detail::kNone, "the generation ended at token %zu: the system gave no memory", s.tokens.size());
-    take_done(session);
+    gate_->take_done(session);
     s.last_error = failure->clone();
     return true;
   }
@@ -170,19 +146,19 @@ bool Engine::take_event(Session* session, Event* event, Status* failure) {
   s.last_error = s.failure.clone();
   // Logits that are not finite break a session, unless the generation leaves no trace. Limits and a failed device leave it sound.
   bool broken = s.failure.detail() == Detail::kNumeric && !s.generation->before;
-  take_done(session);
+  gate_->take_done(session);
   *failure = std::move(s.failure);
   s.failure = Status();
   if (broken) s.state = SessionState::kFailed;
   return true;
 }
 
-Result<Event> Engine::next(Session* session, int32_t timeout_ms) {
+Result<Event> Driver::next(Session* session, int32_t timeout_ms) {
   using Clock = std::chrono::steady_clock;
   auto deadline = timeout_ms < 0 ? Clock::time_point::max() : Clock::now() + std::chrono::milliseconds(timeout_ms);
   const uint64_t patience_ns = timeout_ms < 0 ? UINT64_MAX : static_cast<uint64_t>(timeout_ms) * kMs;
-  Lock lock(mu_);
-  settle(session);
+  Lock lock(lock_->mu);
+  gate_->settle(session);
   Event event;
   Status failure;
   for (;;) {
@@ -204,32 +180,31 @@ Result<Event> Engine::next(Session* session, int32_t timeout_ms) {
     auto until = leader_ ? deadline : std::min(deadline, Clock::now() + kBlocksRetry);
     if (!session->mailbox.empty() || session->state != SessionState::kGenerating || session->generation->finished) continue;
     if (until == Clock::time_point::max()) {
-      session->changed.wait(mu_);
+      session->changed.wait(lock_->mu);
     } else {
-      session->changed.wait_until(mu_, until);
+      session->changed.wait_until(lock_->mu, until);
     }
   }
 }
 
-uint32_t Engine::step(uint32_t ms) {
-  auto deadline = runtime_->env()->now_ns() + ms * kMs;
-  Lock lock(mu_);
-  if (!step_) return 0;
+uint32_t Driver::step(uint32_t ms) {
+  auto deadline = runtime_.env()->now_ns() + ms * kMs;
+  Lock lock(lock_->mu);
   for (;;) {
-    uint64_t start = runtime_->env()->now_ns();
+    uint64_t start = runtime_.env()->now_ns();
     if (leader_) {
-      for (const uint64_t seen = steps_led_; steps_led_ == seen;) step_over_.wait(mu_);
+      for (const uint64_t seen = steps_led_; steps_led_ == seen;) lock_->step_over.wait(lock_->mu);
     } else if (step_->queue.runnable_count() == 0 || !run_step(ms * kMs)) {
       break;
     }
-    uint64_t now = runtime_->env()->now_ns();
+    uint64_t now = runtime_.env()->now_ns();
     if (now + (now - start) > deadline) break;  // one more step would end late
   }
   return step_->queue.runnable_count();
 }
 
-// The caller leads one step, and accepts one of up to patience_ns. mu_ is held on entry and exit. False: nothing could run.
-bool Engine::run_step(uint64_t patience_ns) {
+// The caller leads one step, and accepts one of up to patience_ns. False: nothing could run.
+bool Driver::run_step(uint64_t patience_ns) {
   leader_ = true;
   bool ran = false;
   try {
@@ -243,23 +218,23 @@ bool Engine::run_step(uint64_t patience_ns) {
   return ran;
 }
 
-bool Engine::lead(uint64_t patience_ns) {
-  const uint64_t warm_until = runtime_->env()->now_ns() + uint64_t{step_ms_max_} * 250'000;  // for a quarter of a step's time
+bool Driver::lead(uint64_t patience_ns) {
+  const uint64_t warm_until = runtime_.env()->now_ns() + uint64_t{step_ms_} * 250'000;  // for a quarter of a step's time
   Session* const cold = step_->queue.next_cold();
-  bool ran = cold && warm_cold(cold, warm_until);
+  bool ran = cold && warmer_->warm_cold(lock_, cold, warm_until);
   const uint64_t done = step_->reports.counters.done_count();
-  if (runtime_->step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
-  step_->planner.plan(step_->queue.order(), runtime_->env()->now_ns(), patience_ns, &plan_);
+  if (runtime_.step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
+  step_->planner.plan(step_->queue.order(), runtime_.env()->now_ns(), patience_ns, &plan_);
   ran |= step_->reports.counters.done_count() > done;
-  if (step_->queue.starved()) pressed_.notify_all();
+  if (step_->queue.starved()) lock_->pressed.notify_all();
   if (plan_.seqs.empty()) return ran;
   Status computed;
   {
-    Unlocked unlocked(mu_);
+    Unlocked unlocked(lock_->mu);
     computed = runner_->run(&plan_);
   }
   if (computed.is_ok()) {
-    step_->committer.commit(&plan_, runner_->logits(), model_->tokenizer(), runtime_->env()->now_ns());
+    step_->committer.commit(&plan_, runner_->logits(), model_.tokenizer(), runtime_.env()->now_ns());
   } else {
     step_->committer.fail_step(&plan_, computed);
   }
@@ -267,17 +242,17 @@ bool Engine::lead(uint64_t patience_ns) {
 }
 
 // What is left of the plan is taken back; all who wait for the step look again.
-void Engine::end_step() noexcept {
+void Driver::end_step() noexcept {
   step_->committer.abandon(&plan_);
   leader_ = false;
   ++steps_led_;
-  step_over_.notify_all();
+  lock_->step_over.notify_all();
   for (Session* s : step_->queue.sessions()) {
     if (s->state != SessionState::kGenerating) continue;
     // A cancel that came meanwhile waits for the step's commit. There was none if an exception ended the step.
-    if (s->generation->cancel && !s->generation->finished) stop(s);
+    if (s->generation->cancel && !s->generation->finished) step_->generations.stop(s, runtime_.env()->now_ns());
     s->changed.notify_all();
-    if (s->use.take_stepped()) touched(s);  // one that waits for its host is idle
+    if (s->use.take_stepped()) note_activity(s, runtime_.env());  // one that waits for its host is idle
   }
 }
 

@@ -41,34 +41,49 @@ Result<std::shared_ptr<Engine>> Engine::assemble(std::shared_ptr<Runtime> runtim
 }
 
 Engine::Engine(std::shared_ptr<Runtime> runtime, std::unique_ptr<LoadedModel> model)
-    : runtime_(std::move(runtime)), model_(std::move(model)), grammars_(model_->tokenizer()) {}
+    : runtime_(std::move(runtime)), model_(std::move(model)) {}
 Engine::~Engine() = default;
+
+Engine::Parts::Parts(const std::shared_ptr<Engine>& engine, const StepLimits& limits, uint32_t units)
+    : cache(units, engine->memory_->kv().shape),
+      step(&cache, limits),
+      gate(engine->runtime_->env(), engine->model_.get(), &cache),
+      loader(engine->runtime_.get(), engine->memory_.get(), &cache, &step.supply),
+      warmer(engine->runtime_.get(), &cache, &step.queue, &step.reports, &step.generations, &loader),
+      saver(&engine->lock_, engine->runtime_.get(), engine->model_.get(), engine->memory_.get(), &cache, &step.queue, &gate),
+      autosaves(&engine->lock_, engine->runtime_.get(), &saver),
+      resumer(&engine->lock_, engine->runtime_.get(), engine->model_.get(), &engine->memory_->kv(), &cache, &step.queue, &step.reports,
+              &gate, &loader, &autosaves),
+      sessions(&engine->lock_, engine->runtime_.get(), engine->model_.get(), &engine->memory_->kv(), &cache, &step, &gate, &autosaves),
+      conversations(&engine->lock_, engine->runtime_->env(), engine->model_.get(), &cache, &gate),
+      driver(std::shared_ptr<Driver>(engine, &driver), &engine->lock_, engine->runtime_.get(), engine->model_.get(), engine->runner_.get(),
+             &step, &warmer, &gate, engine->step_ms_max_) {}
 
 Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPass> toy) {
   const ModelDims& d = model_->dims();
   const uint32_t prefill_chunk = options.prefill_chunk ? options.prefill_chunk : kStepRowsMax;
   KVRT_TRY(check_formats(d, options.load.kv_format));
-  kv_ = model_kv(d, options.block_tokens, options.load.kv_format, prefill_chunk, options.windows);
-  for (uint32_t number = 0; number <= kv_.groups.groups.size(); ++number) chunks_.push_back(kv_chunk(kv_.groups, number));
+  const ModelKv kv = model_kv(d, options.block_tokens, options.load.kv_format, prefill_chunk, options.windows);
   uint64_t memory_bytes = 0, free_bytes = 0;
   runtime_->backend()->device_memory(&memory_bytes, &free_bytes);
   if (options.kv_bytes_max > memory_bytes) {  // the system would reserve the pool, but its bookkeeping takes real memory
     return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, this machine has %s of memory: lower it",
                  static_cast<unsigned long long>(options.kv_bytes_max), in_gib(memory_bytes).c_str());
   }
-  KVRT_ASSIGN(const uint64_t units, pool_units(kv_, d.context, options.kv_bytes_max, free_bytes));
-  const uint64_t unit_bytes = kv_.unit_bytes(), pool_bytes = (units + kv_.zero_units()) * unit_bytes;
+  KVRT_ASSIGN(const uint64_t units, pool_units(kv, d.context, options.kv_bytes_max, free_bytes));
+  const uint64_t unit_bytes = kv.unit_bytes(), pool_bytes = (units + kv.zero_units()) * unit_bytes;
   if (options.kv_populate && pool_bytes > free_bytes) {  // the system would give it, then kill the process as it touches the pages
     return error(Code::kNoMemory, Detail::kNone,
                  "kv_populate: the pool has %s, %s are free: lower kv_bytes_max; `kvrt plan` says what fits", in_gib(pool_bytes).c_str(),
                  in_gib(free_bytes).c_str());
   }
-  KVRT_ASSIGN(pool_buffer_, runtime_->backend()->alloc(pool_bytes, options.kv_populate));
-  if (kv_.shape.has_windows()) {  // the last unit stands where a table has no KV: zeros, which no row sees
-    KVRT_TRY(runtime_->backend()->upload(unit_data(static_cast<BlockId>(units)), unit_bytes,
+  KVRT_ASSIGN(auto pool, runtime_->backend()->alloc(pool_bytes, options.kv_populate));
+  memory_ = std::make_unique<KvMemory>(kv, runtime_->backend(), std::move(pool));
+  if (kv.shape.has_windows()) {  // the last unit stands where a table has no KV: zeros, which no row sees
+    KVRT_TRY(runtime_->backend()->upload(memory_->unit(static_cast<BlockId>(units)), unit_bytes,
                                          [](std::span<uint8_t> zeros) { std::ranges::fill(zeros, 0); }));
   }
-  KVRT_ASSIGN(runner_, StepRunner::make(runtime_.get(), *model_, kv_.groups, pool_buffer_.get(), std::move(toy)));
+  KVRT_ASSIGN(runner_, StepRunner::make(runtime_.get(), *model_, kv.groups, memory_->pool(), std::move(toy)));
   step_ms_max_ = options.step_ms_max ? options.step_ms_max : kStepMsDefault;
   StepLimits limits;
   limits.context = d.context;
@@ -79,21 +94,20 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
   limits.logits_max = kLogitsRowsMax;
   limits.boundary_every = options.boundary_every;
   limits.unit_bytes = unit_bytes;
-  cache_ = std::make_unique<KvCache>(static_cast<uint32_t>(units), kv_.shape);
-  const uint64_t each = kv_.shape.boundary_units(), room = kv_.shape.boundaries_units(units);
+  const uint64_t each = kv.shape.boundary_units(), room = kv.shape.boundaries_units(units);
   if (each > 0 && each > room / kBoundariesTold) {
     logf(runtime_->log(), LogLevel::kInfo,
          "boundaries (kvrt_session_mark) may take %llu of the pool's %llu bytes, one takes up to %llu: it keeps %llu that no session holds",
          static_cast<unsigned long long>(room * unit_bytes), static_cast<unsigned long long>(units * unit_bytes),
          static_cast<unsigned long long>(each * unit_bytes), static_cast<unsigned long long>(room / each));
   }
-  step_ = std::make_unique<StepParts>(cache_.get(), limits);
+  parts_ = std::make_unique<Parts>(shared_from_this(), limits, static_cast<uint32_t>(units));
   return {};
 }
 
 EngineInfo Engine::info() const {
   EngineInfo info;
-  info.has_weights = runner_ != nullptr;
+  info.has_weights = parts_ != nullptr;
   info.has_template = model_->has_template();
   info.load_ms = load_ms_;
   if (const GgufFile* file = model_->file()) {
@@ -101,53 +115,42 @@ EngineInfo Engine::info() const {
     info.name = file->get_string("general.name").value_or("");
     info.file_bytes = file->file_bytes();
   }
-  if (!runner_) return info;
+  if (!parts_) return info;
   info.dims = model_->dims();
-  info.kv = kv_;
+  info.kv = memory_->kv();
   info.weight_bytes = model_->weights() ? model_->weights()->weight_bytes : 0;
   info.scratch_bytes = runner_->scratch_bytes();
-  info.pool_bytes = pool_buffer_->bytes();
+  info.pool_bytes = memory_->pool()->bytes();
   info.step_ms_max = step_ms_max_;
-  Lock lock(mu_);
-  info.blocks = cache_->size();
-  info.blocks_free = cache_->free_count();
-  info.blocks_cached = cache_->cached_count();
-  info.sessions = step_->queue.sessions().size();
+  Lock lock(lock_.mu);
+  info.blocks = parts_->cache.size();
+  info.blocks_free = parts_->cache.free_count();
+  info.blocks_cached = parts_->cache.cached_count();
+  info.sessions = parts_->step.queue.sessions().size();
   return info;
 }
 
 EngineMetrics Engine::metrics() const {
   EngineMetrics m;
-  if (!step_) return m;
-  Lock lock(mu_);
-  m.counters = step_->reports.counters;
-  m.sessions = step_->queue.sessions().size();
-  for (const Session* s : step_->queue.sessions()) {
+  if (!parts_) return m;
+  Lock lock(lock_.mu);
+  m.counters = parts_->step.reports.counters;
+  m.sessions = parts_->step.queue.sessions().size();
+  for (const Session* s : parts_->step.queue.sessions()) {
     bool generating = s->state == SessionState::kGenerating;
     m.generating += generating;
     m.paused += generating && !s->generation->finished && !s->runnable();
   }
-  m.blocks = cache_->size();
-  m.blocks_cached = cache_->cached_count();
-  m.blocks_used = cache_->used_count();
-  m.evictions = cache_->evictions();
+  m.blocks = parts_->cache.size();
+  m.blocks_cached = parts_->cache.cached_count();
+  m.blocks_used = parts_->cache.used_count();
+  m.evictions = parts_->cache.evictions();
   return m;
 }
 
-// The root: a hash of all that a block's bits depend on besides its tokens. KV of a session without a store never leaves this process, so
-// its root has no model id.
-Result<BlockKey> Engine::root_for(const SessionOptions& options, const char* numerics) {
-  Hash256 id;
-  if (options.store) {
-    KVRT_ASSIGN(id, model_->id(*runtime_, options.store));
-  }
-  Hasher hasher;
-  hasher.add(id.bytes)
-      .add_string(kv_formats_name(kv_.formats))
-      .add_u64(kv_.block_tokens())
-      .add_string(numerics ? numerics : runtime_->backend()->numerics());
-  hasher.add_string(options.domain);
-  return hasher.finish();
+Status Engine::check_sessions() const {
+  if (parts_) return {};
+  return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", model_->name().c_str());
 }
 
 }  // namespace kvrt

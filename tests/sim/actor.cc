@@ -17,17 +17,17 @@ void fail(const char* format, ...) {
 
 Actor::Actor(Setting* setting, SessionOptions o, std::shared_ptr<Bell> bell) : options(std::move(o)), w_(setting), bell_(std::move(bell)) {
   options.wake = bell_;
-  auto opened = w_->engine->open_session(options);
+  auto opened = w_->engine->sessions().open(options);
   SIM_CHECK(opened.is_ok(), "open: %s", opened.status().message().c_str());
   session_ = *opened;
-  id_ = w_->engine->session_info(session_).id;
+  id_ = w_->engine->sessions().info(session_).id;
 }
 
 Actor::Actor(Setting* setting, SessionOptions o, std::shared_ptr<Bell> bell, Session* resumed)
     : options(std::move(o)), w_(setting), session_(resumed), bell_(std::move(bell)) {}
 
 void Actor::close() {
-  if (session_) w_->engine->close(session_);
+  if (session_) w_->engine->sessions().close(session_);
   session_ = nullptr;
 }
 
@@ -53,7 +53,7 @@ void Actor::append() {
   auto fresh = some_tokens(count);
   bool bad = w_->random->one_in(40) && count;
   if (bad) fresh[w_->random->below(count)] = w_->random->one_in(2) ? -1 : static_cast<int32_t>(w_->tokenizer->vocab_size());
-  Status status = w_->engine->append(session_, fresh);
+  Status status = w_->engine->conversations().append(session_, fresh);
   bool fits = count == 0 || tokens_.size() + count <= w_->room;
   Code want = !fits ? Code::kLimit : bad ? Code::kInvalid : Code::kOk;
   SIM_CHECK(status.code() == want, "append of %zu to %zu in %zu: %s", size_t{count}, tokens_.size(), size_t{w_->room},
@@ -62,7 +62,7 @@ void Actor::append() {
   if (status.is_ok() && count % 3 == 1) {
     const KvShape& shape = w_->engine->info().kv.shape;
     const bool room = shape.units_for(tokens_.size()) + shape.boundary_units() <= w_->engine->info().blocks;
-    const Status marked = w_->engine->mark(session_, tokens_.size() - count / 2);
+    const Status marked = w_->engine->conversations().mark(session_, tokens_.size() - count / 2);
     SIM_CHECK(marked.is_ok() || (marked.code() == Code::kLimit && !room), "mark: %s", marked.message().c_str());
     w_->note(marked.is_ok() ? "marks" : "marks refused");
   }
@@ -76,7 +76,7 @@ void Actor::append_text() {
   std::vector<int32_t> fresh;
   if (tokens_.empty() && w_->tokenizer->add_bos()) fresh.push_back(kToyBos);
   SIM_CHECK(w_->tokenizer->encode(text, special, &fresh, tokens_.empty() ? -1 : tokens_.back()).is_ok(), "encode");
-  Status status = w_->engine->append_text(session_, text, special);
+  Status status = w_->engine->conversations().append_text(session_, text, special);
   const bool fits = fresh.empty() || tokens_.size() + fresh.size() <= w_->room;
   SIM_CHECK(status.code() == (fits ? Code::kOk : Code::kLimit), "append_text: %s", status.message().c_str());
   if (status.is_ok()) tokens_.insert(tokens_.end(), fresh.begin(), fresh.end());
@@ -86,10 +86,10 @@ void Actor::truncate() {
   uint64_t to = w_->random->one_in(3) ? w_->random->below(tokens_.size() + 1)
                                       : tokens_.size() - std::min<size_t>(tokens_.size(), w_->random->below(20));
   if (w_->random->one_in(30)) {
-    SIM_CHECK(w_->engine->truncate(session_, tokens_.size() + 1).code() == Code::kInvalid, "truncate past the end");
+    SIM_CHECK(w_->engine->conversations().truncate(session_, tokens_.size() + 1).code() == Code::kInvalid, "truncate past the end");
     return;
   }
-  Status status = w_->engine->truncate(session_, to);
+  Status status = w_->engine->conversations().truncate(session_, to);
   SIM_CHECK(status.is_ok(), "truncate: %s", status.message().c_str());
   tokens_.resize(to);
   drop_messages();
@@ -111,7 +111,7 @@ void Actor::drop_messages() {
 void Actor::erase() {
   uint64_t from = w_->random->below(tokens_.size() + 1), to = from + w_->random->below(tokens_.size() + 1 - from);
   if (!said_.empty() && w_->random->one_in(2)) from = said_.front().begin, to = said_[w_->random->below(said_.size())].end;
-  Status status = w_->engine->erase(session_, from, to);
+  Status status = w_->engine->conversations().erase(session_, from, to);
   std::vector<Said> rest;
   bool cuts = false;
   for (const Said& m : said_) {
@@ -121,7 +121,7 @@ void Actor::erase() {
   SIM_CHECK(status.code() == (cuts ? Code::kInvalid : Code::kOk), "erase %zu to %zu: %s", size_t{from}, size_t{to},
             status.message().c_str());
   if (cuts) return;
-  auto after = w_->engine->tokens(session_);
+  auto after = w_->engine->conversations().tokens(session_);
   uint64_t joint = tokens_.size() - (to - from) - after.size();
   if (joint) {
     auto next = std::find_if(rest.begin(), rest.end(), [&](const Said& m) { return m.begin >= to; });
@@ -143,7 +143,7 @@ void Actor::erase() {
 }
 
 std::unique_ptr<Actor> Actor::fork(std::shared_ptr<Bell> bell) {
-  auto made = w_->engine->fork(session_, bell);
+  auto made = w_->engine->sessions().fork(session_, bell);
   SIM_CHECK(made.is_ok(), "fork: %s", made.status().message().c_str());
   auto copy = std::make_unique<Actor>(w_, options, bell, *made);
   copy->options.wake = bell;
@@ -151,7 +151,7 @@ std::unique_ptr<Actor> Actor::fork(std::shared_ptr<Bell> bell) {
   copy->said_ = said_;
   copy->suspended_ = suspended_;
   copy->from_disk_ = from_disk_;
-  copy->id_ = w_->engine->session_info(copy->session_).id;
+  copy->id_ = w_->engine->sessions().info(copy->session_).id;
   SIM_CHECK(!(copy->id_ == id_), "the fork has the same id");
   w_->note("forks");
   return copy;
@@ -162,7 +162,7 @@ std::unique_ptr<Actor> Actor::fork(std::shared_ptr<Bell> bell) {
 void Actor::save(const std::string& name, bool suspend, Saved* saved) {
   SaveOptions o{Durability::kNone, w_->random->one_in(3), suspend};
   const std::vector<int32_t> tokens = saved_tokens();
-  auto report = w_->engine->save(session_, name, o);
+  auto report = w_->engine->saver().save(session_, name, o);
   bool mine = saved->exists && saved->id == id_ && name_ == name && saved->revision == revision_;
   if (w_->quota && report.status().code() == Code::kNoSpace) return w_->note("saves without room");
   if (!saved->exists || mine || o.overwrite) {
@@ -174,7 +174,7 @@ void Actor::save(const std::string& name, bool suspend, Saved* saved) {
   }
   SIM_CHECK(report->revision > saved->newest && report->tokens == tokens.size(), "save: revision %zu after %zu", size_t{report->revision},
             size_t{saved->newest});
-  SessionInfo info = w_->engine->session_info(session_);
+  SessionInfo info = w_->engine->sessions().info(session_);
   SIM_CHECK((info.id == id_) == (revision_ == 0 || name == name_), "save: the id");
   id_ = info.id;
   name_ = name;
@@ -192,7 +192,7 @@ void Actor::save(const std::string& name, bool suspend, Saved* saved) {
 
 // The tokens that a cancel would leave now: all that are accepted, read or not; none of a generation that leaves no trace unless whole.
 std::vector<int32_t> Actor::saved_tokens() const {
-  if (!running_ || !undone_by_cancel()) return w_->engine->tokens(session_);
+  if (!running_ || !undone_by_cancel()) return w_->engine->conversations().tokens(session_);
   return running_->before;
 }
 
@@ -216,7 +216,7 @@ void Actor::resumed(const std::string& name, const Saved& saved, const Report& r
   id_ = saved.id;
   name_ = name;
   revision_ = saved.revision;
-  SessionInfo info = w_->engine->session_info(session_);
+  SessionInfo info = w_->engine->sessions().info(session_);
   SIM_CHECK(info.id == id_ && info.revision == revision_ && info.name == name, "resume: id, revision or name");
   SIM_CHECK(r.prompt_tokens == tokens_.size() && r.prompt_tokens == r.reused_memory + r.reused_disk + r.prefilled, "resume: the report");
   from_disk_ = r.reused_disk;
@@ -229,8 +229,8 @@ void Actor::resumed(const std::string& name, const Saved& saved, const Report& r
 // ---- between calls
 
 void Actor::check() {
-  SessionInfo info = w_->engine->session_info(session_);
-  auto have = w_->engine->tokens(session_);
+  SessionInfo info = w_->engine->sessions().info(session_);
+  auto have = w_->engine->conversations().tokens(session_);
   if (running_) {
     SIM_CHECK(info.state == SessionState::kGenerating, "state %u while generating", static_cast<unsigned>(info.state));
     SIM_CHECK(have.size() >= tokens_.size() && std::equal(tokens_.begin(), tokens_.end(), have.begin()), "tokens while generating");
@@ -248,17 +248,18 @@ void Actor::check() {
 void Actor::refused() {
   Code want = running_ ? Code::kBusy : Code::kInvalid;
   Engine* h = w_->engine;
-  SIM_CHECK(h->append(session_, {}).code() == want, "append in another state");
-  SIM_CHECK(h->truncate(session_, 0).code() == want, "truncate in another state");
-  SIM_CHECK(h->mark(session_, 0).code() == want, "mark in another state");
-  SIM_CHECK(h->erase(session_, 0, 0).code() == want, "erase in another state");
-  SIM_CHECK(h->begin(session_, {}).code() == want, "begin in another state");
-  SIM_CHECK(h->append_message(session_, R"({"role":"user","content":"a"})").status().code() == want, "append_message in another state");
-  SIM_CHECK(h->fork(session_, nullptr).status().code() == want, "fork in another state");
+  SIM_CHECK(h->conversations().append(session_, {}).code() == want, "append in another state");
+  SIM_CHECK(h->conversations().truncate(session_, 0).code() == want, "truncate in another state");
+  SIM_CHECK(h->conversations().mark(session_, 0).code() == want, "mark in another state");
+  SIM_CHECK(h->conversations().erase(session_, 0, 0).code() == want, "erase in another state");
+  SIM_CHECK(h->driver().begin(session_, {}).code() == want, "begin in another state");
+  SIM_CHECK(h->conversations().append_message(session_, R"({"role":"user","content":"a"})").status().code() == want,
+            "append_message in another state");
+  SIM_CHECK(h->sessions().fork(session_, nullptr).status().code() == want, "fork in another state");
   SaveOptions suspend;
   suspend.suspend = true;
-  if (options.store) SIM_CHECK(h->save(session_, "a", suspend).status().code() == want, "suspend in another state");
-  if (options.store && !running_) SIM_CHECK(h->save(session_, "a", {}).status().code() == want, "checkpoint in another state");
+  if (options.store) SIM_CHECK(h->saver().save(session_, "a", suspend).status().code() == want, "suspend in another state");
+  if (options.store && !running_) SIM_CHECK(h->saver().save(session_, "a", {}).status().code() == want, "checkpoint in another state");
   w_->note("calls refused");
 }
 

@@ -66,16 +66,16 @@ void Actor::start(GenerateOptions o) {
   rows = 0;
   heard_ = bell_ ? bell_->rung.load() : 0;
   run.given_up = given_up(w_->engine);  // first: another thread may evict in between
-  run.kv_tokens = w_->engine->session_info(session_).kv_tokens;
+  run.kv_tokens = w_->engine->sessions().info(session_).kv_tokens;
   if (!w_->alone) run.kv_tokens -= run.kv_tokens % w_->engine->info().kv.block_tokens();  // until it begins its tail can go, uncounted
-  Status status = w_->engine->begin(session_, o);
+  Status status = w_->engine->driver().begin(session_, o);
   if (tokens_.size() > w_->room) {
     SIM_CHECK(status.code() == Code::kLimit, "begin with %zu tokens in a room for %zu", tokens_.size(), size_t{w_->room});
     return w_->note("begins of what does not fit");
   }
   if (opens && status.code() == Code::kLimit) return;
   if (opens) {  // single-threaded: no step has run
-    tokens_ = w_->engine->tokens(session_);
+    tokens_ = w_->engine->conversations().tokens(session_);
     adopt_messages();
     if (status.is_ok()) check_rewrite(run.before, true, pinned == 0);
     w_->note("turns opened");
@@ -102,14 +102,14 @@ void Actor::start(GenerateOptions o) {
 }
 
 void Actor::cancel() {
-  SessionInfo before = w_->engine->session_info(session_);
-  w_->engine->cancel(session_);
+  SessionInfo before = w_->engine->sessions().info(session_);
+  w_->engine->driver().cancel(session_);
   if (!running_) return;
   running_->cancelled = true;
   w_->note("cancels");
   if (!w_->alone) return;
   // No step runs: a generation that was not over is over now, with DONE as the last event.
-  SessionInfo info = w_->engine->session_info(session_);
+  SessionInfo info = w_->engine->sessions().info(session_);
   SIM_CHECK(info.unread <= before.unread + 1 && !info.awaits_accept, "cancel: %zu unread events became %zu", size_t{before.unread},
             size_t{info.unread});
   running_->left_after_cancel = info.unread;
@@ -117,15 +117,15 @@ void Actor::cancel() {
 
 bool Actor::read(int32_t timeout_ms) {
   Engine* h = w_->engine;
-  SessionInfo info = h->session_info(session_);
+  SessionInfo info = h->sessions().info(session_);
   if (info.awaits_accept && info.unread == 0) {
     if (w_->alone && w_->random->one_in(8)) {
-      SIM_CHECK(h->next(session_, timeout_ms).status().code() == Code::kInvalid, "next while accept is due");
-      SIM_CHECK(h->accept(session_, -1).code() == Code::kInvalid, "accept of token -1");
+      SIM_CHECK(h->driver().next(session_, timeout_ms).status().code() == Code::kInvalid, "next while accept is due");
+      SIM_CHECK(h->driver().accept(session_, -1).code() == Code::kInvalid, "accept of token -1");
     }
     accept();
   }
-  auto event = h->next(session_, timeout_ms);
+  auto event = h->driver().next(session_, timeout_ms);
   if (!event.is_ok()) {
     on_failure(event.status());
     return true;
@@ -157,7 +157,7 @@ bool Actor::read(int32_t timeout_ms) {
     default:
       on_done(*event);
   }
-  if (w_->alone && bell_ && h->session_info(session_).unread == 0) heard_ = bell_->rung;
+  if (w_->alone && bell_ && h->sessions().info(session_).unread == 0) heard_ = bell_->rung;
   return true;
 }
 
@@ -165,7 +165,7 @@ void Actor::accept() {
   Running& g = *running_;
   SIM_CHECK(g.options.host_samples && g.accepted < 0, "accept is due without a question");
   g.accepted = static_cast<int32_t>(w_->random->below(w_->tokenizer->vocab_size()));
-  Status status = w_->engine->accept(session_, g.accepted);
+  Status status = w_->engine->driver().accept(session_, g.accepted);
   if (!status.is_ok() && !w_->alone) {  // another thread has just cancelled it
     g.accepted = -1;
     return;

@@ -61,7 +61,7 @@ void Actor::check_appended(const std::vector<int32_t>& old, const AppendInfo& in
 // Spans are the host's to say; the rest is compared.
 void Actor::adopt_messages() {
   for (uint64_t i = 0; i < said_.size(); ++i) {
-    auto m = w_->engine->message(session_, i);
+    auto m = w_->engine->conversations().message(session_, i);
     SIM_CHECK(m.has_value(), "message %zu is missing", size_t{i});
     said_[i].begin = m->begin;
     said_[i].end = m->end;
@@ -71,10 +71,10 @@ void Actor::adopt_messages() {
 }
 
 void Actor::check_messages() const {
-  SIM_CHECK(!w_->engine->message(session_, said_.size()), "more than %zu messages", said_.size());
+  SIM_CHECK(!w_->engine->conversations().message(session_, said_.size()), "more than %zu messages", said_.size());
   uint64_t at = 0;
   for (uint64_t i = 0; i < said_.size(); ++i) {
-    auto m = w_->engine->message(session_, i);
+    auto m = w_->engine->conversations().message(session_, i);
     SIM_CHECK(m && same_message(m->json, *normalize_message(as_json(said_[i]))), "message %zu: %s, expected %s", size_t{i},
               m ? m->json.c_str() : "none", as_json(said_[i]).c_str());
     SIM_CHECK(m->begin == said_[i].begin && m->end == said_[i].end && m->generated == said_[i].generated,
@@ -90,7 +90,7 @@ void Actor::append_message() {
   Said m{w_->random->one_in(4) ? "system" : "user", some_text(6), 0, 0, false};
   auto old = tokens_;
   const uint64_t pinned = generated_end();
-  auto info = w_->engine->append_message(session_, as_json(m));
+  auto info = w_->engine->conversations().append_message(session_, as_json(m));
   said_.push_back(m);
   if (!info.is_ok()) {
     SIM_CHECK(info.status().code() == Code::kLimit, "append_message: %s", info.status().message().c_str());
@@ -102,7 +102,7 @@ void Actor::append_message() {
   std::string text = oracle_render(said_, false);
   size_t skip = w_->tokenizer->add_bos() && !old.empty() && old[0] == kToyBos ? 1 : 0;
   std::string spelled = oracle_text(*w_->tokenizer, old, skip, std::max<size_t>(pinned, skip), true);
-  tokens_ = w_->engine->tokens(session_);
+  tokens_ = w_->engine->conversations().tokens(session_);
   if (pinned && text.compare(0, spelled.size(), spelled) == 0) {
     SIM_CHECK(tokens_.size() >= pinned && std::equal(old.begin(), old.begin() + static_cast<ptrdiff_t>(pinned), tokens_.begin()),
               "a generated turn that the template spells was tokenized anew");
@@ -123,7 +123,7 @@ void Actor::set_messages() {
   std::string json = "[";
   for (const Said& m : list) json += (json.size() > 1 ? "," : "") + as_json(m);
   const uint64_t pinned = generated_end();
-  auto info = w_->engine->set_messages(session_, json + "]");
+  auto info = w_->engine->conversations().set_messages(session_, json + "]");
   if (!info.is_ok()) {
     SIM_CHECK(info.status().code() == Code::kLimit, "set_messages: %s", info.status().message().c_str());
     return;
@@ -132,7 +132,7 @@ void Actor::set_messages() {
   while (same < std::min(list.size(), said_.size()) && list[same].role == said_[same].role && list[same].content == said_[same].content)
     ++same;
   said_ = list;
-  tokens_ = w_->engine->tokens(session_);
+  tokens_ = w_->engine->conversations().tokens(session_);
   adopt_messages();
   if (list.size() > same) check_rewrite(same ? old : std::vector<int32_t>{}, false, pinned == 0);
   check_appended(old, *info);

@@ -155,7 +155,7 @@ std::string Probe::check_shared(const Holders& held) const {
 
 std::string Probe::check_kv(const Session& s) const {
   const uint32_t T = cache().block_tokens();
-  const std::vector<uint32_t> windows = test::toy_windows(engine->kv_.groups);
+  const std::vector<uint32_t> windows = test::toy_windows(kv_groups());
   test::ToyState state(windows);
   for (uint64_t p = 0; p < s.tokens.size(); ++p) {
     const std::vector<uint64_t> want = test::oracle_kv(&state, windows.size(), s.tokens[p], p);
@@ -166,7 +166,7 @@ std::string Probe::check_kv(const Session& s) const {
         uint64_t have = 0;
         if (p % T + 1 < s.kv.tables[g].filled(i)) continue;  // it is the state after the last of its tokens
         const std::vector<BlockId> units = cache().units_of(s.kv.tables[g].block(i));
-        const bool whole = test::toy_read_state(engine->kv_.groups.states, engine->pool_buffer_->data(), units.data(), &have);
+        const bool whole = test::toy_read_state(kv_groups().states, engine->memory_->pool()->data(), units.data(), &have);
         if (!whole || have != state.folded(g)) return say("the state at position %llu is another's", static_cast<unsigned long long>(p));
         continue;
       }
@@ -174,7 +174,7 @@ std::string Probe::check_kv(const Session& s) const {
       for (BlockId unit = s.kv.tables[g].block(i); unit != kNoBlock; unit = cache().next_unit(unit), ++index) {
         uint64_t have = 0;
         const bool whole =
-            test::toy_read_slot(engine->kv_.groups.groups[g], engine->unit_data(unit), index, static_cast<uint32_t>(p % T), &have);
+            test::toy_read_slot(kv_groups().groups[g], engine->memory_->unit(unit), index, static_cast<uint32_t>(p % T), &have);
         if (!whole || have != want[g])
           return say("the KV of position %llu in group %u is another's", static_cast<unsigned long long>(p), g);
       }
@@ -184,7 +184,7 @@ std::string Probe::check_kv(const Session& s) const {
 }
 
 size_t Probe::hash_of(BlockId unit) const {
-  return std::hash<std::string_view>()({reinterpret_cast<const char*>(engine->unit_data(unit)), engine->kv_.unit_bytes()});
+  return std::hash<std::string_view>()({reinterpret_cast<const char*>(engine->memory_->unit(unit)), kv_groups().unit_bytes()});
 }
 
 // Also where no step computes: a resume fills units from the store.
@@ -200,7 +200,7 @@ void Probe::note_roots(const Holders& held) {
 
 std::string Probe::check(bool deep) {
   Holders held = holders();
-  if (!engine->leader_) note_roots(held);
+  if (!engine->parts_->driver.leader_) note_roots(held);
   const uint32_t windows = cache().pool_.window_count(), most = static_cast<uint32_t>(cache().boundaries_.units_max_);
   std::string wrong = windows <= most ? check_pool(held) : say("windows at boundaries alone have %u units, %u are allowed", windows, most);
   if (wrong.empty()) wrong = check_index(deep);
@@ -215,7 +215,7 @@ std::string Probe::check(bool deep) {
 // A unit that comes from another domain has nothing of it when its first rows are written.
 std::string Probe::check_domains(const Step& step) {
   const uint32_t T = cache().block_tokens();
-  const KvGroups& kv = engine->kv_.groups;
+  const KvGroups& kv = kv_groups();
   for (size_t q = 0; q < step.seqs.size(); ++q) {
     const StepSeq& seq = step.seqs[q];
     const Session& s = *plan().seqs[q].session;
@@ -230,7 +230,7 @@ std::string Probe::check_domains(const Step& step) {
         if (hash_of(unit) != last->second.bytes) continue;  // a chunk was loaded into it since, for a session that gave it up again
         const auto& copies = plan().unit_copies;            // a copy has written all of the unit, with KV of this domain
         if (std::any_of(copies.begin(), copies.end(), [&](const UnitCopy& c) { return c.to == unit; })) continue;
-        const uint8_t* bytes = engine->unit_data(unit);
+        const uint8_t* bytes = engine->memory_->unit(unit);
         if (std::any_of(bytes, bytes + kv.unit_bytes(), [](uint8_t b) { return b != 0; })) {
           return say("unit %d still has what another domain left", unit);
         }
@@ -291,26 +291,26 @@ std::string Probe::check_step(const Step& step) {
 }
 
 void Probe::poison() {
-  const uint64_t bytes = engine->kv_.unit_bytes();
-  for (const BlockId unit : cache().pool_.free_) std::memset(engine->unit_data(unit), 0xee, bytes);
+  const uint64_t bytes = kv_groups().unit_bytes();
+  for (const BlockId unit : cache().pool_.free_) std::memset(engine->memory_->unit(unit), 0xee, bytes);
   Holders held = holders();
   for (uint32_t b = 0; b < held.size(); ++b) {
     const auto block = static_cast<BlockId>(b);
     if (held[b].empty() || cache().index_.contains(block)) continue;
     uint32_t filled = 0, index = 0;
-    const KvGroup& group = engine->kv_.groups.groups[held[b][0].group];
+    const KvGroup& group = kv_groups().groups[held[b][0].group];
     for (const Holder& h : held[b]) filled = std::max(filled, h.session->kv.tables[h.group].filled(h.index));
     for (BlockId unit = block; unit != kNoBlock; unit = cache().next_unit(unit), ++index) {
-      if (filled == 0) std::memset(engine->unit_data(unit), 0xee, bytes);
+      if (filled == 0) std::memset(engine->memory_->unit(unit), 0xee, bytes);
       for (uint32_t slot = filled; filled && !group.state && slot < group.unit.block_tokens; ++slot) {
-        test::toy_write_slot(group, engine->unit_data(unit), index, slot, 0xeeee'eeee'eeee'eeeeull);
+        test::toy_write_slot(group, engine->memory_->unit(unit), index, slot, 0xeeee'eeee'eeee'eeeeull);
       }
     }
   }
 }
 
 bool Probe::evict(uint64_t random) {
-  KvCache& s = *engine->cache_;
+  KvCache& s = engine->parts_->cache;
   std::vector<BlockId> cached;
   for (uint32_t b = 0; b < s.pool_.size(); ++b) {
     if (s.pool_.cached(static_cast<BlockId>(b))) cached.push_back(static_cast<BlockId>(b));

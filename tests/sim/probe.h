@@ -19,9 +19,10 @@ struct Probe {
   // Overwrites the memory that nobody may read: free blocks, and the slots of private blocks past their tokens.
   void poison();
 
-  const StepParts& parts() const { return *engine->step_; }
-  const KvCache& cache() const { return *engine->cache_; }
-  const StepPlan& plan() const { return engine->plan_; }
+  const StepParts& parts() const { return engine->parts_->step; }
+  const KvCache& cache() const { return engine->parts_->cache; }
+  const StepPlan& plan() const { return engine->parts_->driver.plan_; }
+  const KvGroups& kv_groups() const { return engine->memory_->groups(); }
   // Gives up a cached block from anywhere in its chain, which leaves a hole. False: there is none.
   bool evict(uint64_t random);
   uint32_t holes() const;  // sessions of the plan that have KV after the rows that they compute now

@@ -65,22 +65,22 @@ class Steps : public testing::Test {
   Session* prompt(size_t tokens, bool host_samples = false) {
     SessionOptions o;
     o.share = false;
-    Session* s = std::move(engine_->open_session(o)).value();
-    EXPECT_TRUE(engine_->append(s, std::vector<int32_t>(tokens, 5)).is_ok());
+    Session* s = std::move(engine_->sessions().open(o)).value();
+    EXPECT_TRUE(engine_->conversations().append(s, std::vector<int32_t>(tokens, 5)).is_ok());
     GenerateOptions g;
     g.max_tokens = host_samples ? 0 : 1;
     g.host_samples = host_samples;
     g.sampling.temperature = 0;
-    EXPECT_TRUE(engine_->begin(s, std::move(g)).is_ok());
+    EXPECT_TRUE(engine_->driver().begin(s, std::move(g)).is_ok());
     runner_->steps.clear();
     return s;
   }
   void run(Session* s, int32_t timeout_ms) {
-    for (Event e; e.type != EventType::kDone;) e = std::move(engine_->next(s, timeout_ms)).value();
-    engine_->close(s);
+    for (Event e; e.type != EventType::kDone;) e = std::move(engine_->driver().next(s, timeout_ms)).value();
+    engine_->sessions().close(s);
   }
   void answer(Session* s) {  // to the first question of its host
-    for (Event e; e.type != EventType::kLogits;) e = std::move(engine_->next(s, -1)).value();
+    for (Event e; e.type != EventType::kLogits;) e = std::move(engine_->driver().next(s, -1)).value();
   }
   uint32_t most_rows() const { return *std::max_element(runner_->steps.begin(), runner_->steps.end()); }
   double longest_ms() const { return static_cast<double>(env_.stretch * (kFixed + kRow * most_rows())) / kMs; }
@@ -111,7 +111,7 @@ TEST_F(Steps, WhoCallsSaysHowLongItWaits) {
   EXPECT_GE(longest_ms(), 60);
   for (uint32_t ms : {0, 10, 200}) {
     Session* s = prompt(2000);
-    while (runner_->steps.size() < 4) engine_->step(ms);
+    while (runner_->steps.size() < 4) engine_->driver().step(ms);
     EXPECT_LE(longest_ms(), std::max(50u, ms));
     EXPECT_GE(longest_ms(), 0.6 * std::max(50u, ms));
     run(s, -1);
@@ -130,7 +130,7 @@ TEST_F(Steps, WhoeverGeneratesBesideItWaitsForShortOnes) {
   run(prompt(2000), -1);
   EXPECT_LE(longest_ms(), 50);
   EXPECT_GE(runner_->steps.front(), 32u);
-  engine_->close(asks);
+  engine_->sessions().close(asks);
   run(prompt(2000), -1);
   EXPECT_EQ(most_rows(), kStepRowsMax);
 }

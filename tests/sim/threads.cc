@@ -47,7 +47,7 @@ class Register {
     SaveOptions o;
     o.durability = Durability::kNone;
     o.overwrite = true;
-    auto saved = engine->save(s, "s" + std::to_string(random->below(8)), o);
+    auto saved = engine->saver().save(s, "s" + std::to_string(random->below(8)), o);
     if (saved.is_ok()) {
       ++(*counts)["checkpoints"];
     } else if (saved.status().code() != Code::kInvalid) {  // it failed
@@ -56,7 +56,7 @@ class Register {
   }
   void cancel_one(Engine* engine, Random* random) {
     std::lock_guard lock(mu_);
-    if (!sessions_.empty()) engine->cancel(sessions_[random->below(sessions_.size())]);
+    if (!sessions_.empty()) engine->driver().cancel(sessions_[random->below(sessions_.size())]);
   }
 
  private:
@@ -115,7 +115,7 @@ class Worker {
     Actor& a = *own_[i];
     uint64_t what = random_.below(100);
     if (what < 3) return close_one(i);
-    if (what < 8) return (void)setting_.engine->step(static_cast<uint32_t>(random_.below(2)));
+    if (what < 8) return (void)setting_.engine->driver().step(static_cast<uint32_t>(random_.below(2)));
     if (what < 10) return others_->cancel_one(setting_.engine, &random_);
     if (store_ && what < 12) return others_->checkpoint_one(setting_.engine, &random_, &counts);
     if (a.generating()) {
@@ -151,12 +151,12 @@ std::string resume_all(Engine* engine, const std::shared_ptr<Store>& store) {
     SessionOptions o;
     o.store = store;
     Report report;
-    auto session = engine->resume(o, stat.name, nullptr, &report);
+    auto session = engine->resumer().resume(o, stat.name, nullptr, &report);
     if (!session.is_ok()) wrong = session.status().message();
     if (session.is_ok()) sessions.push_back(*session);
     if (wrong.empty()) wrong = Probe(engine).check(true);
   }
-  for (Session* s : sessions) engine->close(s);
+  for (Session* s : sessions) engine->sessions().close(s);
   return wrong;
 }
 

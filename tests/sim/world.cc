@@ -251,7 +251,7 @@ void World::close_all() {
 void World::schedule() {
   EngineMetrics before = engine_->metrics();
   uint32_t could = probe_->parts().queue.runnable_count();
-  uint32_t left = engine_->step(0);
+  uint32_t left = engine_->driver().step(0);
   SIM_CHECK(left == probe_->parts().queue.runnable_count(), "step says %u are runnable", left);
   EngineMetrics after = engine_->metrics();
   uint64_t done = 0;

@@ -81,7 +81,7 @@ void World::resume() {
   o.wake = bell;
   Report report;
   const std::vector<uint64_t> held = blocks_held();
-  auto made = engine_->resume(o, name, nullptr, &report);
+  auto made = engine_->resumer().resume(o, name, nullptr, &report);
   Code want = saved.exists ? Code::kOk : Code::kNotFound;
   SIM_CHECK(made.status().code() == want, "resume %s of %zu tokens: %s", name.c_str(), saved.tokens.size(),
             made.status().message().c_str());

@@ -3,6 +3,8 @@
 //
 //   step   from a plan, or a look-up of the prefix, to its end.       Never while a save waits for the step's end.
 //   save   one at a time; others wait. Runs beside steps, but may keep them away until the session is between two.
+//   tail   a save copies its last block out. Who writes to that block gets a copy if the pool has a block for it; else steps leave the session
+//          out until the save has its own.
 //   pin    a save reads the blocks, or a resume fills them: no other session takes them.
 //   close  for good. Never in a step.
 #pragma once
@@ -39,7 +41,7 @@ class SessionUse {
     pin();
   }
   void end_save() {
-    KVRT_CHECK(in_save_ && !kept_from_steps_);
+    KVRT_CHECK(in_save_ && !kept_from_steps_ && !tail_read_);
     in_save_ = false;
     unpin();
   }
@@ -47,6 +49,12 @@ class SessionUse {
   void keep_from_steps(bool on) {
     KVRT_CHECK(in_save_);
     kept_from_steps_ = on;
+  }
+
+  bool tail_read() const { return tail_read_; }
+  void read_tail(bool on) {
+    KVRT_CHECK(in_save_);
+    tail_read_ = on;
   }
 
   bool pinned() const { return pins_ > 0; }
@@ -63,7 +71,7 @@ class SessionUse {
   }
 
  private:
-  bool in_step_ = false, stepped_ = false, in_save_ = false, kept_from_steps_ = false, closing_ = false;
+  bool in_step_ = false, stepped_ = false, in_save_ = false, kept_from_steps_ = false, tail_read_ = false, closing_ = false;
   uint32_t saves_waiting_ = 0, pins_ = 0;
 };
 

@@ -1,9 +1,9 @@
-// Engine: takes the KV of a snapshot that another arithmetic made (a CPU's, another device's) as it is, if the caller asks for that. The
-// session gets a root of its own kind: no exact session ever finds its blocks, nor those computed on top of them.
+#include "runtime/engine/snapshot/foreign.h"
+
 #include <algorithm>
 
 #include "runtime/compute/numerics.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/session/kv_root.h"
 
 namespace kvrt {
 
@@ -15,13 +15,12 @@ BlockKey mixed_root(const BlockKey& saved, const BlockKey& own) {
 
 }  // namespace
 
-// Takes only KV of the same model, format, block size and domain: the root must be that of a known arithmetic, or of two of them mixed.
-Status Engine::adopt_foreign(const SessionOptions& options, const SessionOut& saved, Session* session) {
+Status adopt_foreign(const Runtime& runtime, const LoadedModel& model, const ModelKv& kv, const SessionOut& saved, Session* session) {
   Session& s = *session;
   if (saved.root == s.kv.root) return {};
   std::vector<BlockKey> roots;
   for (const std::string& numerics : known_numerics()) {
-    KVRT_ASSIGN(BlockKey root, root_for(options, numerics.c_str()));
+    KVRT_ASSIGN(BlockKey root, kv_root(runtime, model, kv, s.store, s.domain, numerics.c_str()));
     roots.push_back(root);
   }
   bool known = std::find(roots.begin(), roots.end(), saved.root) != roots.end();

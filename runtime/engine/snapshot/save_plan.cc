@@ -47,17 +47,19 @@ std::vector<uint32_t> states_to_keep(const KvSequence& kv, uint64_t blocks, uint
   return chosen;
 }
 
-Status copy_tail(const KvCache& cache, const KvSequence& kv, uint32_t last, const CopyBlock& copy,
-                 std::vector<std::vector<uint8_t>>* tails) {
-  tails->resize(kv.shape.n_groups);
-  for (uint32_t g = 0; g < kv.shape.n_groups; ++g) KVRT_TRY(copy(g, cache.units_of(kv.tables[g].block(last)), &(*tails)[g]));
-  return {};
+// The bits of the groups of which a resume needs the KV of full block i: of windows what the end sees.
+uint32_t needed_groups(const KvShape& shape, uint64_t i, uint64_t end) {
+  uint32_t needs = 0;
+  for (uint32_t g = 0; g < shape.n_groups; ++g) {
+    if (shape.groups[g].window == 0 || (i + 1) * shape.block_tokens + shape.groups[g].window > end) needs |= 1u << g;
+  }
+  return needs;
 }
 
-// The node of the tail, and the chunks that were copied of it.
+// The node of the tail, and the chunks of it that are to be copied.
 void add_tail(const KvShape& shape, std::span<const int32_t> tokens, const BlockKey& parent, uint64_t begin, SavePlan* plan) {
   const NodeIn node{chain_key(parent, tokens), parent, tokens};
-  for (uint32_t g = 0; g < plan->tails.size(); ++g) {
+  for (uint32_t g = 0; g < plan->tail_blocks.size(); ++g) {
     plan->chunks.push_back({plan->nodes.size(), g, node.key, node.parent, node.tokens, kNoBlock, {}});
   }
   plan->needs.push_back(shape.all());
@@ -76,8 +78,7 @@ void keep_other(const Session& s, uint64_t kept, SavePlan* plan) {
   plan->chunks.clear();
   plan->nodes.clear();
   plan->needs.clear();
-  plan->tails.clear();
-  plan->tail_copied = {};
+  plan->tail_blocks.clear();
   BlockKey parent = other.root;
   for (uint64_t at = 0; at < end; at += T) {
     const auto part = std::span<const int32_t>(plan->said.tokens).subspan(at, std::min(T, end - at));
@@ -96,7 +97,18 @@ void keep_other(const Session& s, uint64_t kept, SavePlan* plan) {
 
 }  // namespace
 
-SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, SaveTail which, const CopyBlock& copy) {
+void SavePlan::leave_tail(const KvShape& shape) {
+  std::erase_if(chunks, [](const Chunk& chunk) { return chunk.block == kNoBlock; });
+  nodes.pop_back();
+  needs.pop_back();
+  pending_begin = tail_begin;
+  tail_begin = tail_end = 0;
+  for (size_t i = 0; i < needs.size(); ++i) needs[i] = needed_groups(shape, i, pending_begin);
+  tail_blocks.clear();
+  tails.clear();
+}
+
+SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, SaveTail which) {
   SavePlan plan;
   Session& s = *session;
   const KvShape& shape = s.kv.shape;
@@ -129,12 +141,9 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   }
   // The tail is copied even if the store had it: the store may have lost it. Not for kStored: a step may be writing to that block.
   const bool there = shape.has_states() ? tail == in_memory : tail <= in_memory;
-  if (tail && there && which != SaveTail::kStored) {
-    plan.tail_copied = copy_tail(*cache, s.kv, last, copy, &plan.tails);
-    if (!plan.tail_copied.is_ok()) {
-      tail = 0;
-      plan.tails.clear();
-    }
+  for (uint32_t g = 0; tail && there && which != SaveTail::kStored && g < shape.n_groups; ++g) {
+    const BlockId block = s.kv.tables[g].block(last);
+    plan.tail_blocks.push_back({block, cache->units_of(block)});
   }
   cache->extend(&s.kv, s.tokens);
   for (uint64_t i = 0; i < std::min<uint64_t>(full, kept / T); ++i) plan.keys.push_back(s.kv.chain[i]->key);
@@ -143,14 +152,14 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
     NodeIn node{{}, i ? plan.keys[i - 1] : s.kv.root, tokens.subspan(i * T, T)};
     if (i == plan.keys.size()) plan.keys.push_back(chain_key(node.parent, node.tokens));
     node.key = plan.keys[i];
-    uint32_t has = 0, needs = 0;
+    const uint32_t needs = needed_groups(shape, i, full * T + tail);
+    uint32_t has = 0;
     for (uint32_t g = 0; g < shape.n_groups; ++g) {
       const bool in_table = filled(g, i) == T;
       // Behind the windows: where a boundary keeps one.
       const BlockId block = in_table              ? s.kv.tables[g].block(i)
                             : (i + 1) * T <= kept ? Boundaries::kept_window(*s.kv.chain[i], g)
                                                   : kNoBlock;
-      if (shape.groups[g].window == 0 || (i + 1) * T + shape.groups[g].window > full * T + tail) needs |= 1u << g;
       if (block == kNoBlock) continue;
       if (shape.groups[g].state && (needs >> g & 1) == 0 && !std::ranges::binary_search(states, i)) continue;
       has |= 1u << g;

@@ -1,97 +1,126 @@
-// Engine: save. A session is its nodes (full blocks, then the tail that has KV) and a manifest with what comes after. A save waits for
-// no generation, and none waits for it: it takes a copy of the conversation between two steps, and references to the blocks.
+#include "runtime/engine/snapshot/saver.h"
+
 #include <algorithm>
 #include <bit>
+#include <chrono>
 
+#include "runtime/base/limits.h"
 #include "runtime/compute/kv_layout.h"
-#include "runtime/engine/engine.h"
 #include "runtime/engine/snapshot/manifest.h"
-#include "runtime/engine/snapshot/save_plan.h"
 
 namespace kvrt {
 
 // A save's turn with its session, from its constructor to finish. Other saves wait for theirs, no other session takes its blocks, and the
-// blocks that it saves keep their bytes, whatever becomes of the session: a writer to one gets a copy. Used under the engine's lock, which
-// clang does not recognize in engine_->mu_.
-class Engine::SaveTurn {
+// blocks that it saves keep their bytes, whatever becomes of the session: a writer to one gets a copy. Used under the lock, which clang does
+// not recognize in lock_->mu.
+class Saver::Turn {
  public:
-  SaveTurn(Engine* engine, Session* session) KVRT_REQUIRES(engine->mu_) : engine_(engine), session_(session) {
+  Turn(EngineLock* lock, KvCache* cache, Session* session) KVRT_REQUIRES(lock->mu) : lock_(lock), cache_(cache), session_(session) {
     session_->use.wait_for_save();
-    engine->pressed_.notify_all();
-    while (session_->use.in_save()) engine->step_over_.wait(engine->mu_);
+    lock->pressed.notify_all();
+    while (session_->use.in_save()) lock->step_over.wait(lock->mu);
     session_->use.begin_save();
   }
-  ~SaveTurn() {
+  ~Turn() {
     if (session_) finish();
   }
-  SaveTurn(const SaveTurn&) = delete;
-  SaveTurn& operator=(const SaveTurn&) = delete;
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
 
   // If the save takes the session's last block too, waits until it is between two steps: a step writes to that one.
-  void hold(bool between_steps) KVRT_NO_THREAD_SAFETY_ANALYSIS {
+  void wait_for_steps(bool between_steps) KVRT_NO_THREAD_SAFETY_ANALYSIS {
     session_->use.keep_from_steps(between_steps);
-    while (between_steps && session_->use.in_step()) engine_->step_over_.wait(engine_->mu_);
+    while (between_steps && session_->use.in_step()) lock_->step_over.wait(lock_->mu);
     session_->use.keep_from_steps(false);
     session_->changed.notify_all();  // its caller of next may have found nothing to compute
   }
-  void keep(const std::vector<SavePlan::Chunk>& chunks) KVRT_NO_THREAD_SAFETY_ANALYSIS {
-    blocks_.reserve(chunks.size());
-    for (const auto& chunk : chunks) {
+  // Holds the blocks that the plan saves.
+  void hold(const SavePlan& plan) {
+    blocks_.reserve(plan.chunks.size());
+    tail_.reserve(plan.tail_blocks.size());
+    for (const auto& chunk : plan.chunks) {
       if (chunk.block == kNoBlock) continue;
-      engine_->cache_->hold(chunk.block);
+      cache_->hold(chunk.block);
       blocks_.push_back(chunk.block);
     }
+    for (const auto& block : plan.tail_blocks) {
+      cache_->hold(block.block);
+      tail_.push_back(block.block);
+    }
+    session_->use.read_tail(!tail_.empty());
   }
-  void finish() KVRT_NO_THREAD_SAFETY_ANALYSIS {
-    for (; !blocks_.empty(); blocks_.pop_back()) engine_->cache_->drop(blocks_.back());  // the last is evicted first
+  // The save has its copy of the tail.
+  void let_tail_go() {
+    if (tail_.empty()) return;
+    drop(&tail_);
+    session_->use.read_tail(false);
+    session_->changed.notify_all();
+  }
+  void finish() {
+    let_tail_go();
+    drop(&blocks_);
     session_->use.end_save();
-    engine_->step_over_.notify_all();
+    lock_->step_over.notify_all();
     session_ = nullptr;
   }
 
  private:
-  Engine* engine_;
+  void drop(std::vector<BlockId>* blocks) {  // the last is evicted first
+    for (; !blocks->empty(); blocks->pop_back()) cache_->drop(blocks->back());
+  }
+
+  EngineLock* const lock_;
+  KvCache* const cache_;
   Session* session_;
-  std::vector<BlockId> blocks_;
+  std::vector<BlockId> blocks_, tail_;
 };
 
-Status Engine::copy_out(uint32_t group, std::span<const BlockId> units, std::vector<uint8_t>* to) const {
-  const KvChunk& chunk = chunks_[chunk_number(kv_.groups, group)];
-  to->resize(chunk.geometry.block_bytes());
-  for (const ChunkPart& part : chunk.parts) {
-    Status status =
-        runtime_->backend()->download(std::span(*to).subspan(part.in_chunk, part.bytes), unit_data(units[part.unit]) + part.in_unit);
-    if (status.is_ok()) continue;
-    logf(runtime_->log(), LogLevel::kWarn, "a block of KV is not saved: %s", status.message().c_str());
-    return Status::make(Code::kDevice, Detail::kNone, status.os_code(), status.message());  // also where it was short of memory
-  }
-  return {};
+Status Saver::copy_block(uint32_t group, std::span<const BlockId> units, std::vector<uint8_t>* to) const {
+  const Status status = memory_.download(group, units, to);
+  if (status.is_ok()) return {};
+  logf(runtime_.log(), LogLevel::kWarn, "a block of KV is not saved: %s", status.message().c_str());
+  return Status::make(Code::kDevice, Detail::kNone, status.os_code(), status.message());  // also where it was short of memory
 }
 
-Status Engine::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, ChunkCodec codec, std::vector<uint8_t>* buffer) {
+// Copies the tail out of the device, without the lock. Steps may write to those blocks meanwhile: to a copy, as after a fork. If the device
+// does not give it, the plan is without.
+Status Saver::copy_tail(Turn* turn, SavePlan* plan) {
+  if (plan->tail_blocks.empty()) return {};
+  Status copied;
+  plan->tails.resize(plan->tail_blocks.size());
+  {
+    Unlocked unlocked(lock_->mu);
+    for (uint32_t g = 0; copied.is_ok() && g < plan->tails.size(); ++g) copied = copy_block(g, plan->tail_blocks[g].units, &plan->tails[g]);
+  }
+  turn->let_tail_go();
+  if (!copied.is_ok()) plan->leave_tail(cache_->shape());
+  return copied;
+}
+
+Status Saver::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, ChunkCodec codec, std::vector<uint8_t>* buffer) {
   const SavePlan::Chunk& chunk = plan.chunks[i];
-  const uint32_t number = chunk_number(kv_.groups, chunk.group);
-  const KvGeometry& geometry = chunks_[number].geometry;
+  const uint32_t number = chunk_number(memory_.groups(), chunk.group);
+  const KvGeometry& geometry = memory_.chunk(number).geometry;
   std::span<const uint8_t> bytes;
   uint32_t elem_bytes = payload_elem_bytes(geometry);
   if (chunk.block == kNoBlock) {
     codec = ChunkCodec::kZstd;  // always: the empty slots of a tail take no room then
     bytes = plan.tails[chunk.group];
-    if (chunk.tokens.size() * 4 <= kv_.block_tokens() * uint64_t{3}) elem_bytes = 1;  // nor in a low plane, which stays raw
+    if (chunk.tokens.size() * 4 <= memory_.kv().block_tokens() * uint64_t{3}) elem_bytes = 1;  // nor in a low plane, which stays raw
   } else {
-    KVRT_TRY(copy_out(chunk.group, chunk.units, buffer));
-    to_payload(geometry, *buffer, kv_.block_tokens());
+    KVRT_TRY(copy_block(chunk.group, chunk.units, buffer));
+    to_payload(geometry, *buffer, memory_.kv().block_tokens());
     bytes = *buffer;
   }
-  return save->put({chunk.key, chunk.parent, chunk.tokens, chunks_[number].layout(), elem_bytes, bytes, codec, number});
+  return save->put({chunk.key, chunk.parent, chunk.tokens, memory_.chunk(number).layout(), elem_bytes, bytes, codec, number});
 }
 
 // Puts the chunks that the store lacks. Unless the durability is KV, a chunk is left out if the store has no room or the device fails to
 // give it: the tokens are saved all the same, and a resume computes their KV again.
-Result<uint64_t> Engine::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options,
-                                    SaveReport* report) {
+Result<uint64_t> Saver::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options,
+                                   SaveReport* report) {
   uint64_t not_needed = 0;
-  const std::vector<uint32_t> has = groups_stored(kv_.groups, save->has(plan.nodes));
+  const std::vector<uint32_t> has = groups_stored(memory_.groups(), save->has(plan.nodes));
   report->left_out = false;
   report->chunks_missing = report->chunks = 0;
   for (size_t i = 0; i < has.size(); ++i) {
@@ -101,7 +130,7 @@ Result<uint64_t> Engine::put_chunks(Session* session, Store::Save* save, const S
   std::vector<uint8_t> buffer;
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
     if (has[plan.chunks[i].node] >> plan.chunks[i].group & 1) continue;
-    const uint64_t start = runtime_->env()->now_ns(), written = save->chunks_written();
+    const uint64_t start = runtime_.env()->now_ns(), written = save->chunks_written();
     Status put = put_chunk(save, plan, i, options.codec, &buffer);
     const bool optional = options.durability != Durability::kKv;
     const bool full = put.code() == Code::kNoSpace;
@@ -116,19 +145,19 @@ Result<uint64_t> Engine::put_chunks(Session* session, Store::Save* save, const S
     if (found && needed) --report->chunks_missing;
     not_needed += !found && !needed;
     report->chunks += !needed;  // of a window at a boundary
-    if (options.autosave) give_way(session, runtime_->env()->now_ns() - start);
+    if (options.autosave) give_way(session, runtime_.env()->now_ns() - start);
   }
   return not_needed;
 }
 
 // The session's values for the store, but for model and manifest. The caller has the SaveTurn.
-SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveOptions& options, std::string_view name) const {
+SessionIn Saver::session_in(const Session& s, const SavePlan& plan, const SaveOptions& options, std::string_view name) const {
   SessionIn in;
   in.domain = s.domain;
   in.name = name;
   in.id = s.saved.id;
   bool same_name = s.saved.revision > 0 && s.saved.name == name;
-  if (s.saved.revision > 0 && !same_name) runtime_->env()->random(in.id.bytes);  // under another name it is another session
+  if (s.saved.revision > 0 && !same_name) runtime_.env()->random(in.id.bytes);  // under another name it is another session
   in.revision_seen = same_name ? s.saved.revision : 0;
   in.overwrite = options.overwrite;
   in.root = plan.root;
@@ -138,12 +167,12 @@ SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveO
   in.pin = options.pin;
   in.ttl_seconds = options.ttl_seconds;
   in.nodes = plan.nodes;
-  in.groups = groups_needed(kv_.groups);
+  in.groups = groups_needed(memory_.groups());
   return in;
 }
 
-Result<Saved> Engine::write_once(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
-                                 SaveReport* report) {
+Result<Saved> Saver::write_once(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
+                                SaveReport* report) {
   const SavedBy by{std::string(in.domain), std::string(in.name), options.pin, in.manifest.size()};
   KVRT_ASSIGN(auto save, session->store->begin_save(reuse_chunks, by));
   KVRT_ASSIGN(const uint64_t not_needed, put_chunks(session, save.get(), plan, options, report));
@@ -159,11 +188,12 @@ Result<Saved> Engine::write_once(Session* session, const SavePlan& plan, const S
 }
 
 // Writes the plan without the lock. The session goes on meanwhile: the save has copies, and blocks that do not change.
-Result<Saved> Engine::write(Session* session, SavePlan* plan, const SaveOptions& options, std::string_view name, const Hash256& model,
-                            SaveReport* report) {
-  Unlocked unlocked(mu_);
+Result<Saved> Saver::write(Session* session, SavePlan* plan, const SaveOptions& options, std::string_view name, const Hash256& model,
+                           std::unique_ptr<Store::OpenName>* open_name, SaveReport* report) {
+  Unlocked unlocked(lock_->mu);
+  *open_name = session->store->open_name(session->domain, name);
   for (uint32_t g = 0; g < plan->tails.size(); ++g) {
-    to_payload(chunks_[chunk_number(kv_.groups, g)].geometry, plan->tails[g], static_cast<uint32_t>(plan->tail_end - plan->tail_begin));
+    to_payload(memory_.chunk_of(g).geometry, plan->tails[g], static_cast<uint32_t>(plan->tail_end - plan->tail_begin));
   }
   auto pending = std::span<const int32_t>(plan->said.tokens).subspan(plan->pending_begin);
   Manifest manifest{plan->block_tokens,
@@ -172,8 +202,8 @@ Result<Saved> Engine::write(Session* session, SavePlan* plan, const SaveOptions&
                     std::move(plan->said.messages),
                     session->arguments,
                     std::move(plan->said.grammar),
-                    model_->tokenizer().text_id(),
-                    model_->template_id()};
+                    model_.tokenizer().text_id(),
+                    model_.template_id()};
   SessionIn in = session_in(*session, *plan, options, name);
   in.model_id = model;
   auto bytes = encode_manifest(manifest);
@@ -185,62 +215,80 @@ Result<Saved> Engine::write(Session* session, SavePlan* plan, const SaveOptions&
   return saved;
 }
 
-Result<SaveReport> Engine::save(Session* session, std::string_view name, const SaveOptions& options) {
+// What the session's next saves know of this one. The session may have changed since.
+void Saver::note_saved(Session* session, const SavePlan& plan, const Saved& saved, bool left_out) {
   Session& s = *session;
-  uint64_t start = runtime_->env()->now_ns();
-  if (!s.store) return error(Code::kInvalid, Detail::kState, "save: the session was opened without a store");
-  KVRT_ASSIGN(Hash256 model, model_->id(*runtime_, s.store));
-  Lock lock(mu_);
-  SaveTurn turn(this, session);
-  const SaveTail which = options.suspend || s.use.closing() ? SaveTail::kWhole : options.autosave ? SaveTail::kStored : SaveTail::kGrown;
-  turn.hold(which != SaveTail::kStored);
-  std::string own_name(options.autosave ? s.saved.name : name);  // copied now: after the commit nothing may fail
-  if (own_name.empty() && s.autosave) own_name = s.autosave->policy.name;
-  if (own_name.empty()) return SaveReport();  // it has no name yet
-  settle(session);
-  if (options.suspend || s.state != SessionState::kGenerating) {
-    const char* call = options.suspend ? "suspend" : options.autosave ? "save" : "checkpoint";
-    KVRT_TRY(require_ready(s, call));  // a save is no activity, which would be saved again
-  }
-  cache_->boundaries().mark(&s.kv, s.tokens.size());
-  SavePlan plan =
-      plan_save(*model_, cache_.get(), session, which,
-                [&](uint32_t group, std::span<const BlockId> units, std::vector<uint8_t>* to) { return copy_out(group, units, to); });
-  if (options.durability == Durability::kKv) KVRT_TRY(plan.tail_copied.clone());
-  if (options.autosave && s.saved.mark && plan.mark == *s.saved.mark && plan.blocks <= s.saved.blocks && plan.tail_end <= s.stored.tail_end)
-    return SaveReport();
-  turn.keep(plan.chunks);
-  auto open_name = s.store->open_name(s.domain, own_name);
-  SaveReport report;
-  auto saved = write(session, &plan, options, own_name, model, &report);
-  turn.finish();
-  report.left_out |= !plan.tail_copied.is_ok();
-  if (!saved.is_ok()) {
-    s.last_error = saved.status().clone();
-    return saved.take_status();
-  }
-  s.saved.id = saved->id;
-  s.saved.name = std::move(own_name);
-  s.open_name = std::move(open_name);
-  s.saved.revision = saved->revision;
+  s.saved.id = saved.id;
+  s.saved.revision = saved.revision;
   if (s.saved.mark) *s.saved.mark = plan.mark;
-  s.saved.blocks = report.left_out ? 0 : plan.blocks;  // 0: the next autosave tries again
-  const auto& was = plan.said.tokens;                  // the session may have changed since
+  s.saved.blocks = left_out ? 0 : plan.blocks;  // 0: the next autosave tries again
+  const auto& was = plan.said.tokens;
   const auto same = static_cast<uint64_t>(std::mismatch(was.begin(), was.end(), s.tokens.begin(), s.tokens.end()).first - was.begin());
-  const bool has_tail = same >= plan.tail_end && !report.left_out;
-  const bool own = plan.root == s.kv.root && plan.block_tokens == kv_.block_tokens();
+  const bool has_tail = same >= plan.tail_end && !left_out;
+  const bool own = plan.root == s.kv.root && plan.block_tokens == cache_->block_tokens();
   s.stored.own_tokens = own ? std::min(same, plan.pending_begin) : 0;
   if (own) s.stored.other_tokens = 0;
   s.stored.tail_begin = has_tail ? plan.tail_begin : 0;
   s.stored.tail_end = has_tail ? plan.tail_end : 0;
+}
+
+Result<SaveReport> Saver::save(Session* session, std::string_view name, const SaveOptions& options) {
+  Session& s = *session;
+  uint64_t start = runtime_.env()->now_ns();
+  if (!s.store) return error(Code::kInvalid, Detail::kState, "save: the session was opened without a store");
+  KVRT_ASSIGN(Hash256 model, model_.id(runtime_, s.store));
+  std::unique_ptr<Store::OpenName> open_name;  // the session's last one ends without the lock
+  Lock lock(lock_->mu);
+  Turn turn(lock_, cache_, session);
+  const SaveTail which = options.suspend || s.use.closing() ? SaveTail::kWhole : options.autosave ? SaveTail::kStored : SaveTail::kGrown;
+  turn.wait_for_steps(which != SaveTail::kStored);
+  std::string own_name(options.autosave ? s.saved.name : name);  // copied now: after the commit nothing may fail
+  if (own_name.empty() && s.autosave) own_name = s.autosave->policy.name;
+  if (own_name.empty()) return SaveReport();  // it has no name yet
+  gate_->settle(session);
+  if (options.suspend || s.state != SessionState::kGenerating) {
+    KVRT_TRY(gate_->check_idle(s, options.suspend ? "suspend" : options.autosave ? "save" : "checkpoint"));
+  }
+  cache_->boundaries().mark(&s.kv, s.tokens.size());
+  SavePlan plan = plan_save(model_, cache_, session, which);
+  const auto nothing_new = [&] {
+    return options.autosave && s.saved.mark && plan.mark == *s.saved.mark && plan.blocks <= s.saved.blocks &&
+           plan.tail_end <= s.stored.tail_end;
+  };
+  if (nothing_new()) return SaveReport();
+  turn.hold(plan);
+  const Status tail_copied = copy_tail(&turn, &plan);
+  if (options.durability == Durability::kKv) KVRT_TRY(tail_copied.clone());
+  if (!tail_copied.is_ok() && nothing_new()) return SaveReport();
+  SaveReport report;
+  auto saved = write(session, &plan, options, own_name, model, &open_name, &report);
+  turn.finish();
+  report.left_out |= !tail_copied.is_ok();
+  if (!saved.is_ok()) {
+    s.last_error = saved.status().clone();
+    return saved.take_status();
+  }
+  note_saved(session, plan, *saved, report.left_out);
+  s.saved.name = std::move(own_name);
+  s.open_name.swap(open_name);
   if (options.suspend) {
     cache_->release(&s.kv, 0);
     s.state = SessionState::kSuspended;
   }
   report.revision = saved->revision;
-  report.tokens = was.size();
-  report.ms = static_cast<double>(runtime_->env()->now_ns() - start) * 1e-6;
+  report.tokens = plan.said.tokens.size();
+  report.ms = static_cast<double>(runtime_.env()->now_ns() - start) * 1e-6;
   return report;
+}
+
+// Pauses between two portions of an autosave: sessions that compute have the machine for a while, unless somebody waits for the save.
+void Saver::give_way(Session* session, uint64_t worked_ns) {
+  Lock lock(lock_->mu);
+  if (queue_->runnable_count() == 0) return;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(std::min(kSaverPauseMaxNs, worked_ns * kSaverPause));
+  while (!session->use.save_waits() && !session->use.closing() && !queue_->starved()) {
+    if (!lock_->pressed.wait_until(lock_->mu, until)) break;
+  }
 }
 
 }  // namespace kvrt

@@ -14,48 +14,6 @@ namespace kvrt {
 
 namespace {
 
-std::vector<NodeIn> full_blocks(const Session& s) {
-  const size_t T = s.kv.shape.block_tokens;
-  std::vector<NodeIn> nodes;
-  for (const ChainRef& link : s.kv.chain) nodes.push_back({link->key, link->parent, std::span(s.tokens).subspan(nodes.size() * T, T)});
-  return nodes;
-}
-
-// The chain that ends in the saved tail. If the tokens have grown past the tail, a full block is at its place, on another branch of the
-// tree. Empty: no tail was saved.
-std::vector<NodeIn> with_tail(const Session& s, std::span<const NodeIn> nodes) {
-  const auto tail = static_cast<uint32_t>(s.stored.tail_begin / s.kv.shape.block_tokens);
-  if (s.stored.tail_end <= s.stored.tail_begin) return {};
-  std::vector<NodeIn> branch(nodes.begin(), nodes.begin() + tail);
-  const auto tokens = std::span<const int32_t>(s.tokens).subspan(s.stored.tail_begin, s.stored.tail_end - s.stored.tail_begin);
-  const BlockKey parent = tail ? nodes[tail - 1].key : s.kv.root;
-  branch.push_back({chain_key(parent, tokens), parent, tokens});
-  return branch;
-}
-
-// The full blocks and the tail of the snapshot that another arithmetic made.
-std::vector<NodeIn> foreign_chain(const Session& s) {
-  const uint64_t T = s.kv.shape.block_tokens;
-  std::vector<NodeIn> nodes;
-  BlockKey parent = s.stored.foreign_root;
-  for (uint64_t at = 0; at < s.stored.foreign_tokens; at += T) {
-    const auto tokens = std::span<const int32_t>(s.tokens).subspan(at, std::min(T, s.stored.foreign_tokens - at));
-    nodes.push_back({chain_key(parent, tokens), parent, tokens});
-    parent = nodes.back().key;
-  }
-  return nodes;
-}
-
-// 1 where the last row has to run, and goes on from the state before it.
-uint64_t last_runs(const Session& s) { return s.kv.shape.has_states() && s.generation && !s.tokens.empty(); }
-
-// Groups whose block i has no KV, as bits.
-uint32_t lacking(const KvSequence& kv, uint32_t i) {
-  uint32_t groups = 0;
-  for (uint32_t g = 0; g < kv.shape.n_groups; ++g) groups |= kv.tables[g].filled(i) == 0 ? 1u << g : 0;
-  return groups;
-}
-
 // The count of leading blocks from whose end computing could go on with all KV that memory and store have: `has(i)` gives the groups that
 // have block i, as bits. `tail`: so many tokens more are there behind all blocks, so that a window there may begin later. Not past `most`.
 template <typename Has>
@@ -81,11 +39,6 @@ uint32_t reachable(const KvShape& shape, uint32_t blocks, uint64_t tail, uint64_
 
 }  // namespace
 
-std::vector<std::vector<NodeIn>> stored_chains(const Session& s) {
-  std::vector<NodeIn> nodes = full_blocks(s), branch = with_tail(s, nodes);
-  return {std::move(nodes), std::move(branch), foreign_chain(s)};
-}
-
 ChunkLoads::~ChunkLoads() {
   for (const Load& load : list_) {
     for (const Target& target : load.targets) {
@@ -108,8 +61,9 @@ bool ChunkLoads::add_chunk(uint32_t index, const NodeIn& node, uint32_t number, 
   load.index = index;
   load.number = number;
   load.node = node;
-  load.targets.reserve(kv_.groups.size());
-  for (uint32_t g = 0; g < kv_.groups.size(); ++g) {
+  const size_t all = memory_.groups().groups.size();
+  load.targets.reserve(all);
+  for (uint32_t g = 0; g < all; ++g) {
     if (groups >> g & 1) load.targets.push_back({g, kNoBlock, {}});
   }
   list_.push_back(std::move(load));
@@ -122,19 +76,20 @@ bool ChunkLoads::add_chunk(uint32_t index, const NodeIn& node, uint32_t number, 
 }
 
 bool ChunkLoads::add(uint32_t index, const NodeIn& node, uint32_t chunks, uint32_t groups, const Session& session, Supply* supply) {
+  const KvGroups& kv = memory_.groups();
   uint32_t rest = groups;
-  for (uint32_t g = 0; g < kv_.groups.size(); ++g) {
-    const uint32_t number = chunk_number(kv_, g);
+  for (uint32_t g = 0; g < kv.groups.size(); ++g) {
+    const uint32_t number = chunk_number(kv, g);
     if ((rest >> g & 1) == 0 || number == kAllLayers || (chunks >> number & 1) == 0) continue;
     if (!add_chunk(index, node, number, 1u << g, session, supply)) return false;
     rest &= ~(1u << g);
   }
-  return rest == 0 || (chunks >> kAllLayers & 1) == 0 || !one_shape(kv_) || add_chunk(index, node, kAllLayers, rest, session, supply);
+  return rest == 0 || (chunks >> kAllLayers & 1) == 0 || !one_shape(kv) || add_chunk(index, node, kAllLayers, rest, session, supply);
 }
 
-void ChunkLoads::plan(Session* session, Supply* supply) {
-  plan_own(session, supply);
-  if (session->stored.foreign_tokens > 0) plan_foreign(session, supply);
+void ChunkLoads::plan(Session* session, const ChunkLookUp& found, Supply* supply) {
+  if (found.wants_own(*session)) plan_own(session, found, supply);
+  if (!found.foreign.empty()) plan_foreign(session, found, supply);
   std::erase_if(list_, [&](const Load& load) {  // the last one, if the blocks ran out
     const bool whole = std::ranges::none_of(load.targets, [](const Target& target) { return target.block == kNoBlock; });
     for (const Target& target : load.targets) {
@@ -145,32 +100,23 @@ void ChunkLoads::plan(Session* session, Supply* supply) {
 }
 
 // Plans full blocks without any KV, then the tail.
-void ChunkLoads::plan_own(Session* session, Supply* supply) {
+void ChunkLoads::plan_own(Session* session, const ChunkLookUp& found, Supply* supply) {
   Session& s = *session;
   const KvShape& shape = s.kv.shape;
   const uint32_t T = shape.block_tokens;
-  const std::vector<NodeIn> nodes = full_blocks(s);  // the whole chain, as the store looks it up
-  const auto tail = static_cast<uint32_t>(s.stored.tail_begin / T);
-  bool wanted = false;
+  const std::vector<uint32_t> stored = groups_stored(memory_.groups(), found.has);
+  const auto tail = static_cast<uint32_t>(found.tail_begin() / T);
+  const uint32_t tail_chunks = found.wants_tail(s) ? found.tail_has : 0;
   const uint64_t most = s.tokens.size() - last_runs(s);
-  for (uint32_t i = 0; i < nodes.size(); ++i) wanted |= lacking(s.kv, i) != 0 && (s.kv.share || uint64_t{i + 1} * T <= s.stored.own_tokens);
-  std::vector<NodeIn> branch;
-  const bool lacks_state = shape.has_states() && s.stored.tail_end <= most && s.kv.restart(most) < s.stored.tail_end;
-  if (lacking(s.kv, tail) == shape.all() || lacks_state) branch = with_tail(s, nodes);
-  const bool ready = shape.has_states() ? s.kv.restart(most) == most : s.kv.ready(nodes.size() * T) == nodes.size() * T;
-  if ((!wanted || ready) && branch.empty()) return;
-  const bool one_chain = branch.size() == nodes.size() + 1;
-  const std::vector<uint32_t> chunks = s.store->find(one_chain ? branch : nodes), stored = groups_stored(kv_, chunks);
-  const uint32_t tail_chunks = one_chain ? chunks.back() : branch.empty() ? 0 : s.store->find(branch).back();
   const auto has = [&](uint32_t i) {
     const bool may = s.kv.share || uint64_t{i + 1} * T <= s.stored.own_tokens;
     return (shape.all() & ~lacking(s.kv, i)) | (may ? stored[i] : 0);
   };
-  const auto blocks = static_cast<uint32_t>(nodes.size());
-  const bool whole_tail = tail_chunks != 0 && groups_stored(kv_, {tail_chunks})[0] == shape.all() && s.stored.tail_end <= most;
+  const auto blocks = static_cast<uint32_t>(found.blocks.size());
+  const bool whole_tail = tail_chunks != 0 && groups_stored(memory_.groups(), {tail_chunks})[0] == shape.all() && found.tail_end() <= most;
   uint32_t end = reachable(shape, blocks, 0, most, has);
   // From the tail's end a window begins later, and the tail has the state.
-  const bool from_tail = whole_tail && end <= tail && reachable(shape, tail, s.stored.tail_end - s.stored.tail_begin, most, has) == tail;
+  const bool from_tail = whole_tail && end <= tail && reachable(shape, tail, found.tail_end() - found.tail_begin(), most, has) == tail;
   if (from_tail) end = tail;
   const bool later_state = from_tail || s.kv.restart(most) >= uint64_t{end} * T;
   const uint32_t wants = later_state ? ~shape.states() : ~0u;
@@ -178,7 +124,7 @@ void ChunkLoads::plan_own(Session* session, Supply* supply) {
   for (uint32_t i = 0; i < blocks; ++i) {
     const uint32_t groups = shape.keeping(i, end) & lacking(s.kv, i) & wants, stored_groups = groups & has(i);
     if (i < resumed) s.kv.lacks(i, groups & ~stored_groups, Hole::kNotStored);
-    if (stored_groups != 0 && !add(i, nodes[i], chunks[i], stored_groups, s, supply)) return;
+    if (stored_groups != 0 && !add(i, found.blocks[i], found.has[i], stored_groups, s, supply)) return;
   }
   const uint32_t no_window = (1u << shape.first_window()) - 1;
   if (shape.has_windows() && end < blocks) {
@@ -192,35 +138,34 @@ void ChunkLoads::plan_own(Session* session, Supply* supply) {
   while (no_window != 0 && known < blocks && (no_window & ~has(known)) == 0) ++known;
   if (known > end) cache_->boundaries().mark(&s.kv, uint64_t{known} * T);  // the next one who comes so far goes on from there
   if (tail_chunks != 0 && (end == tail || !shape.has_windows()) && planned(tail) == 0)
-    add(tail, branch.back(), tail_chunks, shape.all(), s, supply);
+    add(tail, found.branch.back(), tail_chunks, shape.all(), s, supply);
 }
 
 // Plans chunks of the other arithmetic's snapshot, for blocks that the session's own chain had no chunk for.
-void ChunkLoads::plan_foreign(Session* session, Supply* supply) {
-  const std::vector<NodeIn> nodes = foreign_chain(*session);
-  const std::vector<uint32_t> chunks = session->store->find(nodes), stored = groups_stored(kv_, chunks);
+void ChunkLoads::plan_foreign(Session* session, const ChunkLookUp& found, Supply* supply) {
+  const std::vector<uint32_t> stored = groups_stored(memory_.groups(), found.foreign_has);
   const KvShape& shape = session->kv.shape;
-  const auto blocks = static_cast<uint32_t>(nodes.size());
+  const auto blocks = static_cast<uint32_t>(found.foreign.size());
   const uint32_t end = reachable(shape, blocks, 0, session->tokens.size() - last_runs(*session),
                                  [&](uint32_t i) { return stored[i] | (shape.all() & ~lacking(session->kv, i)); });
   for (uint32_t i = 0; i < blocks; ++i) {
     const uint32_t groups = shape.keeping(i, end) & lacking(session->kv, i) & stored[i] & ~planned(i);
-    if (groups != 0 && !add(i, nodes[i], chunks[i], groups, *session, supply)) return;
+    if (groups != 0 && !add(i, found.foreign[i], found.foreign_has[i], groups, *session, supply)) return;
   }
 }
 
 // Where the chunk is one unit, it is decoded there. Else its parts go from `payload` to their units.
-Status ChunkLoads::read_one(Load* load, Backend* backend, uint8_t* pool, Store* store, std::vector<uint8_t>* payload) {
-  const KvChunk& chunk = chunks_[load->number];
-  const uint64_t unit_bytes = kv_.unit_bytes();
+Status ChunkLoads::read_one(Load* load, ChunkSource* source, std::vector<uint8_t>* payload) {
+  const KvChunk& chunk = memory_.chunk(load->number);
+  Backend* const backend = memory_.backend();
+  const uint64_t unit_bytes = memory_.kv().unit_bytes();
   std::vector<uint8_t> scratch(payload_scratch_bytes(chunk.geometry));
   const auto decode = [&](std::span<uint8_t> to) {
-    load->state = store->read(load->node, load->number, chunk.layout(), to, &load->damage);
+    load->state = source->read(load->node, load->number, chunk.layout(), to, &load->damage);
     if (load->state == ChunkState::kOk) from_payload(chunk.geometry, to, scratch);
   };
-  const auto unit_data = [&](BlockId unit) { return pool + static_cast<uint64_t>(unit) * unit_bytes; };
   if (load->targets.size() == 1 && load->targets[0].units.size() == 1 && chunk.parts.size() == 1 && chunk.parts[0].bytes == unit_bytes) {
-    return backend->upload(unit_data(load->targets[0].units[0]), unit_bytes, decode);
+    return backend->upload(memory_.unit(load->targets[0].units[0]), unit_bytes, decode);
   }
   payload->resize(chunk.geometry.block_bytes());
   decode(*payload);
@@ -228,7 +173,7 @@ Status ChunkLoads::read_one(Load* load, Backend* backend, uint8_t* pool, Store* 
   for (const Target& target : load->targets) {
     for (const ChunkPart& part : chunk.parts) {
       if (part.group != target.group) continue;
-      KVRT_TRY(backend->upload(unit_data(target.units[part.unit]) + part.in_unit, part.bytes, [&](std::span<uint8_t> to) {
+      KVRT_TRY(backend->upload(memory_.unit(target.units[part.unit]) + part.in_unit, part.bytes, [&](std::span<uint8_t> to) {
         std::copy_n(payload->begin() + static_cast<int64_t>(part.in_chunk), to.size(), to.begin());
       }));
     }
@@ -236,7 +181,7 @@ Status ChunkLoads::read_one(Load* load, Backend* backend, uint8_t* pool, Store* 
   return {};
 }
 
-bool ChunkLoads::read(const Runtime& runtime, uint8_t* pool, Store* store, const Progress& progress) {
+bool ChunkLoads::read(const Runtime& runtime, ChunkSource* source, const Progress& progress) {
   std::atomic<size_t> next{0}, done{0};
   std::atomic<bool> stop{false};
   auto work = [&](bool report) {
@@ -245,7 +190,7 @@ bool ChunkLoads::read(const Runtime& runtime, uint8_t* pool, Store* store, const
       Load& load = list_[i];
       load.tried = true;
       try {
-        const Status uploaded = read_one(&load, runtime.backend(), pool, store, &payload);
+        const Status uploaded = read_one(&load, source, &payload);
         if (!uploaded.is_ok()) {
           logf(runtime.log(), LogLevel::kWarn, "a block of KV did not reach the device: %s", uploaded.message().c_str());
           load.state = ChunkState::kAbsent;
@@ -274,7 +219,7 @@ bool ChunkLoads::read(const Runtime& runtime, uint8_t* pool, Store* store, const
   return !stop;
 }
 
-bool ChunkLoads::put_into(Session* session, const Runtime& runtime) {
+bool ChunkLoads::put_into(Session* session, Log* log) {
   Session& s = *session;
   bool forgot = false;
   const auto known = [&] {
@@ -288,7 +233,7 @@ bool ChunkLoads::put_into(Session* session, const Runtime& runtime) {
       for (const Target& target : load.targets) {
         if (load.tried) s.kv.lacks(load.index, 1u << target.group, Hole::kDamaged);
       }
-      if (!load.damage.empty()) logf(runtime.log(), LogLevel::kWarn, "store: %s; its tokens will be computed again", load.damage.c_str());
+      if (!load.damage.empty()) logf(log, LogLevel::kWarn, "store: %s; its tokens will be computed again", load.damage.c_str());
       continue;
     }
     const auto filled = static_cast<uint32_t>(load.node.tokens.size());

@@ -59,6 +59,14 @@ void Generations::end_without_done(Session* s) noexcept {
   mailboxes_->wake(s);
 }
 
+void Generations::stop(Session* s, uint64_t now_ns) {
+  if (s->use.in_step()) {
+    s->generation->cancel = true;
+  } else {
+    finish(s, Reason::kCancelled, now_ns);
+  }
+}
+
 void Generations::cancel_finished(Session* s) {
   if (s->mailbox.empty() || s->mailbox.back().type != EventType::kDone) return;  // it failed
   Report& r = s->generation->report;

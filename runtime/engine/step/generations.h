@@ -19,7 +19,8 @@ class Generations {
   bool is_full(const Session& session) const { return session.tokens.size() >= context_; }  // there is no room for another token
 
   void finish(Session* session, Reason reason, uint64_t now_ns);
-  void cancel_finished(Session* session);  // one can be cancelled as long as its DONE is unread
+  void stop(Session* session, uint64_t now_ns);  // cancelled: now, or when the step that the session is in is over
+  void cancel_finished(Session* session);        // one can be cancelled as long as its DONE is unread
   void fail(Session* session, Status status);
   // For want of memory, at the session's last token. Needs no memory itself.
   void give_up(Session* session) noexcept;

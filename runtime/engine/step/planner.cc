@@ -170,7 +170,7 @@ bool Planner::plan_turn(const Turn& turn, StepPlan* plan) {
   KvRun run{turn.run.begin, turn.run.begin + rows, turn.run.stores};
   run.end = marker_.stop_at_boundary(s, run);
   run.end = supply_->make_writable(s, run, plan);
-  if (run.end == run.begin) return false;
+  if (run.end == run.begin) return s->use.tail_read();  // it goes on once the save has its copy
   if (turn.decodes()) {
     plan->decodes += static_cast<uint32_t>(run.end - run.begin);
   } else {

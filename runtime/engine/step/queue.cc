@@ -4,6 +4,11 @@
 
 namespace kvrt {
 
+Status Queue::check_count() const {
+  if (sessions_.size() < kSessionsMax) return {};
+  return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
+}
+
 void Queue::add(Session* session) { sessions_.push_back(session); }
 
 void Queue::remove(Session* session) {

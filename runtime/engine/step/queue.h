@@ -13,6 +13,7 @@ class Queue {
  public:
   explicit Queue(KvCache* cache) : cache_(cache) {}
 
+  Status check_count() const;  // LIMIT if no more sessions may be open
   void add(Session* session);
   void remove(Session* session);  // gives its blocks and its chain back
   const std::vector<Session*>& sessions() const { return sessions_; }

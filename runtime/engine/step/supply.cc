@@ -87,8 +87,9 @@ uint64_t Supply::make_all_writable(Session* s, KvRun run, StepPlan* plan) {
   return run.end;
 }
 
-// A block of a group for the run, where the pool has one.
+// A block of a group for the run, where the pool has one. While a save copies the tail, no other session gives one up for a copy of it.
 BlockId Supply::alloc_for(Session* s, uint32_t group, const KvRun& run) {
+  if (s->use.tail_read()) return cache_->alloc(s->kv, group);
   const BlockId block = alloc(s, group);
   return block == kNoBlock && cache_->boundaries().shed(&s->kv, run) ? alloc(s, group) : block;
 }

@@ -8,14 +8,9 @@
 #include "runtime/engine/resources/loaded_model.h"
 #include "runtime/engine/step/step_parts.h"
 #include "tests/support/golden_rig.h"
+#include "tests/unit/engine/probe.h"
 
 namespace kvrt {
-
-struct Probe {
-  static const BlockPool& pool(const KvCache& cache) { return cache.pool_; }
-  static const PrefixIndex& index(const KvCache& cache) { return cache.index_; }
-  static const std::unordered_map<BlockId, PrefixIndex::Entry>& entries(const KvCache& cache) { return cache.index_.entries_; }
-};
 
 namespace {
 

@@ -55,9 +55,9 @@ class Poisoned : public testing::TestWithParam<Way> {
     options.ignore_eos = true;
     options.generation_prompt = false;
     std::vector<int32_t> tokens;
-    EXPECT_OK(engine_->begin(session, options));
+    EXPECT_OK(engine_->driver().begin(session, options));
     for (;;) {
-      auto event = engine_->next(session, -1);
+      auto event = engine_->driver().next(session, -1);
       EXPECT_OK(event.status());
       if (!event.is_ok()) return tokens;
       if (event->type == EventType::kToken) tokens.push_back(event->token);
@@ -107,20 +107,20 @@ class Poisoned : public testing::TestWithParam<Way> {
     ASSERT_TRUE(store_->verify(nullptr)->empty()) << "checksums are right";
   }
   void save_one(std::vector<int32_t>* want) {
-    auto session = engine_->open_session(with_store());
+    auto session = engine_->sessions().open(with_store());
     ASSERT_OK(session.status());
-    ASSERT_OK(engine_->append(*session, prompt()));
+    ASSERT_OK(engine_->conversations().append(*session, prompt()));
     kvrt::SaveOptions suspend;
     suspend.suspend = true;
     GenerateOptions prefill;
     prefill.prefill_only = true;
-    ASSERT_OK(engine_->begin(*session, prefill));
-    while (engine_->next(*session, -1)->type != EventType::kDone) {
+    ASSERT_OK(engine_->driver().begin(*session, prefill));
+    while (engine_->driver().next(*session, -1)->type != EventType::kDone) {
     }
-    ASSERT_OK(engine_->save(*session, "a", {}).status());
+    ASSERT_OK(engine_->saver().save(*session, "a", {}).status());
     *want = answer(*session);
     ASSERT_EQ(want->size(), kAnswer);
-    engine_->close(*session);
+    engine_->sessions().close(*session);
   }
 
   TempDir tmp_{"/dev/shm"};
@@ -138,10 +138,10 @@ TEST_P(Poisoned, IsComputedAgainOnceAndForgotten) {
   forge(0);
   ASSERT_TRUE(open());
   Report resumed;
-  auto one = engine_->resume(with_store(), "a", nullptr, &resumed);
+  auto one = engine_->resumer().resume(with_store(), "a", nullptr, &resumed);
   ASSERT_OK(one.status());
   ASSERT_GT(resumed.reused_disk, 0u);
-  auto other = engine_->resume(with_store(), "a", nullptr, &resumed);
+  auto other = engine_->resumer().resume(with_store(), "a", nullptr, &resumed);
   ASSERT_OK(other.status());
   EXPECT_EQ(answer(*one), want);
   EXPECT_GT(report_.reused_disk, 0u);
@@ -151,16 +151,16 @@ TEST_P(Poisoned, IsComputedAgainOnceAndForgotten) {
   EXPECT_EQ(answer(*other), want) << "who shares the block";
   EXPECT_GT(store_->info()->chunks_damaged, 0u);
   kvrt::SaveOptions over;
-  ASSERT_OK(engine_->save(*one, "a", over).status());
-  engine_->close(*one);
-  engine_->close(*other);
+  ASSERT_OK(engine_->saver().save(*one, "a", over).status());
+  engine_->sessions().close(*one);
+  engine_->sessions().close(*other);
   ASSERT_TRUE(open());
-  auto healed = engine_->resume(with_store(), "a", nullptr, &resumed);
+  auto healed = engine_->resumer().resume(with_store(), "a", nullptr, &resumed);
   ASSERT_OK(healed.status());
   EXPECT_EQ(resumed.reused_disk, resumed.prompt_tokens - 1) << "the last token has no KV yet";
   (void)answer(*healed);
   EXPECT_EQ(report_.recomputed, 0u);
-  engine_->close(*healed);
+  engine_->sessions().close(*healed);
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, Poisoned,

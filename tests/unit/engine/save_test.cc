@@ -12,6 +12,7 @@
 #include "runtime/engine/snapshot/save_plan.h"
 #include "tests/support/fault_env.h"
 #include "tests/support/store_rig.h"
+#include "tests/unit/engine/probe.h"
 
 namespace kvrt {
 namespace {
@@ -36,7 +37,7 @@ class EngineSave : public testing::Test {
   Session* open_session() {
     SessionOptions options;
     options.store = store_;
-    auto session = engine_->open_session(options);
+    auto session = engine_->sessions().open(options);
     EXPECT_OK(session.status());
     return *session;
   }
@@ -46,12 +47,12 @@ class EngineSave : public testing::Test {
     return ids;
   }
   void prefill(Session* session, size_t count, int32_t seed) {
-    ASSERT_OK(engine_->append(session, some_ids(count, seed)));
+    ASSERT_OK(engine_->conversations().append(session, some_ids(count, seed)));
     GenerateOptions options;
     options.prefill_only = true;
-    ASSERT_OK(engine_->begin(session, options));
+    ASSERT_OK(engine_->driver().begin(session, options));
     for (;;) {
-      auto event = engine_->next(session, -1);
+      auto event = engine_->driver().next(session, -1);
       ASSERT_OK(event.status());
       if (event->type != EventType::kDone) continue;
       report_ = event->report;
@@ -72,8 +73,8 @@ class EngineSave : public testing::Test {
 TEST_F(EngineSave, SharedChunksRemovedMeanwhile) {
   Session* trunk = open_session();
   prefill(trunk, 100, 1);
-  ASSERT_OK(engine_->save(trunk, "trunk", {}).status());
-  auto branch = engine_->fork(trunk, nullptr);
+  ASSERT_OK(engine_->saver().save(trunk, "trunk", {}).status());
+  auto branch = engine_->sessions().fork(trunk, nullptr);
   ASSERT_OK(branch.status());
   prefill(*branch, 60, 2);
   int syncs = 0;
@@ -84,7 +85,7 @@ TEST_F(EngineSave, SharedChunksRemovedMeanwhile) {
   };
   kvrt::SaveOptions durable;
   durable.durability = Durability::kKv;
-  auto saved = engine_->save(*branch, "branch", durable);
+  auto saved = engine_->saver().save(*branch, "branch", durable);
   plan_.on_sync = nullptr;
   ASSERT_OK(saved.status());
   EXPECT_GT(syncs, 1) << "one that counted on the trunk's chunks, one that does not";
@@ -97,16 +98,16 @@ TEST_F(EngineSave, SharedChunksRemovedMeanwhile) {
   auto faults = store_->verify(nullptr);
   ASSERT_OK(faults.status());
   EXPECT_TRUE(faults->empty());
-  engine_->close(*branch);
-  engine_->close(trunk);
+  engine_->sessions().close(*branch);
+  engine_->sessions().close(trunk);
 }
 
 // A damaged chunk costs its own tokens alone, also where a step has time for one chunk only.
 TEST_F(EngineSave, DamagedChunkInShortSteps) {
   Session* first = open_session();
   prefill(first, 160, 1);
-  ASSERT_OK(engine_->save(first, "long", {}).status());
-  engine_->close(first);
+  ASSERT_OK(engine_->saver().save(first, "long", {}).status());
+  engine_->sessions().close(first);
   auto engine = Engine::open(runtime_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, {}, nullptr);
   ASSERT_OK(engine.status());
   engine_ = *engine;  // with nothing resident
@@ -122,15 +123,15 @@ TEST_F(EngineSave, DamagedChunkInShortSteps) {
   EXPECT_EQ(report_.reused_disk, 160u - 32);
   EXPECT_EQ(report_.reuse_stopped, ReuseStop::kDamaged);
   EXPECT_EQ(report_.reuse_stopped_at, 0u);
-  engine_->close(second);
+  engine_->sessions().close(second);
 }
 
 // Rows with a right checksum whose manifest is none: verify finds them as a resume would.
 TEST_F(EngineSave, VerifyReadsManifests) {
   Session* good = open_session();
   prefill(good, 100, 1);
-  ASSERT_OK(engine_->save(good, "good", {}).status());
-  engine_->close(good);
+  ASSERT_OK(engine_->saver().save(good, "good", {}).status());
+  engine_->sessions().close(good);
   const Chain chain(token_run(40));
   ASSERT_OK(save_chain(store_.get(), "bad", chain).status());
   EXPECT_TRUE(store_->verify(nullptr)->empty());
@@ -150,37 +151,37 @@ TEST_F(EngineSave, WaitingForBlocksKeepsNobodyFromTheLock) {
   engine_ = *engine;
   Session *saved = open_session(), *older = open_session(), *younger = open_session();
   prefill(saved, 100, 1);
-  ASSERT_OK(engine_->append(older, some_ids(80, 2)));  // three blocks; there are two
-  ASSERT_OK(engine_->append(younger, some_ids(97, 1)));
+  ASSERT_OK(engine_->conversations().append(older, some_ids(80, 2)));  // three blocks; there are two
+  ASSERT_OK(engine_->conversations().append(younger, some_ids(97, 1)));
   GenerateOptions generate;
   generate.max_tokens = 1;
   std::atomic<int> looks{0};
   env_.on_create = [&](const std::string& path) {
     if (path.rfind(".seg") != path.size() - 4) return;
-    ASSERT_OK(engine_->begin(older, generate));
-    while (engine_->next(older, 200)->type == EventType::kProgress) continue;
-    ASSERT_OK(engine_->begin(younger, generate));
+    ASSERT_OK(engine_->driver().begin(older, generate));
+    while (engine_->driver().next(older, 200)->type == EventType::kProgress) continue;
+    ASSERT_OK(engine_->driver().begin(younger, generate));
     std::atomic<bool> over{false};
     std::jthread looker([&] {
       while (!over) (void)engine_->metrics(), ++looks;
     });
     while (looks == 0) std::this_thread::yield();
     const int before = looks;
-    auto event = engine_->next(younger, 500);
+    auto event = engine_->driver().next(younger, 500);
     EXPECT_GT(looks - before, 10) << "nobody else had the lock for half a second";
     over = true;
     ASSERT_OK(event.status());
     EXPECT_EQ(event->type, EventType::kNone);
   };
-  ASSERT_OK(engine_->save(saved, "ann", {}).status());
+  ASSERT_OK(engine_->saver().save(saved, "ann", {}).status());
   env_.on_create = nullptr;
   for (Session* s : {older, younger}) {
-    auto event = engine_->next(s, -1);
-    while (event.is_ok() && event->type != EventType::kDone) event = engine_->next(s, -1);
+    auto event = engine_->driver().next(s, -1);
+    while (event.is_ok() && event->type != EventType::kDone) event = engine_->driver().next(s, -1);
     ASSERT_OK(event.status());
     EXPECT_EQ(event->report.reason, Reason::kMaxTokens);
   }
-  for (Session* s : {saved, older, younger}) engine_->close(s);
+  for (Session* s : {saved, older, younger}) engine_->sessions().close(s);
 }
 
 TEST_F(EngineSave, PinAndTimeToLiveReachTheStore) {
@@ -188,18 +189,18 @@ TEST_F(EngineSave, PinAndTimeToLiveReachTheStore) {
   prefill(session, 40, 1);
   kvrt::SaveOptions options;
   options.ttl_seconds = 100;
-  ASSERT_OK(engine_->save(session, "ann", options).status());
+  ASSERT_OK(engine_->saver().save(session, "ann", options).status());
   auto stat = store_->stat("", "ann");
   ASSERT_OK(stat.status());
   EXPECT_FALSE(stat->pinned);
   EXPECT_EQ(stat->expires_unix_ms, stat->saved_unix_ms + 100'000);
   options.ttl_seconds = 0;
   options.pin = true;
-  ASSERT_OK(engine_->save(session, "ann", options).status());
+  ASSERT_OK(engine_->saver().save(session, "ann", options).status());
   stat = store_->stat("", "ann");
   EXPECT_TRUE(stat->pinned);
   EXPECT_GT(stat->expires_unix_ms, 0) << "a save without a time to live keeps the one that was set";
-  engine_->close(session);
+  engine_->sessions().close(session);
 }
 
 // A save is no activity: after it an idle session is not due again.
@@ -208,37 +209,36 @@ TEST_F(EngineSave, AnIdleSessionThatIsSavedIsNotDueAgain) {
   options.store = store_;
   options.autosave.idle_ms = 1;
   options.autosave.name = "ann";
-  auto opened = engine_->open_session(options);
+  auto opened = engine_->sessions().open(options);
   ASSERT_OK(opened.status());
   prefill(*opened, 40, 1);
-  while (engine_->session_info(*opened).revision == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (engine_->sessions().info(*opened).revision == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(engine_->autosave(*opened), kNever);
+    EXPECT_EQ(Probe::autosaves(*engine_).look(*opened), kNever);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  engine_->close(*opened);
+  engine_->sessions().close(*opened);
 }
 
-// A tail that the device does not give is told: a save that must have all KV fails for it.
-TEST_F(EngineSave, ATailThatIsNotCopiedIsTold) {
+// A plan holds the tail until it is copied; if the device does not give it, the plan is without.
+TEST_F(EngineSave, APlanIsWithoutATailThatIsNotCopied) {
   KvCache cache(4, 16);
   Session session(16);
   session.tokens = some_ids(20, 1);
   session.kv.tables[0].set(0, cache.alloc(session.kv), 16);
   session.kv.tables[0].set(1, cache.alloc(session.kv), 4);
-  const auto fails = [](uint32_t, std::span<const BlockId>, std::vector<uint8_t>*) { return error(Code::kDevice, Detail::kNone, "gone"); };
-  SavePlan plan = plan_save(engine_->model(), &cache, &session, SaveTail::kWhole, fails);
-  EXPECT_EQ(plan.tail_copied.code(), Code::kDevice);
+  SavePlan plan = plan_save(engine_->model(), &cache, &session, SaveTail::kWhole);
+  ASSERT_EQ(plan.nodes.size(), 2u);
+  EXPECT_EQ(plan.pending_begin, 20u);
+  ASSERT_EQ(plan.tail_blocks.size(), 1u);
+  EXPECT_EQ(plan.tail_blocks[0].block, session.kv.tables[0].block(1));
+  plan.leave_tail(cache.shape());
   EXPECT_EQ(plan.nodes.size(), 1u);
+  EXPECT_EQ(plan.needs.size(), 1u);
+  EXPECT_EQ(plan.chunks.size(), 1u);
   EXPECT_EQ(plan.pending_begin, 16u);
-  const auto gives = [](uint32_t, std::span<const BlockId>, std::vector<uint8_t>* to) {
-    to->resize(64);
-    return Status();
-  };
-  plan = plan_save(engine_->model(), &cache, &session, SaveTail::kWhole, gives);
-  EXPECT_OK(plan.tail_copied);
-  EXPECT_EQ(plan.nodes.size(), 2u);
+  EXPECT_EQ(plan.tail_end, 0u);
   cache.release(&session.kv, 0);
 }
 
@@ -258,17 +258,17 @@ TEST_F(EngineSave, ACancelOutlivesAStepWithoutMemory) {
   Starved* const starved = pass.get();
   auto engine = Engine::assemble(runtime_, std::move(*model), std::move(pass), {});
   ASSERT_OK(engine.status());
-  auto session = (*engine)->open_session({});
+  auto session = (*engine)->sessions().open({});
   ASSERT_OK(session.status());
-  ASSERT_OK((*engine)->append(*session, some_ids(20, 1)));
-  ASSERT_OK((*engine)->begin(*session, {}));
-  starved->meanwhile = [&] { (*engine)->cancel(*session); };
-  EXPECT_THROW((void)(*engine)->next(*session, -1), std::bad_alloc);
-  auto event = (*engine)->next(*session, 0);
+  ASSERT_OK((*engine)->conversations().append(*session, some_ids(20, 1)));
+  ASSERT_OK((*engine)->driver().begin(*session, {}));
+  starved->meanwhile = [&] { (*engine)->driver().cancel(*session); };
+  EXPECT_THROW((void)(*engine)->driver().next(*session, -1), std::bad_alloc);
+  auto event = (*engine)->driver().next(*session, 0);
   ASSERT_OK(event.status());
   EXPECT_EQ(event->type, EventType::kDone);
   EXPECT_EQ(event->report.reason, Reason::kCancelled);
-  (*engine)->close(*session);
+  (*engine)->sessions().close(*session);
 }
 
 // A generation that fails counts in the times of those that gave a token, if it gave one.
@@ -290,14 +290,14 @@ TEST_F(EngineSave, AFailureAfterTheFirstTokenHasTimes) {
   pass->vocab = (*model)->dims().vocab;
   auto engine = Engine::assemble(runtime_, std::move(*model), std::move(pass), {});
   ASSERT_OK(engine.status());
-  auto session = (*engine)->open_session({});
+  auto session = (*engine)->sessions().open({});
   ASSERT_OK(session.status());
-  ASSERT_OK((*engine)->append(*session, some_ids(20, 1)));
+  ASSERT_OK((*engine)->conversations().append(*session, some_ids(20, 1)));
   GenerateOptions options;
   options.ignore_eos = true;
-  ASSERT_OK((*engine)->begin(*session, options));
-  auto event = (*engine)->next(*session, -1);
-  while (event.is_ok()) event = (*engine)->next(*session, -1);
+  ASSERT_OK((*engine)->driver().begin(*session, options));
+  auto event = (*engine)->driver().next(*session, -1);
+  while (event.is_ok()) event = (*engine)->driver().next(*session, -1);
   EXPECT_EQ(event.status().code(), Code::kDevice);
   const Counters counters = (*engine)->metrics().counters;
   EXPECT_EQ(counters.done[static_cast<size_t>(Reason::kFailed)], 1u);
@@ -305,15 +305,15 @@ TEST_F(EngineSave, AFailureAfterTheFirstTokenHasTimes) {
   EXPECT_GE(counters.ttft_ms, 1) << "a pass takes that long";
   EXPECT_GE(counters.prefill_ms, 1);
   EXPECT_GE(counters.decode_ms, 1);
-  (*engine)->close(*session);
+  (*engine)->sessions().close(*session);
 }
 
 // A session that repair made has no time for its template: it gets that of its resume, and an autosave keeps it.
 TEST_F(EngineSave, ARecoveredSessionHasOneTime) {
   Session* session = open_session();
   prefill(session, 64, 1);
-  ASSERT_OK(engine_->save(session, "ann", {}).status());
-  engine_->close(session);
+  ASSERT_OK(engine_->saver().save(session, "ann", {}).status());
+  engine_->sessions().close(session);
   auto saved = store_->load("", "ann");
   ASSERT_OK(saved.status());
   ASSERT_EQ(saved->tokens.size(), 64u);
@@ -340,11 +340,11 @@ TEST_F(EngineSave, ARecoveredSessionHasOneTime) {
   const int64_t before = env_.unix_ms() / 1000;
   for (int resume = 0; resume < 2; ++resume) {
     Report report;
-    auto resumed = engine_->resume(options, "ann", nullptr, &report);
+    auto resumed = engine_->resumer().resume(options, "ann", nullptr, &report);
     ASSERT_OK(resumed.status());
     EXPECT_GE((*resumed)->arguments.now, before);
     EXPECT_LT((*resumed)->arguments.now, before + 1000);
-    engine_->close(*resumed);
+    engine_->sessions().close(*resumed);
     env_.unix_offset_ms += 1'000'000;
   }
 }
@@ -352,11 +352,11 @@ TEST_F(EngineSave, ARecoveredSessionHasOneTime) {
 // A model is hashed once; each store that its sessions use has the hash for the next process.
 TEST_F(EngineSave, EveryStoreGetsTheModelsId) {
   const std::shared_ptr<Store> first = store_;
-  engine_->close(open_session());
+  engine_->sessions().close(open_session());
   auto second = runtime_->open_store(runtime_, tmp_.path() + "/second", {});
   ASSERT_OK(second.status());
   store_ = *second;
-  engine_->close(open_session());
+  engine_->sessions().close(open_session());
   auto file = GgufFile::open({KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"});
   ASSERT_OK(file.status());
   const auto place = (*file)->parts()[0].identity;
@@ -372,12 +372,12 @@ TEST_F(EngineSave, AShortTailIsSmall) {
   prefill(session, 3, 1);
   kvrt::SaveOptions whole;
   whole.suspend = true;
-  auto saved = engine_->save(session, "short", whole);
+  auto saved = engine_->saver().save(session, "short", whole);
   ASSERT_OK(saved.status());
   EXPECT_EQ(saved->chunks_written, 1u);
   const uint64_t kv = 3 * engine_->info().kv.token_bytes();
   EXPECT_LT(saved->bytes_written, kv + kv / 2 + 1024) << "32 tokens take " << 32 * kv / 3;
-  engine_->close(session);
+  engine_->sessions().close(session);
 }
 
 }  // namespace

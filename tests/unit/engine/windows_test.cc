@@ -33,7 +33,7 @@ class WindowsFreed : public testing::TestWithParam<std::pair<const char*, KvForm
   Session* session(Engine* engine, bool stored = true) {
     SessionOptions o;
     if (stored) o.store = store_;
-    return std::move(engine->open_session(o)).value();
+    return std::move(engine->sessions().open(o)).value();
   }
   static std::vector<int32_t> text(size_t from, size_t count, size_t seed = 0) {
     std::vector<int32_t> ids;
@@ -42,14 +42,14 @@ class WindowsFreed : public testing::TestWithParam<std::pair<const char*, KvForm
   }
   // By position the logits that a prefill gives.
   std::map<uint64_t, std::vector<float>> prefill(Engine* engine, Session* s, const std::vector<int32_t>& tokens, WantLogits logits) {
-    EXPECT_OK(engine->append(s, tokens));
+    EXPECT_OK(engine->conversations().append(s, tokens));
     GenerateOptions o;
     o.prefill_only = true;
     o.logits = logits;
-    EXPECT_OK(engine->begin(s, std::move(o)));
+    EXPECT_OK(engine->driver().begin(s, std::move(o)));
     std::map<uint64_t, std::vector<float>> rows;
     for (;;) {
-      auto event = engine->next(s, -1);
+      auto event = engine->driver().next(s, -1);
       EXPECT_OK(event.status());
       if (!event.is_ok()) return rows;
       if (event->type == EventType::kLogits) rows[event->position] = event->logits;
@@ -72,13 +72,13 @@ TEST_P(WindowsFreed, GivesTheSameBitsAtEveryPosition) {
              have = prefill(freed_.get(), b, text(0, 200), WantLogits::kAll);
   EXPECT_EQ(want.size(), 200u);
   EXPECT_EQ(want, have);
-  EXPECT_LT(freed_->session_info(b).kv_bytes, kept_->session_info(a).kv_bytes);
+  EXPECT_LT(freed_->sessions().info(b).kv_bytes, kept_->sessions().info(a).kv_bytes);
   for (size_t n = 200; n < 230; ++n) {  // one by one, as an answer comes
     const auto token = text(n, 1);
     ASSERT_EQ(prefill(kept_.get(), a, token, WantLogits::kLast), prefill(freed_.get(), b, token, WantLogits::kLast)) << n;
   }
-  kept_->close(a);
-  freed_->close(b);
+  kept_->sessions().close(a);
+  freed_->sessions().close(b);
 }
 
 // Truncated to any position, and gone on otherwise.
@@ -87,16 +87,16 @@ TEST_P(WindowsFreed, RewindsToEveryPosition) {
   prefill(kept_.get(), a, text(0, 200), WantLogits::kNone);
   prefill(freed_.get(), b, text(0, 200), WantLogits::kNone);
   for (uint64_t n = 199; n > 0; n -= n > 3 ? 3 : 1) {
-    Session *x = std::move(kept_->fork(a, nullptr)).value(), *y = std::move(freed_->fork(b, nullptr)).value();
-    ASSERT_OK(kept_->truncate(x, n));
-    ASSERT_OK(freed_->truncate(y, n));
+    Session *x = std::move(kept_->sessions().fork(a, nullptr)).value(), *y = std::move(freed_->sessions().fork(b, nullptr)).value();
+    ASSERT_OK(kept_->conversations().truncate(x, n));
+    ASSERT_OK(freed_->conversations().truncate(y, n));
     const auto want = prefill(kept_.get(), x, text(n, 2, 5), WantLogits::kLast);
     ASSERT_EQ(want, prefill(freed_.get(), y, text(n, 2, 5), WantLogits::kLast)) << n;
-    kept_->close(x);
-    freed_->close(y);
+    kept_->sessions().close(x);
+    freed_->sessions().close(y);
   }
-  kept_->close(a);
-  freed_->close(b);
+  kept_->sessions().close(a);
+  freed_->sessions().close(b);
 }
 
 // Also where another conversation of as many messages and tokens took the place of one.
@@ -105,12 +105,12 @@ TEST_P(WindowsFreed, MarksTheEndsOfMessagesAfterARewind) {
   s->messages = {{"{}", 0, 100, false}, {"{}", 100, 180, false}};
   prefill(freed_.get(), s, text(0, 180), WantLogits::kNone);
   EXPECT_TRUE(std::ranges::binary_search(s->kv.marks, 96u));
-  ASSERT_OK(freed_->truncate(s, 50));
+  ASSERT_OK(freed_->conversations().truncate(s, 50));
   ASSERT_TRUE(s->messages.empty());
   s->messages = {{"{}", 0, 116, false}, {"{}", 116, 180, false}};
   prefill(freed_.get(), s, text(50, 130, 5), WantLogits::kNone);
   EXPECT_TRUE(std::ranges::binary_search(s->kv.marks, 112u));
-  freed_->close(s);
+  freed_->sessions().close(s);
 }
 
 // Saved by either, resumed by either; the one that frees reads no more than it needs.
@@ -118,26 +118,26 @@ TEST_P(WindowsFreed, ResumesWhatEitherSaved) {
   const auto next = text(210, 1);
   Session* a = session(kept_.get());
   prefill(kept_.get(), a, text(0, 210), WantLogits::kNone);
-  ASSERT_OK(kept_->save(a, "kept", {.suspend = true}).status());
+  ASSERT_OK(kept_->saver().save(a, "kept", {.suspend = true}).status());
   const auto want = prefill(kept_.get(), a, next, WantLogits::kLast);
-  kept_->close(a);
+  kept_->sessions().close(a);
   Session* b = session(freed_.get());
   prefill(freed_.get(), b, text(0, 210, 3), WantLogits::kNone);
-  auto saved = freed_->save(b, "freed", {.suspend = true});
+  auto saved = freed_->saver().save(b, "freed", {.suspend = true});
   ASSERT_OK(saved.status());
   EXPECT_EQ(saved->chunks_missing, 0u);
   EXPECT_EQ(saved->chunks, saved->chunks_written);
   EXPECT_EQ(store_->stat("", "freed")->chunks, saved->chunks);
   EXPECT_EQ(store_->stat("", "freed")->chunks_missing, 0u) << "what lies behind the windows is not missing";
   const auto want_freed = prefill(freed_.get(), b, next, WantLogits::kLast);
-  freed_->close(b);
+  freed_->sessions().close(b);
   for (const Windows windows : {Windows::kFreed, Windows::kKept}) {
     for (const char* name : {"kept", "freed"}) {
       auto engine = open(windows);  // with nothing resident
       SessionOptions o;
       o.store = store_;
       Report report;
-      auto resumed = engine->resume(o, name, nullptr, &report);
+      auto resumed = engine->resumer().resume(o, name, nullptr, &report);
       ASSERT_OK(resumed.status());
       const bool whole = windows == Windows::kFreed || std::string_view(name) == "kept";
       if (whole) {
@@ -145,7 +145,7 @@ TEST_P(WindowsFreed, ResumesWhatEitherSaved) {
         EXPECT_EQ(report.reuse_stopped, ReuseStop::kAll) << name;
       }
       EXPECT_EQ(prefill(engine.get(), *resumed, next, WantLogits::kLast), name == std::string_view("kept") ? want : want_freed) << name;
-      engine->close(*resumed);
+      engine->sessions().close(*resumed);
     }
   }
   auto faults = store_->verify(nullptr);
@@ -157,9 +157,9 @@ TEST_P(WindowsFreed, ResumesWhatEitherSaved) {
 TEST_P(WindowsFreed, ADamagedChunkOfAnyGroupCostsTimeAlone) {
   Session* a = session(freed_.get());
   prefill(freed_.get(), a, text(0, 210), WantLogits::kNone);
-  ASSERT_OK(freed_->save(a, "ann", {.suspend = true}).status());
+  ASSERT_OK(freed_->saver().save(a, "ann", {.suspend = true}).status());
   const auto want = prefill(freed_.get(), a, text(210, 1), WantLogits::kLast);
-  freed_->close(a);
+  freed_->sessions().close(a);
   const auto files = segment_files(tmp_.path() + "/s");
   ASSERT_EQ(files.size(), 1u);
   const auto bytes = read_file(files[0]);
@@ -171,10 +171,10 @@ TEST_P(WindowsFreed, ADamagedChunkOfAnyGroupCostsTimeAlone) {
     SessionOptions o;
     o.store = store_;
     Report report;
-    auto resumed = engine->resume(o, "ann", nullptr, &report);
+    auto resumed = engine->resumer().resume(o, "ann", nullptr, &report);
     ASSERT_OK(resumed.status());
     EXPECT_EQ(prefill(engine.get(), *resumed, text(210, 1), WantLogits::kLast), want) << at;
-    engine->close(*resumed);
+    engine->sessions().close(*resumed);
   }
 }
 

@@ -1,0 +1,14 @@
+// A session's activity, by which its autosaves are due.
+#pragma once
+
+#include "runtime/engine/session/session.h"
+
+namespace kvrt {
+
+// The session has so many more tokens than at the last save, or tokens with KV: these may have come before it was computed. Under Engine's
+// lock, as the next one. Of a session with autosave.
+bool has_grown(Session* session);
+// Notes activity of the session, and tells the saver when to look at it. Of a session without autosave it does nothing.
+void note_activity(Session* session, Env* env);
+
+}  // namespace kvrt
