@@ -81,5 +81,88 @@ TEST(Planner, ABlockThatIsComputedAgainHasNoKvMeanwhile) {
   cache.release(&first.kv, 0);
 }
 
+// A save reads the tails of a session that goes on: in each group the block with its first five tokens, of six.
+class PlannerBesideASave : public testing::TestWithParam<bool> {
+ protected:
+  static KvShape shape() {
+    KvShape shape(kBlock);
+    if (GetParam()) {
+      shape.n_groups = 2;
+      shape.groups[1] = {1, 1, true};
+    }
+    return shape;
+  }
+  // The other session has all but `spare` of the blocks that are left.
+  void begin(uint32_t spare) {
+    begin_prefill(&step_, &saved_, 20, 6);
+    for (uint32_t g = 0; g < groups_; ++g) {
+      tails_.push_back(cache_.alloc(saved_.kv, g));
+      saved_.kv.tables[g].set(0, tails_[g], 5);
+      cache_.overwritten(tails_[g], saved_.kv);
+    }
+    other_.kv.root.bytes.fill(20);
+    other_.tokens.assign((4 - spare) * kBlock, 9);
+    for (uint32_t i = 0; i < 4 - spare; ++i) other_.kv.tables[0].set(i, cache_.alloc(other_.kv), kBlock);
+    step_.queue.add(&other_);
+    saved_.use.wait_for_save();
+    saved_.use.begin_save();
+    for (const BlockId tail : tails_) cache_.hold(tail);
+    saved_.use.read_tail(true);
+  }
+  void let_tail_go() {
+    for (const BlockId tail : tails_) cache_.drop(tail);
+    saved_.use.read_tail(false);
+  }
+  void plan() { step_.planner.plan(step_.queue.order(), 0, 0, &plan_); }
+  void end() {
+    step_.committer.abandon(&plan_);
+    saved_.use.end_save();
+    step_.queue.remove(&saved_);
+    step_.queue.remove(&other_);
+    EXPECT_EQ(cache_.used_count(), 0u);
+  }
+
+  const uint32_t groups_ = GetParam() ? 2 : 1;
+  KvCache cache_{groups_ + 4, shape()};
+  StepParts step_{&cache_, {.context = 256, .prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = 1}};
+  Session saved_{shape()}, other_{shape()};
+  std::vector<BlockId> tails_;
+  StepPlan plan_;
+};
+
+TEST_P(PlannerBesideASave, WritesToACopyOfTheTail) {
+  begin(groups_);
+  plan();
+  ASSERT_EQ(plan_.seqs.size(), 1u);
+  EXPECT_EQ(plan_.copies.size(), groups_);
+  for (uint32_t g = 0; g < groups_; ++g) {
+    EXPECT_NE(saved_.kv.tables[g].block(0), tails_[g]);
+    EXPECT_EQ(cache_.refs(tails_[g]), 2u) << "the save's, and the copy's";
+  }
+  let_tail_go();
+  end();
+}
+
+TEST_P(PlannerBesideASave, WithoutABlockForTheCopyTheSessionIsLeftOut) {
+  begin(0);
+  plan();
+  EXPECT_TRUE(plan_.seqs.empty());
+  EXPECT_EQ(step_.queue.starved(), nullptr) << "nobody gives up blocks for it";
+  EXPECT_EQ(other_.kv.blocks_held(), 4u);
+  for (uint32_t g = 0; g < groups_; ++g) {
+    EXPECT_EQ(saved_.kv.tables[g].block(0), tails_[g]);
+    EXPECT_EQ(saved_.kv.tables[g].filled(0), 5u);
+  }
+  let_tail_go();
+  plan();
+  ASSERT_EQ(plan_.seqs.size(), 1u) << "the save has its copy";
+  EXPECT_TRUE(plan_.copies.empty());
+  EXPECT_EQ(other_.kv.blocks_held(), 4u);
+  for (uint32_t g = 0; g < groups_; ++g) EXPECT_EQ(saved_.kv.tables[g].block(0), tails_[g]);
+  end();
+}
+
+INSTANTIATE_TEST_SUITE_P(States, PlannerBesideASave, testing::Bool());
+
 }  // namespace
 }  // namespace kvrt
