@@ -1,5 +1,5 @@
-// The open store: the class behind Store. open.cc opens and closes it; chunks.cc reads chunks; sessions.cc reads and
-// changes sessions; save.cc saves; seal.cc seals segments; space.cc makes room; gc.cc and punch.cc collect garbage; verify.cc checks;
+// The open store: the class behind Store. open.cc opens and closes it; chunks.cc reads chunks; stored_sessions.cc reads and
+// changes sessions; saves.cc saves; sealer.cc seals segments; space.cc makes room; collector.cc and punch.cc collect garbage; verify.cc checks;
 // store.cc has common code.
 #pragma once
 
