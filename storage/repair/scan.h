@@ -8,7 +8,7 @@
 #include "runtime/base/env.h"
 #include "storage/catalog/segment_table.h"
 #include "storage/segment/segment.h"
-#include "storage/store/store.h"
+#include "storage/values.h"
 
 namespace kvrt {
 

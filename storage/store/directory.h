@@ -10,7 +10,7 @@
 #include "storage/catalog/catalog.h"
 #include "storage/catalog/catalog_file.h"
 #include "storage/store/format_file.h"
-#include "storage/store/store.h"
+#include "storage/values.h"
 
 namespace kvrt {
 

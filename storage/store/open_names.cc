@@ -4,7 +4,7 @@
 
 namespace kvrt {
 
-class OpenNames::Mark final : public Store::OpenName {
+class OpenNames::Mark final : public StoredSessions::OpenName {
  public:
   Mark(OpenNames* names, uint64_t byte) : names_(names), byte_(byte) {
     Lock lock(names_->mutex_);
@@ -34,7 +34,7 @@ uint64_t OpenNames::byte_of(std::string_view domain, std::string_view name) cons
   return load<uint64_t>(hash.bytes.data()) >> 2;
 }
 
-std::unique_ptr<Store::OpenName> OpenNames::open(std::string_view domain, std::string_view name) {
+std::unique_ptr<StoredSessions::OpenName> OpenNames::open(std::string_view domain, std::string_view name) {
   if (lock_ == nullptr) return nullptr;
   return std::make_unique<Mark>(this, byte_of(domain, name));
 }

@@ -9,7 +9,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/mutex.h"
-#include "storage/store/store.h"
+#include "storage/store/stored_sessions.h"
 
 namespace kvrt {
 
@@ -18,7 +18,7 @@ class OpenNames {
  public:
   explicit OpenNames(FileLock* lock) : lock_(lock) {}   // null: others neither see nor are seen
   void set_salt(const Hash256& salt) { salt_ = salt; }  // the catalog's, before the first name
-  std::unique_ptr<Store::OpenName> open(std::string_view domain, std::string_view name);
+  std::unique_ptr<StoredSessions::OpenName> open(std::string_view domain, std::string_view name);
   int32_t other_process(std::string_view domain, std::string_view name);
 
  private:

@@ -97,8 +97,8 @@ Status add_options(const Manifest& m, std::string* out) {
 
 }  // namespace
 
-Result<std::string> show_session(Store* store, std::string_view domain, std::string_view name) {
-  KVRT_ASSIGN(SessionOut saved, store->load(domain, name, false));
+Result<std::string> show_session(StoredSessions* sessions, std::string_view domain, std::string_view name) {
+  KVRT_ASSIGN(SessionOut saved, sessions->load(domain, name, false));
   KVRT_ASSIGN(Manifest manifest, read_manifest(saved, kVocabMax));
   std::string out = "{\"name\": " + json_string(saved.name) + ", \"domain\": " + json_string(saved.domain) + ", \"id\": \"" +
                     hex_of(saved.id) + "\", \"revision\": " + std::to_string(saved.revision) + ", \"model_id\": \"" + saved.model_id.hex() +
@@ -110,7 +110,7 @@ Result<std::string> show_session(Store* store, std::string_view domain, std::str
   if (saved.token_count) out.resize(out.size() - 2);
   out += "]";
   KVRT_TRY(add_messages(manifest.messages, &out).annotate("session " + saved.name));
-  add_chunks(saved, store->chunk_sizes(saved.keys), &out);
+  add_chunks(saved, sessions->chunk_sizes(saved.keys), &out);
   KVRT_TRY(add_options(manifest, &out).annotate("session " + saved.name));
   return out + "}";
 }
