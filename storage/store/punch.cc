@@ -1,7 +1,7 @@
-// StoreImpl: zeroes frames that no row names, in a segment that stays. Their space goes back to the file system.
-#include <numeric>
+// Collector: zeroes frames that no row names, in a segment that stays. Their space goes back to the file system.
+#include <utility>
 
-#include "storage/store/store_impl.h"
+#include "storage/store/collector.h"
 
 namespace kvrt {
 
@@ -36,40 +36,40 @@ Result<std::vector<FileRange>> dead_ranges(const File& file, const SegmentRow& s
 }  // namespace
 
 // Looks through segments with dead frames for ranges that are not punched yet. A segment without a good index is to be written anew.
-Result<bool> StoreImpl::gc_find_dead(Collection* c) {
+Result<bool> Collector::find_dead(Collection* c) {
   do {
     SegmentRow segment;
     std::vector<ChunkPlace> live;
     {
-      Lock lock(mutex_);
-      KVRT_TRY(check_writable_locked());
-      KVRT_ASSIGN(segment, catalog_.segments.with_dead(c->searched));
+      Lock lock(writer_->mutex);
+      KVRT_TRY(writer_->check_writable());
+      KVRT_ASSIGN(segment, writer_->catalog.segments.with_dead(c->searched));
       if (segment.row == 0) return false;
-      KVRT_ASSIGN(live, catalog_.chunks.in_segment(segment));
+      KVRT_ASSIGN(live, writer_->catalog.chunks.in_segment(segment));
     }
     c->searched = segment.row;
-    auto file = files_.open(segment.id);
+    auto file = store_->files.open(segment.id);
     if (!file.is_ok() || live.empty()) continue;  // missing, or removed meanwhile
-    auto dead = dead_ranges(**file, segment, files_.store(), live);
+    auto dead = dead_ranges(**file, segment, store_->files.store(), live);
     if (dead.is_ok() && !dead->empty()) c->dead.push_back({segment, std::move(*dead)});
     if (dead.status().code() == Code::kCorrupt) c->dead.push_back({segment, {}});
-  } while (env_->now_ns() < c->slice_end);
+  } while (store_->env->now_ns() < c->slice_end);
   return true;
 }
 
 // Punches one segment a slice. A dead frame stays dead: a sealed segment gets no new chunk. Before the first punch, the commits that made
 // the frames dead must be on the disk: a power cut must not bring back rows whose frames are gone.
-Result<bool> StoreImpl::gc_punch(Collection* c) {
+Result<bool> Collector::punch_dead(Collection* c) {
   if (c->dead.empty()) return false;
   if (!std::exchange(c->dead_settled, true)) {
-    Lock lock(mutex_);
-    KVRT_TRY(change_locked(true, [&]() KVRT_REQUIRES(mutex_) { return catalog_.db.settle(); }));
+    Lock lock(writer_->mutex);
+    KVRT_TRY(writer_->change(true, [&]() KVRT_REQUIRES(writer_->mutex) { return writer_->catalog.db.settle(); }));
     return true;
   }
   const Collection::Dead dead = std::move(c->dead.back());
   c->dead.pop_back();
   if (!dead.ranges.empty()) {
-    Status punched = env_->punch(dead.segment.id.path(dir_.root), dead.ranges);
+    Status punched = store_->env->punch(dead.segment.id.path(store_->dir.root), dead.ranges);
     if (punched.is_ok()) {
       for (const FileRange& range : dead.ranges) c->punched += range.bytes;
       return true;

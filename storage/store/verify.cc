@@ -77,32 +77,35 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
   std::vector<ChunkRow> chunks;
   std::vector<SegmentRow> segments;
   {
-    Lock lock(mutex_);
-    KVRT_TRY(catalog_.db.check_in_place());  // else each of its segments would be missing
-    Status checked = catalog_.check(check, &faults, &chunks, &segments);
-    if (checked.is_ok()) checked = catalog_.models.check(&faults);
+    Lock lock(writer_.mutex);
+    KVRT_TRY(writer_.catalog.db.check_in_place());  // else each of its segments would be missing
+    Status checked = writer_.catalog.check(check, &faults, &chunks, &segments);
+    if (checked.is_ok()) checked = writer_.catalog.models.check(&faults);
     if (checked.code() == Code::kCorrupt) {  // the damage is such that its tables cannot be read
       faults.push_back({"catalog", without_catalog(checked.message()), ""});
       return faults;
     }
     KVRT_TRY(checked.clone());
-    if (dir_.read_only && !dir_.logged)
+    if (store_.dir.read_only && !store_.dir.logged)
       faults.push_back({"catalog.db", "another program changed its journal mode, WAL: it can be read only", ""});
-    if (!dir_.log_damage.empty()) faults.push_back({"catalog.db-wal", "when this store was opened: " + dir_.log_damage, ""});
-    KVRT_ASSIGN(const FormatFile format, read_format(env_, dir_.root));
+    if (!store_.dir.log_damage.empty()) faults.push_back({"catalog.db-wal", "when this store was opened: " + store_.dir.log_damage, ""});
+    KVRT_ASSIGN(const FormatFile format, read_format(store_.env, store_.dir.root));
     if (format.kind != FormatFile::Kind::kSound && format.kind != FormatFile::Kind::kOld) {
       faults.push_back({"FORMAT", format.kind == FormatFile::Kind::kMissing ? "missing" : "damaged", ""});
     }
   }
-  auto still_there = [&](const ChunkRow& chunk) {
-    Lock lock(mutex_);
-    auto at = catalog_.chunks.find(chunk.place.chunk);
-    const auto named = [&](const SegmentRow& row) { return row.row == chunk.segment && row.id == (*at)->segment; };
-    return at.is_ok() && at->has_value() && (*at)->offset == chunk.place.offset && std::any_of(segments.begin(), segments.end(), named);
-  };
-  CodecPool::Lease codec(&codecs_);
-  KVRT_TRY(verify_segments(env_, dir_.root, files_.store(), codec.get(), segments, chunks, still_there, progress, &faults));
+  const auto there = [&](const ChunkRow& chunk) { return still_there(chunk, segments); };
+  CodecPool::Lease codec(&store_.codecs);
+  KVRT_TRY(verify_segments(store_.env, store_.dir.root, store_.files.store(), codec.get(), segments, chunks, there, progress, &faults));
   return faults;
+}
+
+// Whether its row is as it was when `segments` were read: another segment may have one's row number.
+bool StoreImpl::still_there(const ChunkRow& chunk, std::span<const SegmentRow> segments) {
+  Lock lock(writer_.mutex);
+  auto at = writer_.catalog.chunks.find(chunk.place.chunk);
+  const auto named = [&](const SegmentRow& row) { return row.row == chunk.segment && row.id == (*at)->segment; };
+  return at.is_ok() && at->has_value() && (*at)->offset == chunk.place.offset && std::any_of(segments.begin(), segments.end(), named);
 }
 
 }  // namespace kvrt
