@@ -23,7 +23,7 @@ class MapSource final : public ChunkSource {
     for (size_t i = 0; i < chain.size(); ++i) {
       for (uint32_t group = 0; group < 3; ++group) has[i] |= chunks.contains({chain[i].key.bytes, group}) ? 1u << group : 0;
     }
-    if (on_find) on_find();
+    if (const std::function<void()> first = std::exchange(on_find, nullptr)) first();
     return has;
   }
   ChunkState read(const NodeIn& node, uint32_t group, uint32_t, std::span<uint8_t> out, std::string*) override {
@@ -36,7 +36,7 @@ class MapSource final : public ChunkSource {
   }
 
   std::map<std::pair<std::array<uint8_t, 32>, uint32_t>, std::vector<uint8_t>> chunks;
-  std::function<void()> on_find;
+  std::function<void()> on_find;  // once
   int finds = 0;
 };
 
@@ -183,7 +183,6 @@ TEST_P(KvLoaderTest, WhatBecameResidentMeanwhileIsNotRead) {
   LoaderRig second(runtime_.get(), GetParam());
   auto s = second.session(44), other = second.session(44);
   source_.on_find = [&] {
-    source_.on_find = nullptr;
     Lock lock(second.lock_.mu);  // it is free
     second.compute(other.get());
     source_.chunks.clear();
