@@ -19,11 +19,15 @@ constexpr uint64_t kMs = 1'000'000;  // in ns
 
 Status Driver::begin(Session* session, GenerateOptions options) {
   Conversation said;
+  size_t chain = 0;  // its links, and the last key
+  BlockKey chain_end;
   {
     Lock lock(lock_->mu);
     KVRT_TRY(gate_->enter(session, options.prefill_only ? "prefill" : "begin"));
     KVRT_TRY(gate_->check_room(session->tokens.size(), 0));  // one that was resumed may be too long
     said = *session;
+    chain = session->kv.chain.size();
+    chain_end = chain ? session->kv.chain.back()->key : session->kv.root;
   }
   const bool continues = options.ask.kind == GrammarKind::kContinue;
   if (continues && !said.grammar.bound) {
@@ -49,6 +53,11 @@ Status Driver::begin(Session* session, GenerateOptions options) {
   generation->parser = std::move(answer.parser);
   generation->style = std::move(answer.style);
   generation->answer_begin = answer.begin;
+  const uint32_t block_tokens = session->kv.shape.block_tokens;
+  const auto known = std::span(session->tokens).first(chain * block_tokens);  // none but this call changes them
+  if (said.tokens.size() >= known.size() && std::equal(known.begin(), known.end(), said.tokens.begin())) {
+    generation->ahead = hash_ahead(chain_end, chain, said.tokens, block_tokens);
+  }
   const std::shared_ptr<Cancel> cancel = generation->options.cancel;
   Lock lock(lock_->mu);
   if (said.tokens.size() > session->tokens.size()) KVRT_TRY(gate_->check_room(said.tokens.size(), 0));

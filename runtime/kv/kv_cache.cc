@@ -14,11 +14,13 @@ std::vector<BlockId> KvCache::units_of(BlockId block) const {
   return units;
 }
 
-void KvCache::extend(KvSequence* sequence, std::span<const int32_t> tokens) {
+void KvCache::extend(KvSequence* sequence, std::span<const int32_t> tokens, const ChainKeys& ahead) {
   const uint32_t T = block_tokens();
   auto& chain = sequence->chain;
   while ((chain.size() + 1) * T <= tokens.size()) {
-    chain.push_back(index_.link(chain.empty() ? nullptr : chain.back(), sequence->root, tokens.subspan(chain.size() * T, T)));
+    const size_t i = chain.size(), at = i - ahead.first;  // past all keys, if i is before the first
+    const BlockKey* const key = at < ahead.keys.size() ? &ahead.keys[at] : nullptr;
+    chain.push_back(index_.link(i == 0 ? nullptr : chain.back(), sequence->root, tokens.subspan(i * T, T), key));
   }
 }
 

@@ -34,7 +34,7 @@ class KvCache {
   Boundaries& boundaries() { return boundaries_; }
 
   // Makes chain links of all full blocks.
-  void extend(KvSequence* sequence, std::span<const int32_t> tokens);
+  void extend(KvSequence* sequence, std::span<const int32_t> tokens, const ChainKeys& ahead = {});
   // Takes the resident blocks that hold the KV of these tokens; of a group with a window, those that computing needs to go on from the last
   // boundary. Where the other groups have more, the end of that is marked: the next one who comes so far goes on from there. Extends the
   // chain. False: there was none to take.

@@ -98,6 +98,14 @@ Filled filled_of(const std::vector<BlockTable>& tables) {
 
 }  // namespace
 
+ChainKeys hash_ahead(const BlockKey& before, size_t first, std::span<const int32_t> tokens, uint32_t block_tokens) {
+  ChainKeys ahead{first, {}};
+  for (size_t i = first; (i + 1) * block_tokens <= tokens.size(); ++i) {
+    ahead.keys.push_back(chain_key(ahead.keys.empty() ? before : ahead.keys.back(), tokens.subspan(i * block_tokens, block_tokens)));
+  }
+  return ahead;
+}
+
 KvSequence::KvSequence(const KvShape& kv) : shape(kv), tables(kv.n_groups, BlockTable(kv.block_tokens)) {}
 
 KvRun KvSequence::next_run(uint64_t n) const { return Presence(shape, filled_of(tables)).next_run(n); }

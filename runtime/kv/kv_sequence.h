@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/kv/block_table.h"
@@ -16,6 +17,15 @@ struct KvRun {
   uint64_t begin = 0, end = 0;
   uint32_t stores = 0;  // bit g: group g. 0: all have it, and the last token is asked again, as a query alone
 };
+
+// Keys of a sequence's full blocks, from block `first` on, for KvCache::extend: they take most of its time, and are hashed without its owner's
+// lock.
+struct ChainKeys {
+  size_t first = 0;
+  std::vector<BlockKey> keys;
+};
+// Of the first blocks that are not in the chain: `before` is the key of the last link, or the root.
+ChainKeys hash_ahead(const BlockKey& before, size_t first, std::span<const int32_t> tokens, uint32_t block_tokens);
 
 // Not thread-safe: guarded by its owner's lock.
 struct KvSequence {

@@ -16,9 +16,9 @@ ChainLink::~ChainLink() {
   while (before.use_count() == 1) before = std::exchange(before->before, nullptr);
 }
 
-ChainRef PrefixIndex::link(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens) {
+ChainRef PrefixIndex::link(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens, const BlockKey* hashed) {
   const BlockKey& parent = before ? before->key : root;
-  const BlockKey key = chain_key(parent, tokens);
+  const BlockKey key = hashed ? *hashed : chain_key(parent, tokens);
   auto range = links_.equal_range(key);
   for (auto at = range.first; at != range.second; ++at) {
     ChainRef known = at->second.lock();

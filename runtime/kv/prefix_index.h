@@ -39,8 +39,8 @@ using ChainRef = std::shared_ptr<ChainLink>;
 // Not thread-safe: guarded by its owner's lock, and so is every ChainRef.
 class PrefixIndex {
  public:
-  // The link of `tokens` after `before`, or after the root where that is null.
-  ChainRef link(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens);
+  // The link of `tokens` after `before`, or after the root where that is null. `hashed`: its key; null: it is hashed here.
+  ChainRef link(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens, const BlockKey* hashed = nullptr);
   static Place lookup(const ChainRef& link, uint32_t group = 0) { return link->places[group]; }  // a hole: a miss
   // False if the link has a block of this group already.
   bool insert(BlockId block, ChainRef link, uint32_t group = 0);

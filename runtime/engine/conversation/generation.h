@@ -10,6 +10,7 @@
 #include "runtime/engine/conversation/conversation.h"
 #include "runtime/engine/sampling/output_text.h"
 #include "runtime/engine/sampling/sampler.h"
+#include "runtime/kv/kv_sequence.h"
 #include "runtime/text/reply/parser.h"
 
 namespace kvrt {
@@ -97,6 +98,7 @@ struct Generation {
   std::optional<ReplyParser> parser;   // splits the answer into parts; none: they are not wanted
   Report report;
   std::optional<Conversation> before;  // all_or_nothing: the conversation to go back to
+  ChainKeys ahead;                     // of the prompt's blocks that were not in the chain when it began
   uint64_t order = 0;                  // the count of begins: when blocks run short, the first to begin keeps its own
   uint64_t prompt_end = 0;             // tokens when it began
   uint64_t answer_begin = 0;           // its answer's first token: before prompt_end where it goes on with one

@@ -85,6 +85,7 @@ Result<Session*> Resumer::resume(const SessionOptions& options, std::string_view
   for (auto part : {&TemplateArguments::tools, &TemplateArguments::documents, &TemplateArguments::variables}) {
     if (!(given.*part).empty()) session->arguments.*part = std::move(given.*part);
   }
+  const ChainKeys ahead = hash_ahead(session->kv.root, 0, session->tokens, kv_.block_tokens());
   Lock lock(lock_->mu);
   KVRT_TRY(queue_->check_count());
   Session& s = *session;
@@ -97,11 +98,11 @@ Result<Session*> Resumer::resume(const SessionOptions& options, std::string_view
   };
   queue_->add(&s);
   Undo undo{queue_, &s};
+  cache_->extend(&s.kv, s.tokens, ahead);
+  mark_restored(&s);
   if (gate_->check_room(s.tokens.size(), 0).is_ok()) {
     KVRT_TRY(bring_back(&s, progress, report));
   } else {  // no other session loses a block to one that cannot be computed
-    cache_->extend(&s.kv, s.tokens);
-    mark_restored(&s);
     s.state = SessionState::kSuspended;
     report->prompt_tokens = report->prefilled = s.tokens.size();
     report->reuse_stopped = ReuseStop::kEvicted;
@@ -121,7 +122,6 @@ Status Resumer::bring_back(Session* session, const Progress& progress, Report* r
   const KvLoader::Filled filled = loader_->fill(lock_, &s, s.store.get(), progress);
   if (filled.loaded == KvLoader::Loaded::kStoppedNearer || filled.loaded == KvLoader::Loaded::kStoppedInPlace)
     return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", s.saved.name.c_str());
-  mark_restored(&s);
   // A window that was in memory ends before the one that came from disk.
   cache_->boundaries().roll(&s.kv, n, s.kv.computed(n));
   report->prompt_tokens = n;

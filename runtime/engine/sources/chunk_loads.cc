@@ -56,8 +56,7 @@ uint32_t ChunkLoads::planned(uint32_t index) const {
 }
 
 bool ChunkLoads::add_chunk(uint32_t index, const NodeIn& node, uint32_t number, uint32_t groups, const Session& session, Supply* supply) {
-  list_.reserve(list_.size() + 1);  // before a block is taken: it needs memory
-  Load load;
+  Load load;  // it needs memory, so it comes before its blocks
   load.index = index;
   load.number = number;
   load.node = node;

@@ -36,7 +36,7 @@ void Queue::begin(Session* session) {
 // A generation may begin when its blocks can be had without taking them from others that run: else it and they would take turns in
 // computing the same again. The oldest always may.
 bool Queue::admit(Session* session) {
-  cache_->extend(&session->kv, session->tokens);
+  cache_->extend(&session->kv, session->tokens, session->generation->ahead);
   const KvCache::Resident shares = cache_->resident(session->kv);
   auto wanted = [](const Session& s) { return s.kv.shape.units_for(s.tokens.size() + 1); };
   uint64_t have = cache_->free_count() + cache_->cached_count() - shares.cached + session->kv.units_held(), promised = 0;

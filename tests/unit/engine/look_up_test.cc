@@ -198,6 +198,31 @@ TEST_F(EngineLookUp, TwoResumesOfOneNameAtOnce) {
   for (Session* s : resumed) engine_->sessions().close(s);
 }
 
+// Under the engine's lock neither a store is asked nor a block copied: builds with assertions catch it.
+TEST(EngineLookUpDeathTest, NobodyAsksUnderTheLock) {
+#ifndef KVRT_ASSERTS
+  GTEST_SKIP() << "a build without assertions";
+#else
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const TempDir tmp("/dev/shm");
+  const std::shared_ptr<Runtime> runtime = *Runtime::open({.threads = 1}, nullptr);
+  const std::shared_ptr<Store> store = *runtime->open_store(runtime, tmp.path() + "/s", {});
+  const std::vector<int32_t> tokens(32, 7);
+  const NodeIn node{chain_key({}, tokens), {}, tokens};
+  std::vector<uint8_t> bytes(64), device(64);
+  EngineLock lock;
+  const auto held = [&](const auto& call) {
+    Lock hold(lock.mu);
+    call();
+  };
+  EXPECT_DEATH(held([&] { (void)store->find({&node, 1}); }), "BooksOnly::held");
+  EXPECT_DEATH(held([&] { (void)store->read(node, 0, 0, bytes, nullptr); }), "BooksOnly::held");
+  EXPECT_DEATH(held([&] { (void)store->load("", "ann"); }), "BooksOnly::held");
+  EXPECT_DEATH(held([&] { (void)store->open_name("", "ann"); }), "BooksOnly::held");
+  EXPECT_DEATH(held([&] { (void)runtime->backend()->download(bytes, device.data()); }), "BooksOnly::held");
+#endif
+}
+
 // The chunks are removed once they were found: what is read then is a hole, and computed.
 TEST_F(EngineLookUp, AChunkThatGoesMeanwhileIsComputed) {
   save_ann();

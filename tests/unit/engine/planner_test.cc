@@ -95,6 +95,7 @@ class PlannerBesideASave : public testing::TestWithParam<bool> {
   // The other session has all but `spare` of the blocks that are left.
   void begin(uint32_t spare) {
     begin_prefill(&step_, &saved_, 20, 6);
+    saved_.generation->options.logits = WantLogits::kLast;  // its last row runs
     for (uint32_t g = 0; g < groups_; ++g) {
       tails_.push_back(cache_.alloc(saved_.kv, g));
       saved_.kv.tables[g].set(0, tails_[g], 5);
