@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "include/kvrt.h"
-#include "runtime/base/fd.h"
+#include "runtime/base/posix/fd.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/cancel.h"
 #include "runtime/engine/engine.h"

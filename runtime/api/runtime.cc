@@ -5,7 +5,7 @@
 #include <zstd.h>
 
 #include "runtime/api/boundary.h"
-#include "runtime/api/host_symbols.h"
+#include "runtime/base/host_symbols.h"
 #include "runtime/base/hash.h"
 
 using namespace kvrt::api;

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/base/paths.h"
+#include "runtime/base/posix/path_place.h"
 
 namespace kvrt {
 namespace {

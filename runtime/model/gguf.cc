@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "runtime/base/bytes.h"
-#include "runtime/base/fd.h"
+#include "runtime/base/posix/fd.h"
 #include "runtime/model/gguf_parse.h"
 #include "runtime/model/gguf_split.h"
 

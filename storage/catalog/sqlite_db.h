@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/base/env.h"
-#include "runtime/base/file_size_signal.h"
+#include "runtime/base/this_thread.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/status.h"
 

@@ -9,7 +9,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/mutex.h"
-#include "runtime/base/paths.h"
+#include "runtime/base/posix/path_place.h"
 #include "storage/catalog/sqlite_db.h"
 
 namespace kvrt {

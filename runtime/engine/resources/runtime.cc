@@ -1,7 +1,7 @@
 #include "runtime/engine/resources/runtime.h"
 
 #include "runtime/base/limits.h"
-#include "runtime/base/paths.h"
+#include "runtime/base/posix/path_place.h"
 #include "runtime/base/threads.h"
 
 namespace kvrt {

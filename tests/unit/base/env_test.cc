@@ -17,7 +17,7 @@
 #include <set>
 #include <thread>
 
-#include "runtime/base/paths.h"
+#include "runtime/base/posix/path_place.h"
 
 namespace kvrt {
 namespace {

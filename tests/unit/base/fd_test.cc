@@ -1,5 +1,5 @@
 // Fd: never 0 to 2; and the descriptors that a child of fork(2) gives back.
-#include "runtime/base/fd.h"
+#include "runtime/base/posix/fd.h"
 #include "runtime/base/system_file.h"
 
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <functional>
 
-#include "runtime/base/fd.h"
+#include "runtime/base/posix/fd.h"
 #include "runtime/model/model.h"
 #include "tests/support/gguf_writer.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/base/fs_info.h"
+#include "runtime/base/posix/fs_info.h"
 
 #include <linux/magic.h>
 #include <sys/vfs.h>
@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "runtime/base/paths.h"
+#include "runtime/base/posix/path_place.h"
 
 namespace kvrt {
 

@@ -2,7 +2,7 @@
 // symbols, the dynamic linker binds libkvrt's calls to them, whatever their version: in the order of lookup a program comes before our
 // libraries. So the addresses that the linker wrote into our relocations are compared with those that the libraries of our DT_NEEDED
 // define. A libkvrt that holds its libraries needs none of them, and imports none of their symbols.
-#include "runtime/api/host_symbols.h"
+#include "runtime/base/host_symbols.h"
 
 #include <dlfcn.h>
 #include <elf.h>

@@ -1,4 +1,4 @@
-#include "runtime/base/fd.h"
+#include "runtime/base/posix/fd.h"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-#include "runtime/base/paths.h"
+#include "runtime/base/posix/path_place.h"
 
 #include <fcntl.h>
 #include <sys/statvfs.h>

@@ -16,8 +16,8 @@
 
 #include "runtime/base/books_only.h"
 #include "runtime/base/env.h"
-#include "runtime/base/fd.h"
-#include "runtime/base/file_size_signal.h"
+#include "runtime/base/posix/fd.h"
+#include "runtime/base/this_thread.h"
 #include "runtime/base/host_memory.h"
 
 namespace kvrt {

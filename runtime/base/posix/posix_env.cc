@@ -12,10 +12,10 @@
 #include <cerrno>
 #include <ctime>
 
-#include "runtime/base/fs_info.h"
+#include "runtime/base/posix/fs_info.h"
 #include "runtime/base/hash.h"
-#include "runtime/base/paths.h"
-#include "runtime/base/posix_file.h"
+#include "runtime/base/posix/path_place.h"
+#include "runtime/base/posix/posix_file.h"
 
 namespace kvrt {
 

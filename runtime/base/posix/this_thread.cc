@@ -1,4 +1,4 @@
-#include "runtime/base/file_size_signal.h"
+#include "runtime/base/this_thread.h"
 
 #include <pthread.h>
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "runtime/base/fd.h"
+#include "runtime/base/posix/fd.h"
 #include "runtime/base/status.h"
 
 namespace kvrt {

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "runtime/base/fd.h"
+#include "runtime/base/posix/fd.h"
 
 namespace kvrt {
 
