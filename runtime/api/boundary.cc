@@ -56,16 +56,16 @@ kvrt_status report_exception(kvrt_error* err) noexcept {
 Status check_handle(const HandleHead* head, uint32_t magic, const char* what) {
   if (!head) return error(Code::kInvalid, Detail::kNone, "%s is NULL", what);
   if (head->magic != magic) return error(Code::kInvalid, Detail::kNone, "%s is no open handle of its kind", what);
-  if (head->pid != getpid()) {
+  if (head->pid != process_id()) {
     return error(Code::kUnsupported, Detail::kForked, "%s was opened by process %d, this is its child %d after fork: open it anew here",
-                 what, head->pid, getpid());
+                 what, head->pid, process_id());
   }
   return {};
 }
 
 bool is_live(const HandleHead* head, uint32_t magic) {
   mind_fork();
-  return head && head->magic == magic && head->pid == getpid();
+  return head && head->magic == magic && head->pid == process_id();
 }
 
 Status check_not_null(const void* pointer, const char* name) {

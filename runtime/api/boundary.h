@@ -1,9 +1,6 @@
 // The wall between C and C++: handles, arguments, option structs, the catch-all and the thread's last error. No logic.
 #pragma once
 
-#include <pthread.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -13,15 +10,16 @@
 #include <thread>
 
 #include "include/kvrt.h"
-#include "runtime/base/posix/fd.h"
+#include "runtime/base/fork.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/this_thread.h"
 #include "runtime/engine/cancel.h"
 #include "runtime/engine/engine.h"
 
 // A handle's first words. The pid tells a child after fork(2) from its parent.
 struct HandleHead {
   uint32_t magic;
-  pid_t pid = getpid();
+  int32_t pid = kvrt::process_id();
 };
 
 namespace kvrt::api {
@@ -82,18 +80,6 @@ struct kvrt_session {
 };
 
 namespace kvrt::api {
-
-// While it lives, a pthread_cancel of the thread waits: it would unwind the call half-way, and glibc ends a process that catches it.
-class NotCancelled {
- public:
-  NotCancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~NotCancelled() { pthread_setcancelstate(before_, nullptr); }
-  NotCancelled(const NotCancelled&) = delete;
-  NotCancelled& operator=(const NotCancelled&) = delete;
-
- private:
-  int before_;
-};
 
 // Both remember the error for kvrt_last_error and copy it to `err`, which may be NULL.
 kvrt_status report_error(const Status& status, kvrt_error* err) noexcept;

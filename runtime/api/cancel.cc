@@ -16,7 +16,7 @@ void kvrt_cancel_retain(kvrt_cancel* cancel) { retain(cancel); }
 void kvrt_cancel_release(kvrt_cancel* cancel) { release(cancel); }
 
 void kvrt_cancel_fire(kvrt_cancel* cancel) {
-  const NotCancelled not_cancelled;
+  const kvrt::NotCancelled not_cancelled;
   if (const auto held = hold_quietly(cancel)) held->fire();
 }
 

@@ -110,7 +110,7 @@ kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime*
     chosen.threads = o.threads;
     chosen.isa = kIsas[o.isa];
     KVRT_TRY(read_device(o, &chosen));
-    KVRT_TRY(check_host_symbols());
+    KVRT_TRY(kvrt::check_host_symbols());
     auto log = std::make_unique<HostLog>(o);
     HostLog* host_log = log.get();
     KVRT_ASSIGN(auto opened, kvrt::Runtime::open(chosen, std::move(log)));

@@ -136,7 +136,7 @@ kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* opt
 }
 
 void kvrt_session_close(kvrt_session* session) {
-  const NotCancelled not_cancelled;
+  const kvrt::NotCancelled not_cancelled;
   if (!is_live(session ? &session->head : nullptr, kSessionMagic)) return;
   try {
     bool busy, own;  // own: called inside its own callback

@@ -3,9 +3,9 @@
 
 #include "runtime/base/status.h"
 
-namespace kvrt::api {
+namespace kvrt {
 
 // UNSUPPORTED if the host's copy of one of them took over libkvrt's calls. It looks once: -z now binds all calls at load.
 Status check_host_symbols();
 
-}  // namespace kvrt::api
+}  // namespace kvrt

@@ -1,22 +1,16 @@
 #include "runtime/base/threads.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <exception>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "runtime/base/cpus.h"
 #include "runtime/base/fp_env.h"
-#include "runtime/base/numbers.h"
-#include "runtime/base/system_file.h"
+#include "runtime/base/this_thread.h"
 
 namespace kvrt {
 namespace {
@@ -130,21 +124,13 @@ struct ThreadPool::Impl {
   // The system may leave two threads spinning on one CPU for seconds while another CPU is idle. A worker that finds a thread of a lower
   // number on its CPU goes to another CPU, if there is one; the CPUs that it is allowed stay the same.
   void take_own_cpu(uint32_t worker) const {
-    const int cpu = sched_getcpu();
+    const int cpu = current_cpu();
     cpus[worker].store(cpu, std::memory_order_relaxed);
-    if (cpu < 0 || cpu >= CPU_SETSIZE) return;
     bool shared = false;
-    for (uint32_t i = 0; i < worker; ++i) shared |= cpus[i].load(std::memory_order_relaxed) == cpu;
-    cpu_set_t allowed;
-    if (!shared || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-    cpu_set_t others = allowed;
-    for (uint32_t i = 0; i < worker; ++i) {
-      const int taken = cpus[i].load(std::memory_order_relaxed);
-      if (taken >= 0 && taken < CPU_SETSIZE) CPU_CLR(taken, &others);
-    }
-    if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
-    cpus[worker].store(sched_getcpu(), std::memory_order_relaxed);
-    (void)sched_setaffinity(0, sizeof allowed, &allowed);
+    for (uint32_t i = 0; cpu >= 0 && i < worker; ++i) shared |= cpus[i].load(std::memory_order_relaxed) == cpu;
+    if (!shared) return;
+    const int own = leave_cpus({cpus.get(), worker});
+    if (own >= 0) cpus[worker].store(own, std::memory_order_relaxed);
   }
 
   // True when there is (or may be) work before the budget is over.
@@ -179,13 +165,6 @@ struct ThreadPool::Impl {
     if (sleepers.load() != 0) epoch.notify_all();
   }
 };
-
-SignalsBlocked::SignalsBlocked() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before_);
-}
-SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 ThreadPool::ThreadPool(uint32_t threads) : impl_(std::make_unique<Impl>()) {
   impl_->cpus = std::make_unique<std::atomic<int>[]>(threads);
@@ -235,7 +214,7 @@ void ThreadPool::parallel_for(uint32_t chunks, ChunkFn fn) {
     return;
   }
   Impl& impl = *impl_;
-  impl.cpus[0].store(sched_getcpu(), std::memory_order_relaxed);
+  impl.cpus[0].store(current_cpu(), std::memory_order_relaxed);
   impl.fn = &fn;
   impl.chunks = chunks;
   impl.done.store(0, std::memory_order_relaxed);
@@ -259,49 +238,6 @@ void ThreadPool::begin_step() {
 void ThreadPool::end_step() {
   impl_->in_step.store(false);
   impl_->step_end = Clock::now();
-}
-
-namespace {
-
-// CPUs that a quota of `quota` µs per `period` µs amounts to, rounded up; 0: no limit.
-uint32_t quota_cpus(uint64_t quota, uint64_t period) {
-  if (quota == 0 || period == 0 || quota > UINT64_MAX - period) return 0;
-  return static_cast<uint32_t>(std::min<uint64_t>((quota + period - 1) / period, 1 << 20));
-}
-
-uint32_t min_limit(uint32_t a, uint32_t b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
-
-// v2: cpu.max of the process's group and of all groups above it; v1: the quota as a container sees it.
-uint32_t cgroup_cpus() {
-  uint32_t limit = 0;
-  const std::string groups = "\n" + system_file("/proc/self/cgroup");
-  const size_t own = groups.find("\n0::");
-  std::string path;
-  if (own != std::string::npos) path = groups.substr(own + 4, groups.find('\n', own + 4) - own - 4);
-  while (true) {
-    const std::string max = system_file("/sys/fs/cgroup" + path + "/cpu.max");  // quota and period, or "max" and period
-    const size_t space = std::min(max.find(' '), max.size());
-    limit = min_limit(limit, quota_cpus(read_digits(max), read_digits(std::string_view(max).substr(std::min(space + 1, max.size())))));
-    const size_t slash = path.find_last_of('/');
-    if (slash == std::string::npos) break;
-    path.resize(slash);
-  }
-  const std::string v1 = "/sys/fs/cgroup/cpu/cpu.cfs_";  // "-1": no quota
-  return min_limit(limit, quota_cpus(read_digits(system_file(v1 + "quota_us")), read_digits(system_file(v1 + "period_us"))));
-}
-
-}  // namespace
-
-uint32_t usable_cpus() {
-  uint32_t cpus = 0;
-  for (int capacity = 1024; capacity <= 1 << 16 && cpus == 0; capacity *= 4) {  // EINVAL: the machine has more CPUs than the mask
-    cpu_set_t* set = CPU_ALLOC(static_cast<size_t>(capacity));
-    if (set == nullptr) break;
-    const size_t bytes = CPU_ALLOC_SIZE(static_cast<size_t>(capacity));
-    if (sched_getaffinity(0, bytes, set) == 0) cpus = static_cast<uint32_t>(CPU_COUNT_S(bytes, set));
-    CPU_FREE(set);
-  }
-  return std::max(1u, min_limit(cpus, cgroup_cpus()));
 }
 
 }  // namespace kvrt

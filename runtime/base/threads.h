@@ -1,24 +1,11 @@
 // ThreadPool: the compute threads of one runtime. The caller helps; idle workers sleep on a futex and burn no CPU.
 #pragma once
 
-#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <memory>
 
 namespace kvrt {
-
-// While it lives, the calling thread takes no signal, and a thread that it starts never will: signals are for the host's threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked();
-  ~SignalsBlocked();
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 // A borrowed callable, two words wide: valid for the duration of the call it is passed to.
 class ChunkFn {
@@ -59,8 +46,5 @@ class ThreadPool {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// Threads this process may use: the affinity mask, cut by the cgroup's cpu.max.
-uint32_t usable_cpus();
 
 }  // namespace kvrt

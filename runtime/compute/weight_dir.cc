@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/base/posix/path_place.h"
+#include "runtime/base/paths.h"
 
 namespace kvrt {
 namespace {

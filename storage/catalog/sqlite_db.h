@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "runtime/base/env.h"
-#include "runtime/base/this_thread.h"
 #include "runtime/base/limits.h"
+#include "runtime/base/paths.h"
 #include "runtime/base/status.h"
+#include "runtime/base/this_thread.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
-struct stat;
 
 namespace kvrt {
 
@@ -113,18 +113,13 @@ class Db {
   static int on_wal(void* self, sqlite3* db, const char* name, int pages);
   struct Watched {
     const char* suffix = nullptr;  // of the database's path; null: not watched
-    uint64_t device = 0, inode = 0;
+    FileId id;
     bool moved = false, unwritten = false;  // as the last check found it: it is not there; nobody has written another one
-  };
-  struct Content {
-    bool watched = false;
-    uint64_t device = 0, inode = 0;
-    int64_t bytes = 0, modified_s = 0, modified_ns = 0;
   };
   Status check(Watched* file) const;
   Status hold_directory();
   int open_by_descriptor(const char* uri, int flags);
-  int stat(const char* suffix, struct stat* st) const;  // of the file whose path is the database's with the suffix
+  Seen look(const char* suffix) const;  // at the file whose path is the database's with the suffix
   void save_log();
 
   sqlite3* db_ = nullptr;
@@ -136,7 +131,7 @@ class Db {
   struct Directory;
   std::shared_ptr<Directory> directory_;  // held open, and SQLite's paths begin with its descriptor; null: they begin with path_
   Watched log_, index_;
-  Content content_;
+  std::optional<FileStamp> content_;
   bool log_saved_ = false;  // it is gone, and all that it had is in the database
   uint64_t page_bytes_ = 4096;
   std::atomic<uint64_t> wal_bytes_{0};

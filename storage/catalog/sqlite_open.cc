@@ -1,7 +1,5 @@
 // Db: opening, and whether what is open is still what its path leads to.
-#include <fcntl.h>
 #include <sqlite3.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
@@ -9,7 +7,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/mutex.h"
-#include "runtime/base/posix/path_place.h"
+#include "runtime/base/paths.h"
 #include "storage/catalog/sqlite_db.h"
 
 namespace kvrt {
@@ -46,22 +44,15 @@ int keep_path(sqlite3_vfs*, const char* path, int capacity, char* out) {
   return SQLITE_OK;
 }
 
-using FileId = std::pair<uint64_t, uint64_t>;  // device, inode
-FileId id_of(int fd) {
-  struct stat st;
-  return ::fstat(fd, &st) == 0 ? FileId{st.st_dev, st.st_ino} : FileId{};
-}
-
 }  // namespace
 
 // A directory that is held open for all connections into it: SQLite keeps the name of a log's index for all of them, until the last one closes.
 // The VFS is the default one but for keep_path. It is registered while a database is opened only: a host may unload this library.
 struct Db::Directory {
-  PathPlace place;
+  HeldDirectory place;
   std::string vfs_name;
   sqlite3_vfs vfs{};
-  explicit Directory(PathPlace at) : place(std::move(at)) {}
-  std::string path() const { return "/proc/self/fd/" + std::to_string(place.dir.get()) + "/" + place.name; }
+  explicit Directory(HeldDirectory at) : place(std::move(at)) {}
 };
 
 Db::Db() = default;
@@ -77,7 +68,7 @@ Status Db::open(const std::string& path, int flags, const char* options) {
   flags |= SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOFOLLOW;
   directory_.reset();
   if (path.size() > kSqlitePathBytesMax) KVRT_TRY(hold_directory());
-  const std::string uri = file_uri(directory_ == nullptr ? path : directory_->path()) + options;
+  const std::string uri = file_uri(directory_ == nullptr ? path : directory_->place.short_path()) + options;
   const int code = directory_ == nullptr ? sqlite3_open_v2(uri.c_str(), &db_, flags, nullptr) : open_by_descriptor(uri.c_str(), flags);
   if (code != SQLITE_OK) {
     Status status = fail(code);
@@ -93,11 +84,8 @@ Status Db::open(const std::string& path, int flags, const char* options) {
 Status Db::hold_directory() {
   static Mutex mu;
   static std::map<std::pair<FileId, std::string>, std::weak_ptr<Directory>> held;  // by the directory and the database's name
-  KVRT_ASSIGN(PathPlace place, find_place(path_));
-  struct stat there;
-  const FileId id = id_of(place.dir.get());
-  const std::string link = "/proc/self/fd/" + std::to_string(place.dir.get());
-  if (::stat(link.c_str(), &there) != 0 || id != FileId{there.st_dev, there.st_ino}) {
+  KVRT_ASSIGN(HeldDirectory place, HeldDirectory::of(path_));
+  if (!place.has_short_path()) {
     return error(Code::kLimit, Detail::kNone,
                  "%.200s..: a path of %zu bytes; without /proc SQLite takes %zu: a shorter path, or mount /proc", path_.c_str(),
                  path_.size(), kSqlitePathBytesMax);
@@ -106,7 +94,7 @@ Status Db::hold_directory() {
   if (usual == nullptr) return error(Code::kUnsupported, Detail::kNone, "SQLite is built without a VFS");
   Lock lock(mu);
   std::erase_if(held, [](const auto& entry) { return entry.second.expired(); });
-  auto& known = held[{id, place.name}];
+  auto& known = held[{place.id(), place.name()}];
   directory_ = known.lock();
   if (directory_ != nullptr) return {};
   directory_ = std::make_shared<Directory>(std::move(place));
@@ -160,58 +148,53 @@ bool Db::in_place() {
   if (db_ == nullptr) return true;
   if (sqlite3_file_control(db_, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved != 0) return false;
   if (directory_ == nullptr) return true;
-  auto now = find_place(path_);  // SQLite looked into the directory that is held open, wherever that is
+  auto now = HeldDirectory::of(path_);  // SQLite looked into the directory that is held open, wherever that is
   if (!now.is_ok()) return now.status().os_code() != ENOENT && now.status().os_code() != ENOTDIR;  // not known: it may be there
-  return id_of(now->dir.get()) == id_of(directory_->place.dir.get());
+  return now->id() == directory_->place.id();
 }
 
 bool Db::log_in_place() const {
-  auto place = find_place(path_);
-  struct stat st;
+  auto place = HeldDirectory::of(path_);
   const auto is_ours = [&](const Watched& file) {
-    return file.suffix != nullptr && place.is_ok() &&
-           ::fstatat(place->dir.get(), (place->name + file.suffix).c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == file.device &&
-           st.st_ino == file.inode;
+    if (file.suffix == nullptr || !place.is_ok()) return false;
+    const Seen now = place->look(file.suffix);
+    return now.found && now.file.id == file.id;
   };
   return is_ours(log_) || is_ours(index_);
 }
 
-int Db::stat(const char* suffix, struct stat* st) const {
-  if (directory_ == nullptr) return ::lstat((path_ + suffix).c_str(), st);
-  return ::fstatat(directory_->place.dir.get(), (directory_->place.name + suffix).c_str(), st, AT_SYMLINK_NOFOLLOW);
-}
+Seen Db::look(const char* suffix) const { return directory_ == nullptr ? look_at(path_ + suffix) : directory_->place.look(suffix); }
 
 void Db::watch_log() {
   for (auto [file, suffix] : {std::pair{&log_, "-wal"}, std::pair{&index_, "-shm"}}) {
-    struct stat st;
-    if (stat(suffix, &st) == 0) *file = {suffix, st.st_dev, st.st_ino, false};
+    const Seen now = look(suffix);
+    if (now.found) *file = {suffix, now.file.id};
   }
 }
 
 Status Db::check(Watched* file) const {
-  struct stat st;
   if (file->suffix == nullptr) return {};
-  const bool found = stat(file->suffix, &st) == 0, gone = !found && (errno == ENOENT || errno == ENOTDIR);
-  file->moved = gone || (found && (st.st_dev != file->device || st.st_ino != file->inode));
-  file->unwritten = gone || (found && st.st_size == 0);
+  const Seen now = look(file->suffix);
+  file->moved = now.gone || (now.found && now.file.id != file->id);
+  file->unwritten = now.gone || (now.found && now.file.bytes == 0);
   if (!file->moved) return {};
   return error(Code::kIo, Detail::kNone, "%s%s: moved, deleted or replaced since it was opened; open the store again", path_.c_str(),
                file->suffix);
 }
 
 void Db::watch_content(const std::string& path) {
-  struct stat st;
-  auto place = find_place(path);
-  if (place.is_ok() && ::fstatat(place->dir.get(), place->name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0)
-    content_ = {true, st.st_dev, st.st_ino, st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
+  auto place = HeldDirectory::of(path);
+  const Seen now = place.is_ok() ? place->look("") : Seen();
+  if (now.found) content_ = now.file;
 }
 
 // A writer has a log, or has folded it in.
 Status Db::check_content() const {
-  struct stat st;
-  if (!content_.watched || stat("", &st) != 0 || st.st_dev != content_.device || st.st_ino != content_.inode) return {};
-  const bool same = st.st_size == content_.bytes && st.st_mtim.tv_sec == content_.modified_s && st.st_mtim.tv_nsec == content_.modified_ns;
-  if (same && (stat("-wal", &st) != 0 || st.st_size == 0)) return {};
+  if (!content_) return {};
+  const Seen now = look("");
+  if (!now.found || now.file.id != content_->id) return {};
+  const Seen log = now.file == *content_ ? look("-wal") : Seen();
+  if (now.file == *content_ && (!log.found || log.file.bytes == 0)) return {};
   return error(Code::kIo, Detail::kNone, "%s: another process has written it since it was opened; open the store again", path_.c_str());
 }
 

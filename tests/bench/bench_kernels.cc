@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/cpus.h"
 #include "runtime/compute/backend.h"
 #include "runtime/compute/quant/format.h"
 #include "runtime/compute/quant/quants.h"

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/cpus.h"
 #include "runtime/compute/backend.h"
 #include "tests/bench/shares.h"
 

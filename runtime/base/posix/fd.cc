@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/base/fork.h"
+
 namespace kvrt {
 
 namespace {
@@ -79,6 +81,8 @@ Fd::~Fd() {
   const int fd = release();
   if (fd >= 0) ::close(fd);
 }
+
+int32_t process_id() { return ::getpid(); }
 
 void mind_fork() noexcept {
   const pid_t self = ::getpid();

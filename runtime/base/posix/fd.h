@@ -35,10 +35,7 @@ class Fd {
   int fd_;
 };
 
-// Runs at the begin of every call. The first run in a child of fork(2) closes the child's copies of all Fds, and remembers their files.
-// A descriptor that another thread of the parent was opening or closing at that moment stays until exec or exit.
-void mind_fork() noexcept;
-// The process's parent had this file open at the fork, itself or through one of its own parents.
+// The process's parent had this file open at the fork, itself or through one of its own parents. mind_fork (fork.h) has noted it.
 bool open_at_fork(const struct stat& file);
 
 }  // namespace kvrt

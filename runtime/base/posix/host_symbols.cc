@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace kvrt::api {
+namespace kvrt {
 namespace {
 
 struct Library {
@@ -164,4 +164,4 @@ Status check_host_symbols() {
       found.c_str());
 }
 
-}  // namespace kvrt::api
+}  // namespace kvrt

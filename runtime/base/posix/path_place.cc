@@ -5,8 +5,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <filesystem>
-
 #include "runtime/base/books_only.h"
 
 namespace kvrt {
@@ -105,16 +103,6 @@ Result<Fd> open_own_dir(const std::string& path) {
   Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), place.name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
   if (!fd.ok()) return errno_error(errno, "%s: open directory", path.c_str());
   return fd;
-}
-
-std::string canonical_path(const std::string& path) {
-  if (path.empty() || path.find('\0') != std::string::npos) return path;
-  std::error_code failed;
-  const auto absolute = std::filesystem::absolute(path, failed);
-  std::string found = failed ? path : std::filesystem::weakly_canonical(absolute, failed).string();
-  if (failed) found = path;
-  while (found.size() > 1 && found.back() == '/') found.pop_back();
-  return found;
 }
 
 }  // namespace kvrt

@@ -1,10 +1,11 @@
-// Paths that no symbolic link bends: a place is found from its directory's descriptor, step by step, and the file there must be ours.
+// Places: a place is found from its directory's descriptor, step by step, and the file there must be ours.
 #pragma once
 
 #include <sys/stat.h>
 
 #include <string>
 
+#include "runtime/base/paths.h"
 #include "runtime/base/posix/fd.h"
 #include "runtime/base/status.h"
 
@@ -28,8 +29,5 @@ Status check_own_file(const PathPlace& place, const std::string& path);
 Result<bool> is_writable_dir(const PathPlace& place, const struct stat& st, const std::string& path);
 // Opens a directory for reading, unless it is a link.
 Result<Fd> open_own_dir(const std::string& path);
-
-// The absolute path without links, dots and a slash at its end; its last parts need not exist. `path` where that cannot be found out.
-std::string canonical_path(const std::string& path);
 
 }  // namespace kvrt

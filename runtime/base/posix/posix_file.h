@@ -16,9 +16,9 @@
 
 #include "runtime/base/books_only.h"
 #include "runtime/base/env.h"
+#include "runtime/base/host_memory.h"
 #include "runtime/base/posix/fd.h"
 #include "runtime/base/this_thread.h"
-#include "runtime/base/host_memory.h"
 
 namespace kvrt {
 

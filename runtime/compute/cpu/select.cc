@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/base/cpus.h"
 #include "runtime/base/limits.h"
 #include "runtime/compute/cpu/backend.h"
 #include "runtime/compute/cpu/self_check.h"

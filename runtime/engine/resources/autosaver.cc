@@ -1,14 +1,12 @@
 #include "runtime/engine/resources/autosaver.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <system_error>
 #include <utility>
 
 #include "runtime/base/limits.h"
-#include "runtime/base/threads.h"
+#include "runtime/base/this_thread.h"
 
 namespace kvrt {
 
@@ -52,9 +50,7 @@ void Autosaver::look(Session* session, uint64_t at_ns) {
 }
 
 void Autosaver::run() {
-#ifdef __linux__
-  setpriority(PRIO_PROCESS, 0, kSaverNice);  // of this thread alone: threads that compute come first
-#endif
+  be_nice(kSaverNice);
   Lock lock(mu_);
   while (!stop_) {
     auto next = std::min_element(entries_.begin(), entries_.end(),

@@ -1,8 +1,8 @@
 #include "runtime/engine/resources/runtime.h"
 
+#include "runtime/base/cpus.h"
 #include "runtime/base/limits.h"
-#include "runtime/base/posix/path_place.h"
-#include "runtime/base/threads.h"
+#include "runtime/base/paths.h"
 
 namespace kvrt {
 

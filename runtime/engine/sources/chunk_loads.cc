@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/base/threads.h"
+#include "runtime/base/this_thread.h"
 #include "runtime/compute/kv_layout.h"
 
 namespace kvrt {

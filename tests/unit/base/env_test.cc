@@ -17,7 +17,8 @@
 #include <set>
 #include <thread>
 
-#include "runtime/base/posix/path_place.h"
+#include "runtime/base/paths.h"
+#include "runtime/base/posix/fd.h"
 
 namespace kvrt {
 namespace {

@@ -1,11 +1,13 @@
 // Fd: never 0 to 2; and the descriptors that a child of fork(2) gives back.
 #include "runtime/base/posix/fd.h"
-#include "runtime/base/system_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "runtime/base/fork.h"
+#include "runtime/base/system_file.h"
 
 namespace kvrt {
 namespace {

@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/base/cpus.h"
 #include "runtime/base/turn_lock.h"
 
 namespace kvrt {
