@@ -38,7 +38,7 @@ Result<kvrt::ModelCost> cost_of_file(const kvrt::Runtime& runtime, const char* p
   if (o.layers || o.kv_heads || o.head_dim) {
     return error(Code::kInvalid, Detail::kNone, "layers, kv_heads and head_dim are given beside a path: expected one or the other");
   }
-  KVRT_ASSIGN(const auto file, kvrt::GgufFile::open(name));
+  KVRT_ASSIGN(const auto file, kvrt::GgufFile::open(name, runtime.env()));
   return kvrt::model_cost(*file, *runtime.backend());
 }
 
@@ -105,7 +105,7 @@ kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char* path, si
     if (flags & ~uint32_t{KVRT_INSPECT_ALL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
     std::string name;
     KVRT_TRY(check_path(path, path_size, &name));
-    KVRT_ASSIGN(const auto file, kvrt::GgufFile::open(name));
+    KVRT_ASSIGN(const auto file, kvrt::GgufFile::open(name, held->env()));
     KVRT_ASSIGN(const std::string text, kvrt::inspect(*file, *held->backend(), flags & KVRT_INSPECT_ALL));
     return write_buffer(text.data(), text.size(), json, capacity, needed);
   });

@@ -76,7 +76,29 @@ struct FileInfo {
   int64_t modified_unix_ms = 0;
 };
 
-// Thread-safe. No path may have a symbolic link in it (canonical_path of paths.h): it is refused (INVALID, kUnsafeDirectory), and so is a
+// The place of bytes that the host answers for, as a model's: a path, or a part of a file that it has open.
+struct FilePart {
+  FilePart(std::string path) : name(std::move(path)) {}  // NOLINT: a path is a place
+  std::string name;                                      // the path; with an fd: for messages only
+  int fd = -1;                                           // borrowed; -1: open `name`
+  uint64_t offset = 0, size = 0;                         // the part of an fd; size 0: to its end
+};
+
+struct FileIdentity {
+  uint64_t device = 0, inode = 0, size = 0;  // inode 0: not one whole file
+  int64_t mtime_ns = 0, ctime_ns = 0;
+};
+
+// A part of a file, mapped read-only. Unmapped by the destructor.
+class MappedFile {
+ public:
+  virtual ~MappedFile() = default;
+  virtual std::span<const uint8_t> bytes() const = 0;
+  virtual const FileIdentity& identity() const = 0;
+  virtual void drop(std::span<const uint8_t> range) const = 0;  // the range's pages may go back
+};
+
+// Thread-safe. No path, but for map_file's, may have a symbolic link in it (canonical_path of paths.h): it is refused (INVALID, kUnsafeDirectory), and so is a
 // file or directory that is not the effective user's alone.
 class Env {
  public:
@@ -105,6 +127,8 @@ class Env {
   virtual Result<DirInfo> dir_info(const std::string& path) = 0;  // NOT_FOUND, or IO if no directory
   // A lock file, not locked yet. `create`: 0600 where it is missing; else NOT_FOUND.
   virtual Result<std::unique_ptr<FileLock>> open_lock(const std::string& path, bool create) = 0;
+  // Of anybody's, by any path. `what` it is to be, for a message: "the model".
+  virtual Result<std::unique_ptr<MappedFile>> map_file(const FilePart& part, const std::string& what) = 0;
   virtual Result<FsInfo> fs_info(const std::string& path) = 0;
   virtual uint64_t now_ns() = 0;  // monotonic
   virtual uint64_t cpu_ns() = 0;  // CPU time of the calling thread

@@ -1,57 +1,16 @@
 #include "runtime/model/gguf.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <utility>
 
 #include "runtime/base/bytes.h"
-#include "runtime/base/posix/fd.h"
 #include "runtime/model/gguf_parse.h"
 #include "runtime/model/gguf_split.h"
 
 namespace kvrt {
 namespace {
-
-// A file's bytes, mapped read-only, or borrowed bytes. Unmaps its own mapping.
-class Mapping {
- public:
-  Mapping() = default;
-  explicit Mapping(std::span<const uint8_t> borrowed) : bytes_(borrowed) {}
-  // A mapping of `size` bytes, the first `skip` of which are not ours.
-  Mapping(void* base, size_t size, size_t skip)
-      : bytes_(static_cast<const uint8_t*>(base) + skip, size - skip), mapped_(base), size_(size) {}
-  Mapping(Mapping&& o) noexcept : bytes_(o.bytes_), mapped_(std::exchange(o.mapped_, nullptr)), size_(o.size_) {}
-  Mapping& operator=(Mapping&& o) = delete;
-  ~Mapping() {
-    if (mapped_) munmap(mapped_, size_);
-  }
-  std::span<const uint8_t> bytes() const { return bytes_; }
-  bool has(std::span<const uint8_t> range) const {
-    const std::less_equal<> before;  // of pointers of any two objects
-    return before(bytes_.data(), range.data()) && before(range.data() + range.size(), bytes_.data() + bytes_.size());
-  }
-
-  // Only whole pages inside `range`: the neighbours' bytes on its edge pages may still be wanted.
-  void drop(std::span<const uint8_t> range) const {
-    if (!mapped_ || range.empty()) return;
-    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    const uintptr_t from = (reinterpret_cast<uintptr_t>(range.data()) + page - 1) / page * page;
-    const uintptr_t to = reinterpret_cast<uintptr_t>(range.data() + range.size()) / page * page;
-    if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);  // advice: a refusal costs memory, no more
-  }
-
- private:
-  std::span<const uint8_t> bytes_;
-  void* mapped_ = nullptr;
-  size_t size_ = 0;  // the mapping's
-};
 
 std::optional<double> load_float(GgufType type, const uint8_t* p) {
   if (type == GgufType::kF32) return load<float>(p);
@@ -60,8 +19,13 @@ std::optional<double> load_float(GgufType type, const uint8_t* p) {
 }
 
 struct Opened {
-  Mapping mapping;
-  GgufFile::Identity identity;
+  std::unique_ptr<MappedFile> file;  // null: the bytes are borrowed
+  std::span<const uint8_t> bytes;
+
+  bool has(std::span<const uint8_t> range) const {
+    const std::less_equal<> before;  // of pointers of any two objects
+    return before(bytes.data(), range.data()) && before(range.data() + range.size(), bytes.data() + bytes.size());
+  }
 };
 
 class GgufFileImpl final : public GgufFile {
@@ -194,17 +158,20 @@ class GgufFileImpl final : public GgufFile {
   const std::string& name() const override { return name_; }
   uint64_t file_bytes() const override {
     uint64_t bytes = 0;
-    for (const Opened& file : files_) bytes += file.mapping.bytes().size();
+    for (const Opened& file : files_) bytes += file.bytes.size();
     return bytes;
   }
   void drop_pages(std::span<const uint8_t> range) const override {
     for (const Opened& file : files_) {
-      if (file.mapping.has(range)) return file.mapping.drop(range);
+      if (file.file != nullptr && file.has(range)) return file.file->drop(range);
     }
   }
   std::vector<Part> parts() const override {
     std::vector<Part> parts;
-    for (const Opened& file : files_) parts.push_back({file.identity, file.mapping.bytes()});
+    for (const Opened& file : files_) {
+      const FileIdentity borrowed{0, 0, file.bytes.size(), 0, 0};
+      parts.push_back({file.file != nullptr ? file.file->identity() : borrowed, file.bytes});
+    }
     return parts;
   }
 
@@ -224,45 +191,18 @@ class GgufFileImpl final : public GgufFile {
   const GgufDirectory directory_;
 };
 
-int64_t nanoseconds(const timespec& t) { return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; }
-
-// Maps bytes [offset, offset + size) of an open file; size 0: to its end.
-Result<Opened> map_file(int fd, const ModelSource& source) {
-  const std::string& path = source.name;
-  struct stat info;
-  if (fstat(fd, &info) != 0) return errno_error(errno, "%s: cannot stat", path.c_str());
-  if (S_ISDIR(info.st_mode)) return error(Code::kInvalid, Detail::kNone, "%s: expected a GGUF file, found a directory", path.c_str());
-  if (!S_ISREG(info.st_mode)) return error(Code::kInvalid, Detail::kNone, "%s: expected a regular file", path.c_str());
-  const auto file_size = static_cast<uint64_t>(info.st_size);
-  if (source.offset > file_size || source.size > file_size - source.offset) {
-    return error(Code::kInvalid, Detail::kNone, "%s: expected offset %llu and size %llu within its %llu bytes", path.c_str(),
-                 static_cast<unsigned long long>(source.offset), static_cast<unsigned long long>(source.size),
-                 static_cast<unsigned long long>(file_size));
-  }
-  const uint64_t size = source.size ? source.size : file_size - source.offset;
-  GgufFile::Identity identity{info.st_dev, info.st_ino, size, nanoseconds(info.st_mtim), nanoseconds(info.st_ctim)};
-  if (size != file_size) identity.inode = 0;
-  if (size == 0) return Opened{Mapping(), identity};                                   // the parser refuses it, and says why
-  const uint64_t skip = source.offset % static_cast<uint64_t>(sysconf(_SC_PAGESIZE));  // a mapping begins at a page
-  void* base = mmap(nullptr, size + skip, PROT_READ, MAP_PRIVATE, fd, static_cast<off_t>(source.offset - skip));
-  if (base == MAP_FAILED) return errno_error(errno, "%s: cannot map %llu bytes", path.c_str(), static_cast<unsigned long long>(size));
-  return Opened{Mapping(base, size + skip, skip), identity};
-}
-
-Result<Opened> open_file(const ModelSource& source, const std::string& what = "the model") {
-  const std::string& path = source.name;
-  // Non-blocking: a FIFO must not hang the caller.
-  const Fd own(source.fd < 0 ? retry_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }) : -1);
-  if (source.fd < 0 && !own.ok()) return errno_error(errno, "%s: cannot open %s", path.c_str(), what.c_str());
-  return map_file(source.fd < 0 ? own.get() : source.fd, source);
+Result<Opened> open_file(Env* env, const ModelSource& source, const std::string& what = "the model") {
+  KVRT_ASSIGN(std::unique_ptr<MappedFile> file, env->map_file(source, what));
+  const std::span<const uint8_t> bytes = file->bytes();
+  return Opened{std::move(file), bytes};
 }
 
 // The files of a split model from the second on.
-Status open_others(const std::string& first, uint32_t count, GgufDirectory* directory, std::vector<Opened>* files) {
+Status open_others(Env* env, const std::string& first, uint32_t count, GgufDirectory* directory, std::vector<Opened>* files) {
   for (uint32_t no = 1; no < count; ++no) {
     KVRT_ASSIGN(const std::string path, split_path(first, no, count));
-    KVRT_ASSIGN(Opened opened, open_file(path, "file " + std::to_string(no + 1) + " of " + std::to_string(count)));
-    KVRT_ASSIGN(GgufDirectory part, parse_gguf(opened.mapping.bytes(), path));
+    KVRT_ASSIGN(Opened opened, open_file(env, path, "file " + std::to_string(no + 1) + " of " + std::to_string(count)));
+    KVRT_ASSIGN(GgufDirectory part, parse_gguf(opened.bytes, path));
     KVRT_TRY(check_split(part, no, count, path));
     KVRT_TRY(check_same_model(part, *directory, path));
     KVRT_TRY(add_split(std::move(part), path, directory));
@@ -279,17 +219,17 @@ Status refuse_part(const std::string& name, uint32_t count) {
 
 }  // namespace
 
-Result<std::unique_ptr<GgufFile>> GgufFile::open(const ModelSource& source) {
+Result<std::unique_ptr<GgufFile>> GgufFile::open(const ModelSource& source, Env* env) {
   std::vector<Opened> files;
-  KVRT_ASSIGN(Opened opened, open_file(source));
+  KVRT_ASSIGN(Opened opened, open_file(env, source));
   files.push_back(std::move(opened));
-  KVRT_ASSIGN(GgufDirectory directory, parse_gguf(files[0].mapping.bytes(), source.name));
+  KVRT_ASSIGN(GgufDirectory directory, parse_gguf(files[0].bytes, source.name));
   KVRT_ASSIGN(const uint32_t count, split_count(directory, source.name));
   if (count > 1) {
     if (source.fd >= 0) return refuse_part(source.name, count);
     KVRT_TRY(split_path(source.name, 0, count).take_status());
     KVRT_TRY(check_split(directory, 0, count, source.name));
-    KVRT_TRY(open_others(source.name, count, &directory, &files));
+    KVRT_TRY(open_others(env, source.name, count, &directory, &files));
   }
   return std::unique_ptr<GgufFile>(std::make_unique<GgufFileImpl>(std::move(files), source.name, std::move(directory)));
 }
@@ -299,7 +239,7 @@ Result<std::unique_ptr<GgufFile>> GgufFile::parse(std::span<const uint8_t> bytes
   KVRT_ASSIGN(const uint32_t count, split_count(directory, name));
   if (count > 1) return refuse_part(name, count);
   std::vector<Opened> files;
-  files.push_back({Mapping(bytes), Identity{0, 0, bytes.size(), 0, 0}});
+  files.push_back({nullptr, bytes});
   return std::unique_ptr<GgufFile>(std::make_unique<GgufFileImpl>(std::move(files), std::move(name), std::move(directory)));
 }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/env.h"
 #include "runtime/base/status.h"
 #include "runtime/compute/tensor.h"
 
@@ -26,18 +27,12 @@ struct GgufTensor {
   TensorView view;
 };
 
-// The place of a model's bytes: a path, or a part of a file that the host has open.
-struct ModelSource {
-  ModelSource(std::string path) : name(std::move(path)) {}  // NOLINT: a path is a source
-  std::string name;                                         // the path; with an fd: for messages alone
-  int fd = -1;                                              // borrowed; -1: open `name`
-  uint64_t offset = 0, size = 0;                            // the part of an fd; size 0: to its end
-};
+using ModelSource = FilePart;
 
 class GgufFile {
  public:
   // A split model's first file opens the others, which lie beside it.
-  static Result<std::unique_ptr<GgufFile>> open(const ModelSource& source);
+  static Result<std::unique_ptr<GgufFile>> open(const ModelSource& source, Env* env = posix_env());
   // The same over bytes that outlive the object (tests, fuzzing).
   static Result<std::unique_ptr<GgufFile>> parse(std::span<const uint8_t> bytes, std::string name);
   virtual ~GgufFile() = default;
@@ -68,12 +63,8 @@ class GgufFile {
   virtual const std::string& name() const = 0;                        // for messages: the path; of a split model the first file's
   virtual uint64_t file_bytes() const = 0;                            // of all files
   virtual void drop_pages(std::span<const uint8_t> range) const = 0;  // the mapping's pages may go back (madvise)
-  struct Identity {
-    uint64_t device = 0, inode = 0, size = 0;
-    int64_t mtime_ns = 0, ctime_ns = 0;
-  };
   struct Part {
-    Identity identity;  // inode 0: not one whole file
+    FileIdentity identity;
     std::span<const uint8_t> bytes;
   };
   virtual std::vector<Part> parts() const = 0;  // the files, the first first

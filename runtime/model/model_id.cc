@@ -138,7 +138,7 @@ namespace {
 
 // False: the bytes are not one whole file.
 bool add_file(const GgufFile& file, const GgufFile::Part& part, Hasher* hasher) {
-  const GgufFile::Identity& id = part.identity;
+  const FileIdentity& id = part.identity;
   if (id.inode == 0) return false;
   const std::span<const uint8_t> bytes = part.bytes;
   uint64_t header = bytes.size();

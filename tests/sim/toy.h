@@ -91,6 +91,9 @@ class ToyEnv : public Env {
   Status set_modified(const std::string& path, int64_t unix_ms) override { return base_->set_modified(path, unix_ms); }
   Result<DirInfo> dir_info(const std::string& path) override { return base_->dir_info(path); }
   Result<std::unique_ptr<FileLock>> open_lock(const std::string& path, bool create) override { return base_->open_lock(path, create); }
+  Result<std::unique_ptr<MappedFile>> map_file(const FilePart& part, const std::string& what) override {
+    return base_->map_file(part, what);
+  }
   Result<FsInfo> fs_info(const std::string& path) override { return base_->fs_info(path); }
   uint64_t now_ns() override;
   uint64_t cpu_ns() override { return now_ns_ / 2; }  // as beside a busy process

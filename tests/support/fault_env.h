@@ -82,6 +82,10 @@ class FaultEnv final : public Env {
   Status set_modified(const std::string& path, int64_t unix_ms) override;
   Result<DirInfo> dir_info(const std::string& path) override;
   Result<std::unique_ptr<FileLock>> open_lock(const std::string& path, bool create) override;
+  Result<std::unique_ptr<MappedFile>> map_file(const FilePart& part,
+                                               const std::string& what) override {  // a model's: no fault of the store's
+    return base_->map_file(part, what);
+  }
   Result<FsInfo> fs_info(const std::string& path) override;
   uint64_t now_ns() override { return base_->now_ns() + (ticks_ += tick_ns); }
   uint64_t cpu_ns() override { return base_->cpu_ns(); }

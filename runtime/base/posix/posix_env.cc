@@ -12,10 +12,11 @@
 #include <cerrno>
 #include <ctime>
 
-#include "runtime/base/posix/fs_info.h"
 #include "runtime/base/hash.h"
+#include "runtime/base/posix/fs_info.h"
 #include "runtime/base/posix/path_place.h"
 #include "runtime/base/posix/posix_file.h"
+#include "runtime/base/posix/posix_mapping.h"
 
 namespace kvrt {
 
@@ -60,6 +61,10 @@ class PosixEnv final : public Env {
     KVRT_TRY(file->check_named());  // its last writer may have removed it before it let the lock go
     KVRT_TRY(file->resize(bytes));
     return std::unique_ptr<File>(std::move(file));
+  }
+
+  Result<std::unique_ptr<MappedFile>> map_file(const FilePart& part, const std::string& what) override {
+    return map_posix_file(part, what);
   }
 
   Status check_file(const std::string& path) override {

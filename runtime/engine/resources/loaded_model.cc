@@ -85,7 +85,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(Runtime* runtime, const M
                                                        const Progress& progress) {
   ModelParts parts;
   parts.name = source.name;
-  KVRT_ASSIGN(parts.file, GgufFile::open(source));
+  KVRT_ASSIGN(parts.file, GgufFile::open(source, runtime->env()));
   if (!parts.file->tensors().empty()) KVRT_TRY(read_arch(*parts.file).take_status());  // a file of another kind has no tokenizer either
   KVRT_TRY(check_parts(
       *parts.file, *runtime->backend(), [](std::string_view, Status status) { return status; }, &parts));

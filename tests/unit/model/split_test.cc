@@ -1,12 +1,12 @@
 // Models split over several files: the same model as whole, and what is wrong with a part is named.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <functional>
 
-#include "runtime/base/posix/fd.h"
 #include "runtime/model/model.h"
 #include "tests/support/gguf_writer.h"
 
@@ -145,10 +145,11 @@ TEST_F(Split, AFileOfAnotherModel) {
 
 // A descriptor or bytes have no neighbours.
 TEST_F(Split, OnlyAPathFindsTheOthers) {
-  const Fd fd(::open(part(0).c_str(), O_RDONLY | O_CLOEXEC));
+  const int fd = ::open(part(0).c_str(), O_RDONLY | O_CLOEXEC);
   ModelSource source("a descriptor");
-  source.fd = fd.get();
+  source.fd = fd;
   const Status status = GgufFile::open(source).take_status();
+  ::close(fd);
   EXPECT_EQ(status.code(), Code::kUnsupported) << status.message();
   EXPECT_EQ(GgufFile::parse(with(0, {}), "bytes").take_status().code(), Code::kUnsupported);
   EXPECT_EQ(GgufFile::parse(with(0, {}, 2000), "bytes").take_status().code(), Code::kLimit);
