@@ -21,6 +21,7 @@ STEP = {"runtime/engine/session", "runtime/engine/conversation", "runtime/engine
 # A part and the parts that its files may include (architecture: includes go one way). "abi" is include/kvrt.h.
 LAYERS = {
     "runtime/base": set(),
+    "runtime/base/posix": {"runtime/base"},
     "runtime/compute": {"runtime/base"},
     "runtime/model": {"runtime/base", "runtime/compute"},
     "runtime/text": {"runtime/base"},
@@ -74,6 +75,11 @@ LOCALE_SYMBOLS |= {"__ctype_b_loc", "__ctype_tolower_loc", "__ctype_toupper_loc"
 LOCALE_SYMBOLS -= {"strerror_l"}
 # Streams, and std::to_string of a double (a call of vsnprintf with "%f").
 LOCALE_MANGLED = re.compile(r"_ZN?K?S[oi][A-Z0-9]|_ZNK?S[oid]|_ZNK?St7__cxx11\d+basic_[io]?stringstream|_ZNSt8ios_base|_ZNSt6locale|\w*__to_xstring")
+# Headers of the system: the library has its calls in one folder, and loads CUDA by two files.
+SYSTEM_INCLUDE = re.compile(
+    r"\s*#\s*include\s*<((?:sys|linux|asm|net|netinet|arpa|mach)/[\w/.]+|csignal|"
+    r"(?:unistd|fcntl|pthread|signal|dlfcn|link|elf|dirent|sched|spawn|poll|semaphore|termios|ucontext|execinfo|pwd|grp|netdb|syslog|windows)\.h)>")
+SYSTEM_PLACES = ("runtime/base/posix/", "runtime/compute/open_cuda.cc", "cuda/gemm/gemm_library.cc")
 BAD_FLAGS = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-march=native", "-mtune=native")
 FILE_LINES, FUNCTION_LINES = 400, 70
 CODE = {".c", ".cc", ".cu", ".h", ".hpp"}
@@ -146,6 +152,15 @@ def check_math_text(names, texts):
                 for match in re.finditer(r"(?:\bstd\s*::\s*|(?<![\w>])::\s*|\b__builtin_)(\w+)\s*\(", line):
                     if match.group(1) in LIBM:
                         fault(f"{name}:{number}", f"{match.group(0).strip()[:-1]} is libm's, which differs between machines")
+
+
+def check_system_includes(names, texts):
+    for name in names:
+        if LIBRARY.fullmatch(name) and pathlib.PurePath(name).suffix in CODE and not name.startswith(SYSTEM_PLACES):
+            for number, line in enumerate(texts[name].splitlines(), 1):
+                include = SYSTEM_INCLUDE.match(line)
+                if include:
+                    fault(f"{name}:{number}", f"<{include.group(1)}> is the system's: see runtime/base/posix")
 
 
 def check_documented(texts):
@@ -353,6 +368,7 @@ def main():
     included = check_includes(source, names, texts)
     check_math_text(names, texts)
     check_locale_text(names, texts)
+    check_system_includes(names, texts)
     check_documented(texts)
     long = check_sizes(names, texts)
     check_dead(names, texts, included, {c["file"] for c in commands} if args.build else None)
