@@ -26,48 +26,68 @@ std::string compare(const ChunkRow& row, const FrameHeader& frame) {
   return "";
 }
 
-// Appends a fault per bad segment, bad frame, or row that does not fit its frame. CANCELLED if progress returns false.
-Status verify_segments(Env* env, const std::string& root, const StoreId& store, Codec* codec, std::span<const SegmentRow> segments,
-                       std::span<const ChunkRow> chunks, const std::function<bool(const ChunkRow&)>& still_there,
-                       const std::function<bool(uint64_t done, uint64_t total)>& progress, std::vector<VerifyFault>* faults) {
-  std::unordered_map<int64_t, std::vector<const ChunkRow*>> rows;  // by segment
-  uint64_t total = 0, done = 0;
-  for (const auto& chunk : chunks) rows[chunk.segment].push_back(&chunk);
-  for (const auto& segment : segments) total += segment.bytes;
-  auto report = [&](const SegmentId& id, uint64_t offset, const std::string& what, const ChunkRow* row) {
-    if (row != nullptr && !still_there(*row)) return;  // removed since the rows were read
-    faults->push_back({place(id, offset), what, row != nullptr ? row->session : ""});
-  };
-  ReadBuffer buffer;
-  for (const auto& segment : segments) {
-    auto& users = rows[segment.row];
-    auto file = env->open_read(segment.id.path(root));
+Status stopped() { return error(Code::kCancelled, Detail::kNone, "verify was stopped"); }
+
+// Checks segments, and the frames that rows name. Appends a fault per bad segment, bad frame, or row that does not fit its frame.
+class SegmentsCheck {
+ public:
+  using Progress = std::function<bool(uint64_t done, uint64_t total)>;
+  SegmentsCheck(StoreContext* store, std::function<bool(const ChunkRow&)> still_there, const Progress& progress,
+                std::vector<VerifyFault>* faults)
+      : store_(store), still_there_(std::move(still_there)), progress_(progress), faults_(faults), codec_(&store->codecs) {}
+
+  // CANCELLED if progress returns false; another error where the memory or the descriptors are wanting.
+  Status run(std::span<const SegmentRow> segments, std::span<const ChunkRow> chunks) {
+    std::unordered_map<int64_t, std::vector<const ChunkRow*>> rows;  // by segment
+    for (const auto& chunk : chunks) rows[chunk.segment].push_back(&chunk);
+    for (const auto& segment : segments) total_ += segment.bytes;
+    for (const auto& segment : segments) KVRT_TRY(check_segment(segment, rows[segment.row]));
+    return progress_ && !progress_(total_, total_) ? stopped() : Status();
+  }
+
+ private:
+  Status check_segment(const SegmentRow& segment, std::span<const ChunkRow* const> users) {
+    auto file = store_->env->open_read(segment.id.path(store_->dir.root));
     if (is_want(file.status())) return file.take_status();
     if (!file.is_ok()) {
       for (auto* row : users) report(segment.id, row->place.offset, row->place.chunk.shown() + ": " + file.status().message(), row);
-      continue;
+      return {};
     }
-    auto index = read_segment_index(**file, segment.id, store);
+    auto index = read_segment_index(**file, segment.id, store_->files.store());
     if (is_want(index.status())) return index.take_status();
     if (!index.is_ok() && segment.sealed) report(segment.id, 0, index.status().message(), users.empty() ? nullptr : users.front());
-    KVRT_ASSIGN(const bool foreign, is_foreign_segment(**file, store));
-    if (foreign) continue;  // its frames are nobody's
+    KVRT_ASSIGN(const bool foreign, is_foreign_segment(**file, store_->files.store()));
+    if (foreign) return {};  // its frames are nobody's
     // Only frames that a row names are read: any other is removed, and may be dead, punched or half punched.
-    for (auto* row : users) {
-      FrameHeader header;
-      const ChunkPlace& at = row->place;
-      auto frame = read_frame(**file, at.offset, at.bytes, &buffer);
-      Status status = frame.is_ok() ? codec->check(*frame, &header) : frame.take_status();
-      if (is_want(status)) return status;
-      std::string what = !status.is_ok() ? status.message() : compare(*row, header);
-      if (!what.empty()) report(segment.id, at.offset, at.chunk.shown() + ": " + what, row);
-      done += at.bytes;
-      if (progress && !progress(std::min(done, total), total)) return error(Code::kCancelled, Detail::kNone, "verify was stopped");
-    }
+    for (auto* row : users) KVRT_TRY(check_frame(**file, segment.id, *row));
+    return {};
   }
-  if (progress && !progress(total, total)) return error(Code::kCancelled, Detail::kNone, "verify was stopped");
-  return {};
-}
+
+  Status check_frame(const File& file, const SegmentId& segment, const ChunkRow& row) {
+    FrameHeader header;
+    const ChunkPlace& at = row.place;
+    auto frame = read_frame(file, at.offset, at.bytes, &buffer_);
+    Status status = frame.is_ok() ? codec_->check(*frame, &header) : frame.take_status();
+    if (is_want(status)) return status;
+    std::string what = !status.is_ok() ? status.message() : compare(row, header);
+    if (!what.empty()) report(segment, at.offset, at.chunk.shown() + ": " + what, &row);
+    done_ += at.bytes;
+    return progress_ && !progress_(std::min(done_, total_), total_) ? stopped() : Status();
+  }
+
+  void report(const SegmentId& id, uint64_t offset, const std::string& what, const ChunkRow* row) {
+    if (row != nullptr && !still_there_(*row)) return;  // removed since the rows were read
+    faults_->push_back({place(id, offset), what, row != nullptr ? row->session : ""});
+  }
+
+  StoreContext* const store_;
+  const std::function<bool(const ChunkRow&)> still_there_;
+  const Progress& progress_;
+  std::vector<VerifyFault>* const faults_;
+  CodecPool::Lease codec_;
+  ReadBuffer buffer_;
+  uint64_t total_ = 0, done_ = 0;
+};
 
 }  // namespace
 
@@ -95,8 +115,7 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
     }
   }
   const auto there = [&](const ChunkRow& chunk) { return still_there(chunk, segments); };
-  CodecPool::Lease codec(&store_.codecs);
-  KVRT_TRY(verify_segments(store_.env, store_.dir.root, store_.files.store(), codec.get(), segments, chunks, there, progress, &faults));
+  KVRT_TRY(SegmentsCheck(&store_, there, progress, &faults).run(segments, chunks));
   return faults;
 }
 
