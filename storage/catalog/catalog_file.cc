@@ -22,6 +22,17 @@ int32_t big_endian(const uint8_t* p) {
 // True if `a` and `b` differ in at most one bit.
 bool near(int32_t a, int32_t b) { return std::popcount(static_cast<uint32_t>(a) ^ static_cast<uint32_t>(b)) <= 1; }
 
+// By the numbers in its header.
+CatalogProbe::Kind kind_of(const CatalogProbe& probe) {
+  using Kind = CatalogProbe::Kind;
+  if (!probe.whole) return Kind::kCorrupt;
+  if (probe.application_id != kCatalogApplicationId) return Kind::kForeign;
+  if (probe.schema > kCatalogSchema) return Kind::kTooNew;
+  if (probe.schema < 1) return Kind::kCorrupt;
+  if (probe.schema < kCatalogSchemaOldest) return Kind::kTooOld;
+  return probe.schema < kCatalogSchema ? Kind::kOld : Kind::kOurs;
+}
+
 }  // namespace
 
 Result<CatalogProbe> probe_catalog(Env* env, const std::string& path) {
@@ -46,13 +57,7 @@ Result<CatalogProbe> probe_catalog(Env* env, const std::string& path) {
   probe.application_id = big_endian(head.data() + 68);
   probe.whole = whole;
   probe.logged = !whole || (head[18] == 2 && head[19] == 2);
-  probe.kind = !whole                                          ? Kind::kCorrupt
-               : probe.application_id != kCatalogApplicationId ? Kind::kForeign
-               : probe.schema > kCatalogSchema                 ? Kind::kTooNew
-               : probe.schema < 1                              ? Kind::kCorrupt
-               : probe.schema < kCatalogSchemaOldest           ? Kind::kTooOld
-               : probe.schema < kCatalogSchema                 ? Kind::kOld
-                                                               : Kind::kOurs;
+  probe.kind = kind_of(probe);
   KVRT_ASSIGN(probe.index, env->exists(path + "-shm"));
   auto log = env->open_read(path + "-wal");
   if (log.is_ok()) {

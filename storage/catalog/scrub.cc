@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "storage/catalog/catalog_db.h"
 #include "storage/catalog/sqlite_bytes.h"
@@ -21,20 +22,27 @@ constexpr uint64_t kLongLog = 64u << 10;
 
 using Page = std::array<uint8_t, kPage>;
 
+// The gap of a tree's page, between the pointers to its cells and the first cell; none if a cell begins before that.
+std::optional<FileRange> gap_of(const Page& page, uint32_t head) {
+  const uint8_t type = page[head];
+  const bool leaf = type == 10 || type == 13;
+  if (!leaf && type != 2 && type != 5) return std::nullopt;
+  const uint32_t cells = be16(&page[head + 3]), top = be16(&page[head + 5]), pointers = head + (leaf ? 8 : 12);
+  const uint32_t pointers_end = pointers + 2 * cells;
+  if (pointers_end > top || top > kPage) return std::nullopt;
+  for (uint32_t at = pointers; at < pointers_end; at += 2) {
+    if (be16(&page[at]) < top || be16(&page[at]) >= kPage) return std::nullopt;
+  }
+  return FileRange{pointers_end, top - pointers_end};
+}
+
 // The free parts of a tree's page; none if anything about the page is wrong.
 std::vector<FileRange> free_parts(const Page& page, uint64_t number) {
   const uint32_t head = number == 1 ? 100 : 0;
-  const uint8_t type = page[head];
-  const bool leaf = type == 10 || type == 13;
-  if (!leaf && type != 2 && type != 5) return {};
-  const uint32_t cells = be16(&page[head + 3]), top = be16(&page[head + 5]), pointers = head + (leaf ? 8 : 12);
-  const uint32_t pointers_end = pointers + 2 * cells;
-  if (pointers_end > top || top > kPage) return {};
-  for (uint32_t at = pointers; at < pointers_end; at += 2) {
-    if (be16(&page[at]) < top || be16(&page[at]) >= kPage) return {};
-  }
-  std::vector<FileRange> parts{{pointers_end, top - pointers_end}};
-  for (uint32_t at = be16(&page[head + 1]), least = top; at != 0; at = be16(&page[at])) {
+  const auto gap = gap_of(page, head);
+  if (!gap) return {};
+  std::vector<FileRange> parts{*gap};
+  for (uint32_t at = be16(&page[head + 1]), least = static_cast<uint32_t>(gap->offset + gap->bytes); at != 0; at = be16(&page[at])) {
     if (at < least || at + 4 > kPage) return {};
     const uint32_t bytes = be16(&page[at + 2]);
     if (bytes < 4 || at + bytes > kPage) return {};

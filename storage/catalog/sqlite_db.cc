@@ -136,67 +136,67 @@ Status Db::checkpoint(bool truncate) {
   return {};
 }
 
+namespace {
+
+// What a class of SQLite's codes means to a caller.
+struct Meaning {
+  int primary;
+  Code code;
+  Detail detail;
+};
+constexpr Meaning kMeanings[] = {
+    {SQLITE_FULL, Code::kNoSpace, Detail::kNone},
+    {SQLITE_CORRUPT, Code::kCorrupt, Detail::kCatalogCorrupt},
+    {SQLITE_NOTADB, Code::kCorrupt, Detail::kCatalogCorrupt},
+    // Only damaged content breaks the catalog's own rules (CHECK, UNIQUE, foreign keys, prepared columns).
+    {SQLITE_ERROR, Code::kCorrupt, Detail::kCatalogCorrupt},
+    {SQLITE_SCHEMA, Code::kCorrupt, Detail::kCatalogCorrupt},
+    {SQLITE_CONSTRAINT, Code::kCorrupt, Detail::kCatalogCorrupt},
+    {SQLITE_MISMATCH, Code::kCorrupt, Detail::kCatalogCorrupt},
+    {SQLITE_READONLY, Code::kIo, Detail::kReadOnly},
+    {SQLITE_PERM, Code::kIo, Detail::kPermission},
+    {SQLITE_AUTH, Code::kIo, Detail::kPermission},
+    {SQLITE_NOMEM, Code::kNoMemory, Detail::kNone},
+    {SQLITE_BUSY, Code::kBusy, Detail::kStoreLocked},
+    {SQLITE_LOCKED, Code::kBusy, Detail::kStoreLocked},
+    {SQLITE_TOOBIG, Code::kLimit, Detail::kNone},
+    {SQLITE_MISUSE, Code::kInternal, Detail::kNone},
+};
+
+bool is_of_files(int code) { return (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN; }
+
+// The errno of the call that failed; 0: it was none of files. `last`: errno as SQLite left it, which forgets that of a write within a COMMIT.
+int errno_of(int code, int last, sqlite3* db) {
+  if ((code & 0xff) == SQLITE_FULL) return ENOSPC;
+  if (!is_of_files(code)) return 0;  // what SQLite has is an earlier call's
+  if (code == SQLITE_IOERR_WRITE && (last == EFBIG || last == EDQUOT)) return last;
+  return db != nullptr ? sqlite3_system_errno(db) : 0;
+}
+
+Meaning meaning_of(int code, int os) {
+  const int primary = code & 0xff;
+  if (is_of_files(code)) {
+    const bool full = os == ENOSPC || os == EDQUOT || os == EFBIG || code == SQLITE_IOERR_SHMSIZE;  // which comes without its errno
+    const Detail detail = os == EACCES || os == EPERM ? Detail::kPermission : os == EROFS ? Detail::kReadOnly : Detail::kNone;
+    return {primary, full ? Code::kNoSpace : Code::kIo, detail};
+  }
+  const auto* known = std::ranges::find(kMeanings, primary, &Meaning::primary);
+  return known != std::end(kMeanings) ? *known : Meaning{primary, Code::kIo, Detail::kNone};
+}
+
+}  // namespace
+
 Status Db::fail(int code) {
-  const int last = errno;  // SQLite forgets the errno of a write within a COMMIT
+  const int last = errno;
   const char* text = db_ != nullptr && sqlite3_extended_errcode(db_) == code ? sqlite3_errmsg(db_) : sqlite3_errstr(code);
   std::string message = path_ + ": " + text + " (SQLite " + std::to_string(code) + ")";
-  int os = db_ != nullptr ? sqlite3_system_errno(db_) : 0;
-  if (code == SQLITE_IOERR_WRITE && (last == EFBIG || last == EDQUOT)) os = last;
-  const bool full = (code & 0xff) == SQLITE_FULL;
-  if (full) os = ENOSPC;
-  const bool of_system = full || (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;  // else `os` is an earlier call's
-  if (of_system && (os == EMFILE || os == ENFILE)) return errno_error(os, "%s", message.c_str());
-  if (of_system && os != 0) message = errno_error(os, "%s", message.c_str()).message();
-  if (of_system && os == EACCES) message += "; expected: its owner can read and write it (chmod 600)";
+  const int os = errno_of(code, last, db_);
+  if (os == EMFILE || os == ENFILE) return errno_error(os, "%s", message.c_str());
+  if (os != 0) message = errno_error(os, "%s", message.c_str()).message();
+  if (os == EACCES) message += "; expected: its owner can read and write it (chmod 600)";
   if (code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC) sync_failed_ = true;
-  Code klass = Code::kIo;
-  Detail detail = Detail::kNone;
-  switch (code & 0xff) {
-    case SQLITE_FULL:
-      klass = Code::kNoSpace;
-      break;
-    case SQLITE_IOERR:
-    case SQLITE_CANTOPEN:
-      if (os == ENOSPC || os == EDQUOT || os == EFBIG || code == SQLITE_IOERR_SHMSIZE)
-        klass = Code::kNoSpace;  // SHMSIZE comes without its errno
-      if (os == EACCES || os == EPERM) detail = Detail::kPermission;
-      if (os == EROFS) detail = Detail::kReadOnly;
-      break;
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-      klass = Code::kCorrupt, detail = Detail::kCatalogCorrupt;
-      break;
-    case SQLITE_READONLY:
-      detail = Detail::kReadOnly;
-      break;
-    case SQLITE_PERM:
-    case SQLITE_AUTH:
-      detail = Detail::kPermission;
-      break;
-    case SQLITE_NOMEM:
-      klass = Code::kNoMemory;
-      break;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      klass = Code::kBusy, detail = Detail::kStoreLocked;
-      break;
-    case SQLITE_TOOBIG:
-      klass = Code::kLimit;
-      break;
-    // Only damaged content breaks the catalog's own rules (CHECK, UNIQUE, foreign keys, prepared columns).
-    case SQLITE_ERROR:
-    case SQLITE_SCHEMA:
-    case SQLITE_CONSTRAINT:
-    case SQLITE_MISMATCH:
-      klass = Code::kCorrupt, detail = Detail::kCatalogCorrupt;
-      break;
-    case SQLITE_MISUSE:
-      klass = Code::kInternal;
-      break;
-    default:
-      break;
-  }
-  return Status::make(klass, detail, code, std::move(message));
+  const Meaning meaning = meaning_of(code, os);
+  return Status::make(meaning.code, meaning.detail, code, std::move(message));
 }
 
 uint64_t Db::log_file_bytes() {

@@ -186,6 +186,12 @@ Status SqlitePages::each_row(const std::function<bool(size_t columns, bool in_ta
   return {};
 }
 
+bool SqlitePages::is_row(std::span<const uint8_t> page, size_t at, size_t columns) {
+  Cell cell;
+  const auto has_columns = [&](size_t n, bool) { return n == columns; };
+  return parse_cell(page, kTableLeaf, at, &cell) && parse_record(true, has_columns, cell);
+}
+
 bool SqlitePages::walk(uint64_t number, size_t columns, int depth, uint64_t* pages_left) {
   std::vector<uint8_t> page;
   if (number == 0 || number > pages_ || depth > kTreeDepthMax || *pages_left == 0 || !read_page(number, &page).is_ok()) return false;
@@ -195,19 +201,12 @@ bool SqlitePages::walk(uint64_t number, size_t columns, int depth, uint64_t* pag
   if (type != kTableLeaf && type != kTableInterior) return false;
   const size_t cells = be16(&page[head + 3]), pointers = head + (type == kTableInterior ? 12 : 8);
   if (pointers + 2 * cells > page.size()) return false;
+  const auto child = [&](size_t at) { return at + 4 <= page.size() && walk(be32(&page[at]), columns, depth + 1, pages_left); };
   for (size_t i = 0; i < cells; i++) {
     const size_t at = be16(&page[pointers + 2 * i]);
-    if (type == kTableInterior) {
-      if (at + 4 > page.size() || !walk(be32(&page[at]), columns, depth + 1, pages_left)) return false;
-      continue;
-    }
-    Cell cell;
-    if (!parse_cell(page, type, at, &cell)) return false;
-    if (!parse_record(
-            true, [&](size_t n, bool) { return n == columns; }, cell))
-      return false;
+    if (!(type == kTableInterior ? child(at) : is_row(page, at, columns))) return false;
   }
-  return type == kTableLeaf || walk(be32(&page[head + 8]), columns, depth + 1, pages_left);
+  return type == kTableLeaf || child(head + 8);
 }
 
 bool SqlitePages::is_whole(std::string_view table, size_t columns) {

@@ -52,6 +52,7 @@ class SqlitePages {
   };
 
   Status read_log();
+  bool is_row(std::span<const uint8_t> page, size_t at, size_t columns);
   bool walk(uint64_t page, size_t columns, int depth, uint64_t* pages_left);
   Status read_page(uint64_t page, std::vector<uint8_t>* out) const;
   bool parse_cell(std::span<const uint8_t> page, uint8_t type, size_t at, Cell* cell) const;

@@ -150,6 +150,29 @@ class Repair {
 
   // ---- the catalog is sound: bad chunks are forgotten
 
+  // Look-ups in what was found.
+  class FoundIndex {
+   public:
+    explicit FoundIndex(const FoundSegments& found) : found_(found) {
+      for (size_t i = 0; i < found.segments.size(); i++) numbers_[found.segments[i].id.bytes] = i;
+      for (const FoundFrame& f : found.frames) frames_[{f.segment, f.place.offset}] = &f;
+    }
+    const FoundSegment* segment(const SegmentId& id) const {
+      const auto number = numbers_.find(id.bytes);
+      return number != numbers_.end() ? &found_.segments[number->second] : nullptr;
+    }
+    const FoundFrame* frame(const SegmentId& id, uint64_t offset) const {
+      const auto number = numbers_.find(id.bytes);
+      const auto frame = number != numbers_.end() ? frames_.find({number->second, offset}) : frames_.end();
+      return frame != frames_.end() ? frame->second : nullptr;
+    }
+
+   private:
+    const FoundSegments& found_;
+    std::map<std::array<uint8_t, 16>, size_t> numbers_;
+    std::map<std::pair<size_t, uint64_t>, const FoundFrame*> frames_;
+  };
+
   struct Bad {
     const SegmentRow* row = nullptr;
     bool missing = false;
@@ -187,25 +210,21 @@ class Repair {
   }
 
   Result<std::vector<Bad>> find_bad(const FoundSegments& found) {
-    std::map<std::array<uint8_t, 16>, size_t> numbers;
-    for (size_t i = 0; i < found.segments.size(); i++) numbers[found.segments[i].id.bytes] = i;
-    std::map<std::pair<size_t, uint64_t>, const FoundFrame*> frames;
-    for (const FoundFrame& f : found.frames) frames[{f.segment, f.place.offset}] = &f;
+    const FoundIndex index(found);
     std::map<int64_t, Bad> all;
     for (const auto& row : segments_) {
       Bad& b = all[row.row];
       b.row = &row;
-      b.missing = numbers.count(row.id.bytes) == 0;
+      b.missing = index.segment(row.id) == nullptr;
       const bool foreign = std::find(found.foreign.begin(), found.foreign.end(), row.id) != found.foreign.end();
       if (b.missing && !foreign) KVRT_TRY(note(row.id.path("").substr(1) + ": missing"));
     }
     for (const auto& chunk : chunks_) {
       Bad& b = all[chunk.segment];
-      auto number = b.row != nullptr ? numbers.find(b.row->id.bytes) : numbers.end();
-      if (number == numbers.end()) continue;
-      auto frame = frames.find({number->second, chunk.place.offset});
-      if (frame != frames.end() && is_of(chunk, *frame->second)) {
-        b.rewrite.push_back(frame->second);
+      if (b.row == nullptr || b.missing) continue;
+      const FoundFrame* frame = index.frame(b.row->id, chunk.place.offset);
+      if (frame != nullptr && is_of(chunk, *frame)) {
+        b.rewrite.push_back(frame);
         continue;
       }
       b.forget.push_back(chunk.place.chunk);
@@ -214,7 +233,7 @@ class Repair {
     }
     std::vector<Bad> bad;
     for (auto& [id, b] : all) {
-      const bool sound = !b.missing && found.segments[numbers[b.row->id.bytes]].sound;
+      const bool sound = !b.missing && index.segment(b.row->id)->sound;
       if (sound) b.rewrite.clear();
       if (b.missing || !sound || !b.forget.empty()) bad.push_back(std::move(b));
     }

@@ -33,7 +33,7 @@ Checksum128 load_checksum(const uint8_t* from) {
 }
 
 template <typename T>
-T load(std::span<const uint8_t> bytes, size_t at) {
+T load_at(std::span<const uint8_t> bytes, size_t at) {
   return kvrt::load<T>(bytes.data() + at);
 }
 
@@ -163,8 +163,8 @@ Result<FrameHeader> parse_frame(std::span<const uint8_t> frame) {
   if (frame.size() < kFrameHeaderBytes + kChecksumBytes) {
     return error(Code::kCorrupt, Detail::kFormat, "frame of %zu bytes, a header alone has %zu", frame.size(), kFrameHeaderBytes);
   }
-  if (load<uint32_t>(frame, 0) != kFrameMagic) {
-    return error(Code::kCorrupt, Detail::kFormat, "no frame here (magic %08x)", load<uint32_t>(frame, 0));
+  if (load_at<uint32_t>(frame, 0) != kFrameMagic) {
+    return error(Code::kCorrupt, Detail::kFormat, "no frame here (magic %08x)", load_at<uint32_t>(frame, 0));
   }
   size_t body = frame.size() - kChecksumBytes;
   if (checksum128(frame.first(body)) != load_checksum(frame.data() + body)) {
@@ -172,16 +172,16 @@ Result<FrameHeader> parse_frame(std::span<const uint8_t> frame) {
   }
   FrameHeader h;
   h.flags = frame[6];
-  h.group = load<uint32_t>(frame, 108);
-  KVRT_TRY(check_known(load<uint16_t>(frame, 4), h.flags, frame[7], h.group));
+  h.group = load_at<uint32_t>(frame, 108);
+  KVRT_TRY(check_known(load_at<uint16_t>(frame, 4), h.flags, frame[7], h.group));
   h.key = load_key(frame, 8);  // the stored id
   h.parent = load_key(frame, 40);
-  h.raw_bytes = load<uint64_t>(frame, 72);
-  h.low_bytes = load<uint64_t>(frame, 80);
-  h.high_bytes = load<uint64_t>(frame, 88);
-  h.layout = load<uint32_t>(frame, 96);
-  h.elem_bytes = load<uint32_t>(frame, 100);
-  h.n_tokens = load<uint32_t>(frame, 104);
+  h.raw_bytes = load_at<uint64_t>(frame, 72);
+  h.low_bytes = load_at<uint64_t>(frame, 80);
+  h.high_bytes = load_at<uint64_t>(frame, 88);
+  h.layout = load_at<uint32_t>(frame, 96);
+  h.elem_bytes = load_at<uint32_t>(frame, 100);
+  h.n_tokens = load_at<uint32_t>(frame, 104);
   KVRT_TRY(check_lengths(h, frame.size()));
   h.tokens.resize(h.n_tokens);  // check_lengths found that the frame holds them
   std::memcpy(h.tokens.data(), frame.data() + kFrameHeaderBytes, size_t{4} * h.n_tokens);

@@ -161,6 +161,28 @@ Result<uint64_t> write_footer(File* file, uint64_t frames_end, std::span<const S
   return written;
 }
 
+namespace {
+
+// CORRUPT or INCOMPATIBLE unless it is the header of this segment, of this store.
+Status check_segment_header(std::span<const uint8_t, kSegmentHeaderBytes> head, const SegmentId& id, const StoreId& store) {
+  const auto magic = load<uint32_t>(head.data());
+  const auto version = load<uint16_t>(head.data() + 4), flags = load<uint16_t>(head.data() + 6);
+  if (magic != kSegmentMagic || version == 0) {
+    return error(Code::kCorrupt, Detail::kFormat, "no segment (magic %08x, version %u)", magic, version);
+  }
+  if (version > kSegmentVersion || flags != 0) {
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "segment version %u, flags %04x of a newer kvrt, this one knows version %u",
+                 version, flags, kSegmentVersion);
+  }
+  if (std::memcmp(head.data() + 8, id.bytes.data(), 16) != 0) return error(Code::kCorrupt, Detail::kFormat, "another segment's file");
+  const Owner owner = owner_of(load<uint64_t>(head.data() + kStoreTagAt), store);
+  if (owner == Owner::kForeign) return another_store();
+  if (owner == Owner::kFlipped) return error(Code::kCorrupt, Detail::kFormat, "a bit of the store's uuid in its header has flipped");
+  return {};
+}
+
+}  // namespace
+
 Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const SegmentId& id, const StoreId& store) {
   KVRT_ASSIGN(uint64_t size, file.size());
   if (size < kSegmentHeaderBytes + kSegmentTrailerBytes) {
@@ -171,27 +193,9 @@ Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const Seg
   std::array<uint8_t, kSegmentTrailerBytes> tail;
   KVRT_TRY(file.pread(0, head));
   KVRT_TRY(file.pread(size - tail.size(), tail));
-  uint32_t head_magic, tail_magic, count;
-  uint16_t version, flags;
-  uint64_t index_offset, file_bytes;
-  std::memcpy(&head_magic, head.data(), 4);
-  std::memcpy(&version, head.data() + 4, 2);
-  std::memcpy(&flags, head.data() + 6, 2);
-  std::memcpy(&tail_magic, tail.data(), 4);
-  std::memcpy(&count, tail.data() + 4, 4);
-  std::memcpy(&index_offset, tail.data() + 8, 8);
-  std::memcpy(&file_bytes, tail.data() + 16, 8);
-  if (head_magic != kSegmentMagic || version == 0) {
-    return error(Code::kCorrupt, Detail::kFormat, "no segment (magic %08x, version %u)", head_magic, version);
-  }
-  if (version > kSegmentVersion || flags != 0) {
-    return error(Code::kIncompatible, Detail::kStoreTooNew, "segment version %u, flags %04x of a newer kvrt, this one knows version %u",
-                 version, flags, kSegmentVersion);
-  }
-  if (std::memcmp(head.data() + 8, id.bytes.data(), 16) != 0) return error(Code::kCorrupt, Detail::kFormat, "another segment's file");
-  const Owner owner = owner_of(load<uint64_t>(head.data() + kStoreTagAt), store);
-  if (owner == Owner::kForeign) return another_store();
-  if (owner == Owner::kFlipped) return error(Code::kCorrupt, Detail::kFormat, "a bit of the store's uuid in its header has flipped");
+  KVRT_TRY(check_segment_header(head, id, store));
+  const auto tail_magic = load<uint32_t>(tail.data()), count = load<uint32_t>(tail.data() + 4);
+  const auto index_offset = load<uint64_t>(tail.data() + 8), file_bytes = load<uint64_t>(tail.data() + 16);
   if (tail_magic != kFooterMagic || file_bytes != size || count > kSegmentChunksMax || index_offset > size ||
       size - index_offset != uint64_t{count} * kSegmentEntryBytes + kSegmentTrailerBytes) {
     return error(Code::kCorrupt, Detail::kFormat, "no footer: the file is cut or overwritten (%llu bytes)",
