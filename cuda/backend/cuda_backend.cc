@@ -1,4 +1,4 @@
-#include "cuda/backend/backend.h"
+#include "cuda/backend/cuda_backend.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 // CudaBackend's ops: the kernels of each, and the memory for their intermediate results.
 #include <algorithm>
 
-#include "cuda/backend/backend.h"
+#include "cuda/backend/cuda_backend.h"
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
 #include "runtime/compute/experts.h"

@@ -1,5 +1,5 @@
 // CudaBackend's ops of recurrent layers.
-#include "cuda/backend/backend.h"
+#include "cuda/backend/cuda_backend.h"
 #include "runtime/base/check.h"
 
 namespace kvrt::cuda {

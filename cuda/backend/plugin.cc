@@ -1,7 +1,7 @@
 // The only symbol that libkvrt_cuda exports: kvrt_cuda_plugin, for which open_cuda of libkvrt looks.
 #include <new>
 
-#include "cuda/backend/backend.h"
+#include "cuda/backend/cuda_backend.h"
 
 namespace kvrt::cuda {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "cuda/backend/backend.h"
+#include "cuda/backend/cuda_backend.h"
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
 

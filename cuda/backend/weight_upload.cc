@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cuda/backend/backend.h"
+#include "cuda/backend/cuda_backend.h"
 #include "runtime/compute/cpu/weights.h"
 
 namespace kvrt::cuda {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "cuda/kernels/attention_tiles.h"
+#include "cuda/kernels/prefill_tiles.h"
 
 namespace kvrt::cuda {
 namespace {

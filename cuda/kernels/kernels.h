@@ -10,7 +10,7 @@
 #include "runtime/compute/head_rows.h"
 #include "runtime/compute/quant/format.h"
 #include "runtime/compute/rope.h"
-#include "runtime/compute/states.h"
+#include "runtime/compute/state_layout.h"
 #include "runtime/compute/step.h"
 #include "runtime/compute/tensor.h"
 
@@ -20,7 +20,7 @@ inline constexpr uint32_t kFewRows = 16;        // of x that a matvec takes at a
 inline constexpr uint32_t kSplitTokens = 256;   // positions of one part of a decode's attention, anchored at position 0
 inline constexpr uint32_t kWeightPartsMax = 4;  // tensors stacked in a weight
 
-// ---- the step, as the device has it (k_step: backend.cc uploads it in one copy)
+// ---- the step, as the device has it (k_step: cuda_backend.cc uploads it in one copy)
 
 // A sequence of a step: its rows, and where in `units` the blocks begin that its state comes from and goes to.
 inline constexpr uint32_t kNoState = ~0u;  // the sequence begins

@@ -4,7 +4,7 @@
 
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"
-#include "runtime/compute/log.h"
+#include "runtime/compute/natural_log.h"
 
 namespace kvrt::cuda {
 namespace {

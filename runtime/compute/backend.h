@@ -15,7 +15,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/compute/head_rows.h"
 #include "runtime/compute/rope.h"
-#include "runtime/compute/states.h"
+#include "runtime/compute/state_layout.h"
 #include "runtime/compute/step.h"
 #include "runtime/compute/tensor.h"
 

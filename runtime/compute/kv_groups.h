@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/compute/states.h"
+#include "runtime/compute/state_layout.h"
 #include "runtime/compute/step.h"
 
 namespace kvrt {

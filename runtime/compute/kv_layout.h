@@ -15,7 +15,7 @@ namespace kvrt {
 // Successive tokens have like values of one element, and differences near zero take fewer bytes in the store.
 // 16 k + v: K as layout k has it, V as v, another one, then the scales of those that have any. Where their elements differ in width the
 // payload is in planes: of K's elements in all layers byte 0, then byte 1 ..; of V's likewise; then the scales of all layers.
-// 512: states (states.h), f32: of all layers the inputs of convolutions, [layer][item], then the recurrences' likewise.
+// 512: states (state_layout.h), f32: of all layers the inputs of convolutions, [layer][item], then the recurrences' likewise.
 // 256 + n: latents, per layer rows [kv_head][token][k.dim] as format n has elements; 4, 5: then their scales, f16, [kv_head][token].
 inline constexpr uint32_t kStatesLayout = 512;
 constexpr uint32_t block_layout(const KvGeometry& kv) {

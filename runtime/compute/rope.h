@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/compute/log.h"
+#include "runtime/compute/natural_log.h"
 
 namespace kvrt {
 

@@ -23,7 +23,7 @@ enum class NormKind : uint32_t { kRms, kLayer, kLayerBias };  // of the residual
 enum class QkNorm : uint32_t { kNone, kHeads, kRow, kLayerHeads };
 inline constexpr uint32_t kNoFullLayer = UINT32_MAX;
 
-// What mixes the rows of a sequence: attention, or a recurrence over a state of fixed size (runtime/compute/states.h).
+// What mixes the rows of a sequence: attention, or a recurrence over a state of fixed size (runtime/compute/state_layout.h).
 enum class Mixer : uint32_t {
   kAttention,
   kConv,   // a short convolution between two gates

@@ -1,4 +1,4 @@
-// The recurrent layers of the forward pass (runtime/compute/states.h). A projected row is
+// The recurrent layers of the forward pass (runtime/compute/state_layout.h). A projected row is
 //   kConv: gate, gate, x. The first gate multiplies x; the convolution; the second gate
 //   kScan: gate, [x, B, C], dt. The convolution of what is in brackets; the recurrence; silu(gate); a norm of each group
 //   kDelta: [Q, K, V], gate, beta, alpha. The convolution; the recurrence; a norm of each head; silu(gate)

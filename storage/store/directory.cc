@@ -3,7 +3,7 @@
 #include "storage/store/killed_log.h"
 #include "storage/store/locks.h"
 #include "storage/store/migrate.h"
-#include "storage/store/place.h"
+#include "storage/store/safe_directory.h"
 #include "storage/store/survey.h"
 
 namespace kvrt {

@@ -1,4 +1,4 @@
-#include "storage/store/place.h"
+#include "storage/store/safe_directory.h"
 
 namespace kvrt {
 

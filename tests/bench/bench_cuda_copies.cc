@@ -3,7 +3,7 @@
 #include <cstring>
 #include <thread>
 
-#include "cuda/backend/backend.h"
+#include "cuda/backend/cuda_backend.h"
 #include "tests/bench/bench_cuda.h"
 
 namespace kvrt::bench {

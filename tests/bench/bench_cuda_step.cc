@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "cuda/backend/backend.h"
+#include "cuda/backend/cuda_backend.h"
 #include "runtime/base/limits.h"
 #include "runtime/model/model.h"
 #include "tests/bench/bench_cuda.h"

@@ -1,7 +1,7 @@
 // The whole backend on tiny models, against the numpy reference that the CPU is held to.
 #include <thread>
 
-#include "cuda/backend/backend.h"
+#include "cuda/backend/cuda_backend.h"
 #include "tests/ops/kv_reference.h"
 #include "tests/support/golden_rig.h"
 

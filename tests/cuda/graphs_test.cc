@@ -1,7 +1,7 @@
 // Steps as graphs: when they are captured, how long they are kept, and a capture that fails.
 #include <gtest/gtest.h>
 
-#include "cuda/backend/backend.h"
+#include "cuda/backend/cuda_backend.h"
 
 #ifdef KVRT_CUDA_EMULATION
 #include "tests/cuda/emulation/clean.h"

@@ -1,7 +1,7 @@
 // Helpers of the tests of steps of more than 64 rows: backends with a library's gemm and without, one matmul of such a step, a prompt.
 #pragma once
 
-#include "cuda/backend/backend.h"
+#include "cuda/backend/cuda_backend.h"
 #include "runtime/base/limits.h"
 #include "tests/cuda/matmul_reference.h"
 #include "tests/support/golden_rig.h"

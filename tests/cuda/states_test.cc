@@ -1,5 +1,5 @@
 // Recurrent layers of a device: the CPU's bits, from kernels and from graphs.
-#include "cuda/backend/backend.h"
+#include "cuda/backend/cuda_backend.h"
 #include "tests/ops/states_rig.h"
 
 namespace kvrt::test {

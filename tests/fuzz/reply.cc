@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/utf8.h"
-#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/reply_parser.h"
 #include "runtime/text/reply/syntax.h"
 #include "tests/fuzz/require.h"
 

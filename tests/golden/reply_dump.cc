@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/text/reply/family.h"
-#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/reply_parser.h"
 
 using namespace kvrt;
 

@@ -1,7 +1,7 @@
 // Ops that do several things at a time, against those things one after the other; runs of rows against all rows at once.
 #include <atomic>
 
-#include "runtime/compute/cpu/backend.h"
+#include "runtime/compute/cpu/cpu_backend.h"
 #include "tests/ops/ops_support.h"
 
 namespace kvrt::test {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "runtime/text/answer/arguments.h"
-#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/reply_parser.h"
 #include "runtime/text/reply/syntax.h"
 #include "runtime/text/tokenizer/byte_alphabet.h"
 #include "runtime/text/tokenizer/tokenizer.h"

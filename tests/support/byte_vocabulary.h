@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/text/grammar/grammar.h"
-#include "runtime/text/grammar/states.h"
+#include "runtime/text/grammar/grammar_states.h"
 #include "runtime/text/tokenizer/byte_alphabet.h"
 #include "runtime/text/tokenizer/tokenizer.h"
 #include "runtime/text/unicode/code_points.h"

@@ -10,7 +10,7 @@
 
 #include "runtime/model/gguf.h"
 #include "runtime/text/grammar/grammar.h"
-#include "runtime/text/grammar/states.h"
+#include "runtime/text/grammar/grammar_states.h"
 #include "runtime/text/tokenizer/byte_alphabet.h"
 #include "runtime/text/tokenizer/tokenizer.h"
 

@@ -6,7 +6,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
-#include "runtime/compute/cpu/backend.h"
+#include "runtime/compute/cpu/cpu_backend.h"
 
 namespace kvrt {
 namespace {

@@ -1,6 +1,6 @@
 // Experts of CpuBackend: the choice of each row's experts, and the sum of their outputs (NUMERICS.md §10).
 #include "runtime/base/check.h"
-#include "runtime/compute/cpu/backend.h"
+#include "runtime/compute/cpu/cpu_backend.h"
 #include "runtime/compute/experts.h"
 
 namespace kvrt {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "runtime/base/check.h"
-#include "runtime/compute/cpu/backend.h"
+#include "runtime/compute/cpu/cpu_backend.h"
 #include "runtime/compute/cpu/weights.h"
 
 namespace kvrt {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "runtime/base/check.h"
-#include "runtime/compute/cpu/backend.h"
+#include "runtime/compute/cpu/cpu_backend.h"
 
 namespace kvrt {
 namespace {

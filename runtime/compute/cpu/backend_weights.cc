@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "runtime/base/memory.h"
-#include "runtime/compute/cpu/backend.h"
+#include "runtime/compute/cpu/cpu_backend.h"
 #include "runtime/compute/cpu/weights.h"
 #include "runtime/compute/weight_dir.h"
 #include "runtime/compute/weight_file.h"

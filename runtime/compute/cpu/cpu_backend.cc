@@ -1,4 +1,4 @@
-#include "runtime/compute/cpu/backend.h"
+#include "runtime/compute/cpu/cpu_backend.h"
 
 #include <algorithm>
 #include <cstring>

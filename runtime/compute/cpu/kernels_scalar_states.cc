@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "runtime/compute/cpu/kernels_scalar.h"
-#include "runtime/compute/log.h"
+#include "runtime/compute/natural_log.h"
 
 namespace kvrt::scalar {
 

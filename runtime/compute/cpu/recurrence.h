@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/compute/cpu/elementwise.h"
-#include "runtime/compute/log.h"
+#include "runtime/compute/natural_log.h"
 
 namespace kvrt::simd {
 

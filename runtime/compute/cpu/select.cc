@@ -8,7 +8,7 @@
 
 #include "runtime/base/cpus.h"
 #include "runtime/base/limits.h"
-#include "runtime/compute/cpu/backend.h"
+#include "runtime/compute/cpu/cpu_backend.h"
 #include "runtime/compute/cpu/self_check.h"
 
 namespace kvrt {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/compute/cpu/elementwise.h"
-#include "runtime/compute/cpu/states.h"
+#include "runtime/compute/cpu/recurrence.h"
 
 namespace kvrt::simd {
 

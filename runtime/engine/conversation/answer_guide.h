@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/text/grammar/grammar.h"
-#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/reply_parser.h"
 #include "runtime/text/tokenizer/tokenizer.h"
 
 namespace kvrt {

@@ -11,7 +11,7 @@
 #include "runtime/engine/sampling/output_text.h"
 #include "runtime/engine/sampling/sampler.h"
 #include "runtime/kv/kv_sequence.h"
-#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/reply_parser.h"
 
 namespace kvrt {
 

@@ -9,7 +9,7 @@
 #include "runtime/compute/weight_dir.h"
 #include "runtime/engine/resources/runtime.h"
 #include "runtime/model/model.h"
-#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/reply_parser.h"
 #include "runtime/text/template/chat_template.h"
 #include "runtime/text/tokenizer/tokenizer.h"
 

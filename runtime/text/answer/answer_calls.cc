@@ -6,13 +6,13 @@
 #include "runtime/base/limits.h"
 #include "runtime/text/answer/answer_builder.h"
 #include "runtime/text/answer/arguments.h"
-#include "runtime/text/grammar/states.h"
+#include "runtime/text/grammar/grammar_states.h"
 #include "runtime/text/grammar/vocab.h"
 #include "runtime/text/reply/literals.h"
 #include "runtime/text/reply/pattern.h"
 #include "runtime/text/reply/syntax.h"
 #include "runtime/text/reply/tools.h"
-#include "runtime/text/template/json.h"
+#include "runtime/text/template/json_values.h"
 #include "runtime/text/template/print.h"
 
 namespace kvrt {

@@ -7,7 +7,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/text/grammar/grammar.h"
-#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/reply_parser.h"
 
 namespace kvrt {
 

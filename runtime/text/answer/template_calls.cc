@@ -6,7 +6,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/text/answer/answer_grammar.h"
-#include "runtime/text/grammar/states.h"
+#include "runtime/text/grammar/grammar_states.h"
 #include "runtime/text/grammar/vocab.h"
 #include "runtime/text/reply/literals.h"
 #include "runtime/text/reply/pattern.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "runtime/base/status.h"
-#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/reply_parser.h"
 
 namespace kvrt {
 

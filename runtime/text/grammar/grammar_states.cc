@@ -1,4 +1,4 @@
-#include "runtime/text/grammar/states.h"
+#include "runtime/text/grammar/grammar_states.h"
 
 #include <algorithm>
 #include <unordered_map>

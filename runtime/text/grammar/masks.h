@@ -8,7 +8,7 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/text/grammar/grammar.h"
-#include "runtime/text/grammar/states.h"
+#include "runtime/text/grammar/grammar_states.h"
 #include "runtime/text/grammar/vocab.h"
 
 namespace kvrt {

@@ -6,7 +6,7 @@
 #include "runtime/base/utf8.h"
 #include "runtime/text/reply/literals.h"
 #include "runtime/text/reply/tools.h"
-#include "runtime/text/template/json.h"
+#include "runtime/text/template/json_values.h"
 #include "runtime/text/template/print.h"
 
 namespace kvrt::reply {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/reply_parser.h"
 #include "runtime/text/reply/pattern.h"
 #include "runtime/text/reply/syntax.h"
 

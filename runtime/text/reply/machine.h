@@ -8,7 +8,7 @@
 
 #include "runtime/text/reply/bare.h"
 #include "runtime/text/reply/call_begin.h"
-#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/reply_parser.h"
 #include "runtime/text/reply/payload.h"
 #include "runtime/text/reply/syntax.h"
 

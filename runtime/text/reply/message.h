@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/reply_parser.h"
 
 namespace kvrt {
 

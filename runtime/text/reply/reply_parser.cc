@@ -1,4 +1,4 @@
-#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/reply_parser.h"
 
 #include <algorithm>
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/reply_parser.h"
 #include "runtime/text/reply/pattern.h"
 #include "runtime/text/reply/tags.h"
 

@@ -4,7 +4,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/text/reply/pattern.h"
-#include "runtime/text/template/json.h"
+#include "runtime/text/template/json_values.h"
 
 namespace kvrt {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/json.h"
-#include "runtime/text/template/json.h"
+#include "runtime/text/template/json_values.h"
 #include "runtime/text/template/print.h"
 #include "runtime/text/template/text.h"
 

@@ -6,7 +6,7 @@
 #include "runtime/base/limits.h"
 #include "runtime/base/utf8.h"
 #include "runtime/text/template/call_arguments.h"
-#include "runtime/text/template/json.h"
+#include "runtime/text/template/json_values.h"
 #include "runtime/text/template/lexer.h"
 #include "runtime/text/template/parser.h"
 #include "runtime/text/template/render.h"

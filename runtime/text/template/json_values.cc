@@ -1,4 +1,4 @@
-#include "runtime/text/template/json.h"
+#include "runtime/text/template/json_values.h"
 
 #include <charconv>
 #include <cmath>

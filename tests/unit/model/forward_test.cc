@@ -1,5 +1,5 @@
 // The forward pass over a made-up model with shapes of real ones: the number of times that threads wait, and that threads do not show.
-#include "runtime/compute/cpu/backend.h"
+#include "runtime/compute/cpu/cpu_backend.h"
 #include "runtime/model/model.h"
 #include "tests/ops/ops_support.h"
 

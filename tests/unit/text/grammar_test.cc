@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/base/limits.h"
-#include "runtime/text/grammar/states.h"
+#include "runtime/text/grammar/grammar_states.h"
 #include "tests/support/byte_vocabulary.h"
 
 namespace kvrt {
