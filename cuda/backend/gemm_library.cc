@@ -1,4 +1,4 @@
-#include "cuda/gemm/gemm_library.h"
+#include "cuda/backend/gemm_library.h"
 
 #include <dlfcn.h>
 

@@ -4,7 +4,7 @@
 #include "cuda/backend/cuda_backend.h"
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
-#include "runtime/compute/experts.h"
+#include "runtime/compute/cpu/experts.h"
 
 namespace kvrt::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // bench_cuda: matrix products at the shapes of Llama 3 8B. Few rows (matvec) read the weights once and are held against the copy rate; many
 // rows (gemm) are held against the largest product that cuBLASLt makes here.
 #include "cuda/backend/device_context.h"
-#include "cuda/gemm/gemm_library.h"
+#include "cuda/backend/gemm_library.h"
 #include "runtime/base/limits.h"
 #include "tests/bench/bench_cuda.h"
 

@@ -1,5 +1,5 @@
 // e4m3 on the device: rows and weights against a table of its numbers, and GemmLibrary's products of them against float64.
-#include "cuda/gemm/gemm_library.h"
+#include "cuda/backend/gemm_library.h"
 #include "runtime/base/limits.h"
 #include "tests/cuda/device_memory.h"
 #include "tests/cuda/fp8_reference.h"

@@ -1,6 +1,6 @@
 // GemmLibrary: its products against float64, and those that the library refuses or fails. On a device it is cuBLASLt, else
 // the stand-in.
-#include "cuda/gemm/gemm_library.h"
+#include "cuda/backend/gemm_library.h"
 
 #include "runtime/base/limits.h"
 #include "tests/cuda/device_memory.h"

@@ -1,7 +1,7 @@
 // Experts of CpuBackend: the choice of each row's experts, and the sum of their outputs (NUMERICS.md §10).
 #include "runtime/base/check.h"
 #include "runtime/compute/cpu/cpu_backend.h"
-#include "runtime/compute/experts.h"
+#include "runtime/compute/cpu/experts.h"
 
 namespace kvrt {
 

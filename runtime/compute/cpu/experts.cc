@@ -1,4 +1,4 @@
-#include "runtime/compute/experts.h"
+#include "runtime/compute/cpu/experts.h"
 
 #include <cmath>
 #include <vector>
