@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/text/reply/reply_parser.h"
 #include "runtime/text/reply/pattern.h"
+#include "runtime/text/reply/reply_style.h"
 #include "runtime/text/reply/syntax.h"
 
 namespace kvrt::reply {

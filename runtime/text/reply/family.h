@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "runtime/text/reply/reply_parser.h"
+#include "runtime/text/reply/reply_style.h"
 #include "runtime/text/reply/tags.h"
 
 namespace kvrt::reply {

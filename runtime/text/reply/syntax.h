@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/text/reply/reply_parser.h"
 #include "runtime/text/reply/pattern.h"
+#include "runtime/text/reply/reply_style.h"
 #include "runtime/text/reply/tags.h"
 
 namespace kvrt::reply {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/text/reply/reply_parser.h"
+#include "runtime/text/reply/reply_style.h"
 #include "runtime/text/template/value.h"
 
 namespace kvrt {
