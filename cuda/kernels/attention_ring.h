@@ -1,4 +1,4 @@
-// The stream of K and V that a warp of a decode's attention reads, its queries, and their products on tensor cores (attention.cu).
+// The stream of K and V that a warp of a decode's attention reads, its queries, and their products on tensor cores (attention_decode.cu).
 #pragma once
 
 #include <algorithm>

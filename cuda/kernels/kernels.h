@@ -166,7 +166,7 @@ void dequantize_e4m3(Stream* stream, const DeviceWeight& w, uint8_t* out, float*
 void scale_products(Stream* stream, const float* products, const float* x_scales, const float* w_scales, const float* bias, uint32_t n,
                     uint32_t rows, bool accumulate, float* out);
 
-// ---- attention (kv.cu, rope_store.cu, attention.cu, attention_prefill.cu)
+// ---- attention (kv.cu, rope_store.cu, attention_decode.cu, attention_prefill.cu)
 
 // Rounds K and V of the rows (at k, v + row * stride) to the pool's formats at their positions. `pool` begins at block 0, layer 0.
 void kv_store(Stream* stream, const KvGeometry& kv, uint8_t* pool, uint32_t layer, const DeviceStep& step, uint32_t rows, const float* k,
