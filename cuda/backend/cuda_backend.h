@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "cuda/backend/device_context.h"
+#include "cuda/backend/gemm_library.h"
 #include "cuda/backend/graph_cache.h"
 #include "cuda/backend/step_arrays.h"
-#include "cuda/backend/gemm_library.h"
 #include "cuda/kernels/kernels.h"
 #include "runtime/base/threads.h"
 #include "runtime/base/turn_lock.h"

@@ -4,8 +4,8 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/text/grammar/gbnf.h"
-#include "runtime/text/grammar/json_schema.h"
 #include "runtime/text/grammar/grammar_states.h"
+#include "runtime/text/grammar/json_schema.h"
 #include "runtime/text/reply/pattern.h"
 #include "runtime/text/reply/syntax.h"
 

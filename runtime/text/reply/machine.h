@@ -8,8 +8,8 @@
 
 #include "runtime/text/reply/bare.h"
 #include "runtime/text/reply/call_begin.h"
-#include "runtime/text/reply/reply_parser.h"
 #include "runtime/text/reply/payload.h"
+#include "runtime/text/reply/reply_parser.h"
 #include "runtime/text/reply/syntax.h"
 
 namespace kvrt {
