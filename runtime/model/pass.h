@@ -6,12 +6,7 @@
 namespace kvrt {
 
 // Row-major f32 arrays in one device buffer, [rows_max, ...].
-class Scratch final : public ForwardScratch {
- public:
-  uint64_t bytes() const override { return buffer->bytes(); }
-
-  uint32_t rows_max = 0;
-  std::unique_ptr<Buffer> buffer;
+struct ScratchArrays {
   float* x = nullptr;         // [rows, width] the residual stream
   float* normed = nullptr;    // [rows, width] a block's output, or its input after a norm of its own
   float* qkv = nullptr;       // [rows, in_width] of a layer; latents: Q absorbed
@@ -31,6 +26,14 @@ class Scratch final : public ForwardScratch {
   float* expert_sum = nullptr;  // [rows, width] where it is no part of x yet
   float* logits = nullptr;      // [logits_max, vocab], where the host does not reach the device's memory
   float* drawn = nullptr;       // [logits_max], likewise
+};
+
+class Scratch final : public ForwardScratch, public ScratchArrays {
+ public:
+  uint64_t bytes() const override { return buffer->bytes(); }
+
+  uint32_t rows_max = 0;
+  std::unique_ptr<Buffer> buffer;
   Routes routes;
   std::unique_ptr<RunCache> cache;
 };

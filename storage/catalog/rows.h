@@ -63,7 +63,13 @@ inline bool has_expired(uint8_t pinned, int64_t expires_ms, int64_t now_ms) {
 // In `counted`: an eviction took KV of the session since its last save. Its chunks have to be counted again in any case.
 inline constexpr int64_t kEvictedSince = -2;
 
-struct SessionRow {
+// What the store has of the chunks that a session needs.
+struct ChunkCounts {
+  uint64_t chunks = 0, chunks_missing = 0, chunk_bytes = 0, chunk_bytes_shared = 0;
+  int64_t counted = -1;  // totals.shares when the chunks were counted; kEvictedSince
+};
+
+struct SessionRow : ChunkCounts {
   std::string domain, name;
   SessionId id;
   uint64_t revision = 0;
@@ -76,8 +82,6 @@ struct SessionRow {
   std::vector<uint8_t> manifest;
   std::vector<SessionGroup> needs;
   int64_t used = 0;  // the clock at its last save or load; 0: its KV was evicted
-  uint64_t chunks = 0, chunks_missing = 0, chunk_bytes = 0, chunk_bytes_shared = 0;
-  int64_t counted = -1;  // totals.shares when the chunks were counted; kEvictedSince
 
   // SQLite notices neither a flipped bit in a value nor a row of another store's log; this does.
   std::array<uint8_t, 16> checksum(const StoreId& store) const {

@@ -98,7 +98,7 @@ void store_head(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, 
 }
 
 // Tells the tile the place of a KV head, the same in every block.
-void locate(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t head, AttentionTile* tile) {
+void locate(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t head, TileKv* tile) {
   const uint8_t* base = pool + layer * kv.layer_bytes();
   tile->k_format = kv.k.format;
   tile->v_format = kv.v.format;

@@ -57,15 +57,9 @@ struct MatmulTable {
   MatmulFn by_type[kDTypeEnd];
 };
 
-// One query tile (tokens x the group's heads) against one span of one KV head.
-// Query row i = t * group + g has its q at q + t * q_stride + g * k_dim; with p = first_position + t it sees (p - window, p].
-struct AttentionTile {
-  const float* q;
-  uint64_t q_stride;
-  uint32_t tokens, group, k_dim, v_dim;
-  float scale, softcap;    // softcap 0: none
-  int64_t first_position;  // token 0's
-  int64_t window;          // at least 1; INT64_MAX / 2: all
+// Where K and V of a layer and KV head lie in the pool.
+struct TileKv {
+  uint32_t k_dim, v_dim;
   KvFormat k_format, v_format;
   const uint8_t* k;         // block b's K of this layer and KV head: k + b * block_bytes, [k_dim][block_tokens]
   const uint8_t* v;         // likewise [block_tokens][v_dim]
@@ -74,6 +68,17 @@ struct AttentionTile {
   const uint8_t* v_scales;
   uint64_t block_bytes;
   uint32_t block_tokens;
+};
+
+// One query tile (tokens x the group's heads) against one span of one KV head.
+// Query row i = t * group + g has its q at q + t * q_stride + g * k_dim; with p = first_position + t it sees (p - window, p].
+struct AttentionTile : TileKv {
+  const float* q;
+  uint64_t q_stride;
+  uint32_t tokens, group;
+  float scale, softcap;    // softcap 0: none
+  int64_t first_position;  // token 0's
+  int64_t window;          // at least 1; INT64_MAX / 2: all
   // Elements from one position's V to the next.
   [[gnu::always_inline]] uint32_t v_line() const { return latent ? k_dim : v_dim; }
   const int32_t* blocks;   // the sequence's block table from the span's first position on

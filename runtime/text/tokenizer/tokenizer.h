@@ -14,9 +14,14 @@
 
 namespace kvrt {
 
+// tokenizer.ggml.*_token_id; -1: none.
+struct SpecialIds {
+  int64_t bos = -1, eos = -1, eot = -1, eom = -1, fim_pad = -1, fim_rep = -1, fim_sep = -1, unknown = -1, padding = -1;
+};
+
 // The values of a GGUF's tokenizer.ggml.* keys; the engine fills it (text never sees a GGUF). create copies the views. An absent flag
 // has the value that the model, or the pre-tokenizer's name, implies. Markers of turns that are typed as text are control tokens.
-struct VocabSource {
+struct VocabSource : SpecialIds {
   std::string_view model;  // tokenizer.ggml.model: "gpt2", "llama", "gemma4", "t5", "bert"
   std::string_view pre;    // tokenizer.ggml.pre: "smollm", "gpt-2"; "" or "default" as GGUF means them
   std::vector<std::string_view> tokens;
@@ -24,7 +29,6 @@ struct VocabSource {
   std::vector<float> scores;   // "llama" and "t5": the higher, the better
   std::vector<std::string_view> merges;
   std::string charsmap;  // tokenizer.ggml.precompiled_charsmap; "": none
-  int64_t bos = -1, eos = -1, eot = -1, eom = -1, fim_pad = -1, fim_rep = -1, fim_sep = -1, unknown = -1, padding = -1;
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
   std::optional<bool> lowercase, strip_accents;  // "bert": tokenizer.ggml.normalizer.*
   std::string corrected;                         // what create changed here; "": nothing
