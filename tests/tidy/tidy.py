@@ -12,51 +12,9 @@ import re
 import subprocess
 import sys
 
-TEXT = {"runtime/text", "runtime/text/unicode", "runtime/text/tokenizer", "runtime/text/template", "runtime/text/grammar", "runtime/text/reply",
-        "runtime/text/answer"}
-STORAGE = {"storage", "storage/segment", "storage/catalog", "storage/store", "storage/repair"}
-BELOW_ENGINE = {"runtime/base", "runtime/compute", "runtime/model", "runtime/kv"} | TEXT | STORAGE
-# What a step works with, and the engine too.
-STEP = {"runtime/engine/session", "runtime/engine/conversation", "runtime/engine/resources", "runtime/engine/sampling"}
-# A part and the parts that its files may include (architecture: includes go one way). "abi" is include/kvrt.h.
-LAYERS = {
-    "runtime/base": set(),
-    "runtime/base/posix": {"runtime/base"},
-    "runtime/compute": {"runtime/base"},
-    "runtime/model": {"runtime/base", "runtime/compute"},
-    "runtime/text": {"runtime/base"},
-    "runtime/text/unicode": {"runtime/base"},
-    "runtime/text/tokenizer": {"runtime/base", "runtime/text/unicode"},
-    "runtime/text/template": {"runtime/base", "runtime/text", "runtime/text/unicode"},
-    "runtime/text/grammar": {"runtime/base", "runtime/text", "runtime/text/unicode", "runtime/text/tokenizer"},
-    "runtime/text/reply": {"runtime/base", "runtime/text", "runtime/text/template"},
-    "runtime/text/answer": {"runtime/base", "runtime/text", "runtime/text/grammar", "runtime/text/reply", "runtime/text/template"},
-    "runtime/kv": {"runtime/base"},
-    "storage": {"runtime/base"},
-    "storage/segment": {"runtime/base", "storage"},
-    "storage/catalog": {"runtime/base", "storage", "storage/segment"},
-    "storage/store": {"runtime/base", "storage", "storage/segment", "storage/catalog"},
-    "storage/repair": {"runtime/base", "storage", "storage/segment", "storage/catalog", "storage/store"},
-    "cuda": {"runtime/base", "runtime/compute"},
-    "runtime/engine": BELOW_ENGINE | STEP | {"runtime/engine/step", "runtime/engine/sources", "runtime/engine/snapshot"},
-    "runtime/engine/snapshot": BELOW_ENGINE | STEP | {"runtime/engine/step", "runtime/engine/sources"},
-    "runtime/engine/sources": BELOW_ENGINE | STEP | {"runtime/engine/step"},
-    "runtime/engine/step": BELOW_ENGINE | STEP,
-    "runtime/engine/session": BELOW_ENGINE | {"runtime/engine/conversation", "runtime/engine/resources", "runtime/engine/sampling"},
-    "runtime/engine/conversation": BELOW_ENGINE | {"runtime/engine/resources", "runtime/engine/sampling"},
-    "runtime/engine/resources": BELOW_ENGINE,
-    "runtime/engine/sampling": {"runtime/base", "runtime/compute", "runtime/text/tokenizer"},
-    "runtime/api": BELOW_ENGINE | {"runtime/engine", "runtime/engine/conversation", "runtime/engine/resources", "runtime/engine/snapshot", "abi"},
-    "include": set(),
-    "bindings": {"abi"},
-    "bindings/cpp": {"abi"},
-    "bindings/cli": {"abi", "bindings/cpp"},
-    "samples": {"abi"},
-    "samples/server": {"abi", "bindings/cpp"},
-    "tests/api": {"abi"},
-    "tests/consumer": {"abi"},
-    "tests/bindings": {"abi", "bindings/cpp"},
-}
+import layers
+import shapes
+
 NUMERIC = re.compile(r"runtime/compute/.*|runtime/model/forward\.cc|runtime/engine/sampling/sampler\.cc")
 MATH = "exp exp2 exp10 expm1 log log2 log10 log1p pow sin cos tan sincos sinh cosh tanh asin acos atan atan2 asinh acosh atanh cbrt hypot erf erfc tgamma lgamma"
 LIBM = {name + suffix for name in MATH.split() for suffix in ("", "f", "l")}
@@ -82,7 +40,7 @@ SYSTEM_INCLUDE = re.compile(
 SYSTEM_PLACES = ("runtime/base/posix/", "runtime/compute/open_cuda.cc", "cuda/gemm/gemm_library.cc")
 BAD_FLAGS = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-march=native", "-mtune=native")
 FILE_LINES, FUNCTION_LINES = 400, 70
-CODE = {".c", ".cc", ".cu", ".h", ".hpp"}
+CODE = layers.CODE
 LISTED = CODE | {".py", ".sh"}
 # Built by a script of their own, not by the tree's build.
 BUILT_ELSEWHERE = ("tests/consumer/",)
@@ -112,36 +70,6 @@ def strip_comments(text):
     """Comments and string contents become spaces; lines stay where they are."""
     blank = lambda m: re.sub(r"[^\n]", " ", m.group(0))
     return re.sub(r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', blank, text, flags=re.S)
-
-
-def part_of(name):
-    if name == "include/kvrt.h":
-        return "abi"
-    return max((p for p in LAYERS if name.startswith(p + "/")), key=len, default=None)
-
-
-def check_includes(source, names, texts):
-    """One way, and every quoted include names a file of the tree. Returns the files that something includes."""
-    included = set()
-    for name in names:
-        if pathlib.PurePath(name).suffix not in CODE:
-            continue
-        own = "include" if name == "include/kvrt.h" else part_of(name)
-        for number, line in enumerate(texts[name].splitlines(), 1):
-            match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
-            if not match:
-                continue
-            path = match.group(1)
-            near = str(pathlib.PurePath(name).parent / path)
-            target = next((t for t in (path, near, "include/" + path, "bindings/cpp/" + path) if (source / t).is_file()), None)
-            if target is None:
-                fault(f"{name}:{number}", f'"{path}" is no file of the tree')
-                continue
-            included.add(target)
-            part = part_of(target)
-            if own and part != own and part not in LAYERS[own]:
-                fault(f"{name}:{number}", f"{own} must not include {target}")
-    return included
 
 
 def check_math_text(names, texts):
@@ -365,13 +293,16 @@ def main():
     texts = {n: (source / n).read_text(errors="replace") for n in names if pathlib.PurePath(n).suffix in readable}
     commands = load_commands(source, args.build.resolve()) if args.build else []
 
-    included = check_includes(source, names, texts)
+    edges = layers.check_includes(source, names, texts, fault)
+    layers.check_knots(edges, texts, fault)
+    layers.check_names(names, texts, fault)
+    layers.check_homes(names, texts, strip_comments, fault)
     check_math_text(names, texts)
     check_locale_text(names, texts)
     check_system_includes(names, texts)
     check_documented(texts)
-    long = check_sizes(names, texts)
-    check_dead(names, texts, included, {c["file"] for c in commands} if args.build else None)
+    long = check_sizes(names, texts) + shapes.check_classes(names, texts, strip_comments, fault)
+    check_dead(names, texts, {target for _, target in edges}, {c["file"] for c in commands} if args.build else None)
     check_flags(source, names, texts, commands)
     check_symbols(texts)
     check_walks(texts)
