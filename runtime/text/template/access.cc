@@ -79,42 +79,47 @@ void Renderer::set(uint32_t at, Dict* dict, Value key, Value value) {
   if (spend(at, key_steps(key))) dict->set(arena_, key, value);
 }
 
-Value Renderer::slice(const Link& link, Value v) {
-  int64_t bounds[3] = {0, 0, 1};
-  bool given[3] = {};
+// Of v[first:end:step], each of which may be left out. False: failed.
+bool Renderer::slice_bounds(const Link& link, std::optional<int64_t> bounds[3]) {
   for (size_t i = 0; i < 3; ++i) {
     Value bound = link.args.list[i] == nullptr ? Value::none() : evaluate(*link.args.list[i]);
-    if (failed()) return {};
+    if (failed()) return false;
     if (bound.is(Kind::kNone)) continue;
-    given[i] = true;
-    if (!bound.is_integral()) return type_error(link.at, "a slice needs integers, found", bound);
+    if (!bound.is_integral()) return type_error(link.at, "a slice needs integers, found", bound), false;
     bounds[i] = bound.as_int();
   }
+  return true;
+}
+
+Value Renderer::slice(const Link& link, Value v) {
+  std::optional<int64_t> bounds[3];
+  if (!slice_bounds(link, bounds)) return {};
   if (undefined(link.at, v)) return {};
   bool string = v.is(Kind::kString);
   if (v.is_sequence() && v.list->form == ListForm::kRange) return unsupported(link.at, "a slice of a range");
-  if (!string && !(v.is_sequence() && v.list->form == ListForm::kPlain))
-    return unsupported(link.at, std::string("a slice of a ") + type_name(v));
-  if (bounds[2] == 0) return fail(link.at, "a slice's step cannot be zero");
+  if (!string && !v.is_plain()) return unsupported(link.at, std::string("a slice of a ") + type_name(v));
+  if (bounds[2].value_or(1) == 0) return fail(link.at, "a slice's step cannot be zero");
   int64_t n = string ? static_cast<int64_t>(count_code_points(v.str())) : v.list->size,
-          step = std::clamp<int64_t>(bounds[2], -n - 1, n + 1);
+          step = std::clamp<int64_t>(bounds[2].value_or(1), -n - 1, n + 1);
   int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
   auto clip = [&](size_t i, int64_t otherwise) {
-    if (!given[i]) return otherwise;
-    return std::clamp(bounds[i] < 0 ? bounds[i] + n : bounds[i], low, high);
+    if (!bounds[i]) return otherwise;
+    return std::clamp(*bounds[i] < 0 ? *bounds[i] + n : *bounds[i], low, high);
   };
   int64_t begin = clip(0, step > 0 ? low : high), end = clip(1, step > 0 ? high : low);
   if (!spend(link.at, static_cast<uint64_t>(n) / 16)) return {};
-  auto part = [&](Value text) {
-    text.markup = v.markup;
-    return text;
-  };
-  if (string && step == 1) {
-    size_t from = bytes_of_code_points(v.str(), static_cast<size_t>(begin));
-    std::string_view rest = v.str().substr(from);
-    return part(Value::of(rest.substr(0, bytes_of_code_points(rest, static_cast<size_t>(std::max(end - begin, int64_t{0}))))));
-  }
-  const List* items = iterate(link.at, v);
+  if (!string || step != 1) return copy_slice(link.at, v, begin, end, step);
+  size_t from = bytes_of_code_points(v.str(), static_cast<size_t>(begin));
+  std::string_view rest = v.str().substr(from);
+  Value part = Value::of(rest.substr(0, bytes_of_code_points(rest, static_cast<size_t>(std::max(end - begin, int64_t{0})))));
+  part.markup = v.markup;
+  return part;
+}
+
+// The items from `begin` on, `step` by `step`, before `end`.
+Value Renderer::copy_slice(uint32_t at, Value v, int64_t begin, int64_t end, int64_t step) {
+  const bool string = v.is(Kind::kString);
+  const List* items = iterate(at, v);
   TextBuilder text(arena_);
   auto out = make_list();
   if (items == nullptr || out == nullptr) return {};
@@ -125,7 +130,10 @@ Value Renderer::slice(const Link& link, Value v) {
       out->push(arena_, items->data[i]);
     }
   }
-  return string ? part(text.value()) : Value::of(out, v.kind);
+  if (!string) return Value::of(out, v.kind);
+  Value part = text.value();
+  part.markup = v.markup;
+  return part;
 }
 
 }  // namespace kvrt::jinja

@@ -46,6 +46,16 @@ Value int_of_real(Renderer& r, const Call& c, double d, Value otherwise) {
   return std::fabs(d) < 9.2e18 ? Value::of(static_cast<int64_t>(d)) : beyond(r, c);
 }
 
+Value int_of_text(Renderer& r, const Call& c, std::string_view s, Value otherwise) {
+  if (s.find('_') != std::string_view::npos) return r.unsupported(c.at, "int of digits with _");
+  std::string_view digits = s.size() > 1 && s[0] == '+' && s[1] != '-' ? s.substr(1) : s;
+  int64_t i = 0;
+  auto whole = std::from_chars(digits.data(), digits.data() + digits.size(), i);
+  if (!digits.empty() && whole.ptr == digits.data() + digits.size()) return whole.ec == std::errc() ? Value::of(i) : beyond(r, c);
+  double d = 0;
+  return read_float(s, &d) ? int_of_real(r, c, d, otherwise) : otherwise;
+}
+
 Value to_int(Renderer& r, const Call& c) {
   if (r.undefined(c.at, c.self)) return {};
   Value otherwise = c.has(0) ? c[0] : Value::of(int64_t{0});
@@ -57,14 +67,16 @@ Value to_int(Renderer& r, const Call& c) {
   }
   if (!c.self.is(Kind::kString) || !r.spend(c.at, c.self.size / 4)) return otherwise;
   if (c.has(1) && !(c[1].is_integral() && c[1].as_int() == 10)) return r.unsupported(c.at, "int with a base");
-  std::string_view s = strip(c.self.str(), nullptr, true, true);
-  if (s.find('_') != std::string_view::npos) return r.unsupported(c.at, "int of digits with _");
-  std::string_view digits = s.size() > 1 && s[0] == '+' && s[1] != '-' ? s.substr(1) : s;
-  int64_t i = 0;
-  auto whole = std::from_chars(digits.data(), digits.data() + digits.size(), i);
-  if (!digits.empty() && whole.ptr == digits.data() + digits.size()) return whole.ec == std::errc() ? Value::of(i) : beyond(r, c);
-  double d = 0;
-  return read_float(s, &d) ? int_of_real(r, c, d, otherwise) : otherwise;
+  return int_of_text(r, c, strip(c.self.str(), nullptr, true, true), otherwise);
+}
+
+Value round_common(Value v, int64_t precision) {
+  if (v.is(Kind::kBig)) return v;
+  if (v.is_integral()) return Value::of(v.as_int());
+  double d = v.as_real();
+  if (!std::isfinite(d)) return Value::of(d);
+  (void)read_real(print_real(d, 'f', static_cast<int>(precision)), &d);  // the exact value to nearest, ties to even, as Python does
+  return Value::of(d);
 }
 
 Value round_number(Renderer& r, const Call& c) {
@@ -74,14 +86,8 @@ Value round_number(Renderer& r, const Call& c) {
   if (method != "common" && method != "ceil" && method != "floor") return r.fail(c.at, "round: the method is common, ceil or floor");
   if (!c.self.is_number()) return r.type_error(c.at, "round of", c.self);
   if (precision < 0 || precision > 100) return r.unsupported(c.at, "round with this precision");
+  if (method == "common") return round_common(c.self, precision);
   double d = c.self.as_real();
-  if (method == "common") {
-    if (c.self.is(Kind::kBig)) return c.self;
-    if (c.self.is_integral()) return Value::of(c.self.as_int());
-    if (!std::isfinite(d)) return Value::of(d);
-    (void)read_real(print_real(d, 'f', static_cast<int>(precision)), &d);  // the exact value to nearest, ties to even, as Python does
-    return Value::of(d);
-  }
   if (!std::isfinite(d)) return r.fail(c.at, "round of infinity or nan");
   double scale = std::pow(10.0, static_cast<double>(precision)), scaled = d * scale;
   if (std::fabs(scaled) > 9e15) return r.unsupported(c.at, "round of a number of this size");

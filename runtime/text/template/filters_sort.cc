@@ -95,6 +95,15 @@ Value unique(Renderer& r, const Call& c) {
   return r.failed() ? Value() : Value::of(out);
 }
 
+// Groups grow after they were put into their pairs: so does the depth.
+void deepen(List* groups) {
+  for (uint32_t i = 0; i < groups->size; ++i) {
+    List* pair = groups->data[i].list;
+    pair->depth = std::max(pair->depth, pair->data[1].list->depth + 1);
+    groups->depth = std::max(groups->depth, pair->depth + 1);
+  }
+}
+
 Value group(Renderer& r, const Call& c) {
   bool case_sensitive = c.has(2) && truth(c[2]);
   Value fallback = c.given(1) ? c[1] : Value::none();
@@ -120,11 +129,7 @@ Value group(Renderer& r, const Call& c) {
     last = keys->data[i];
     group->push(r.arena(), items->data[i]);
   }
-  for (uint32_t i = 0; i < out->size; ++i) {  // the groups grew after they were put in: their depth too
-    List* pair = out->data[i].list;
-    pair->depth = std::max(pair->depth, pair->data[1].list->depth + 1);
-    out->depth = std::max(out->depth, pair->depth + 1);
-  }
+  deepen(out);
   return r.failed() ? Value() : Value::of(out);
 }
 

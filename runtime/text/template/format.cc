@@ -76,27 +76,38 @@ void append_padded(const Spec& spec, std::string_view head, std::string_view bod
   if (align == '<' || align == '^') out->repeat(spec.fill, padding - left);
 }
 
-bool append_number(Renderer& r, uint32_t at, Value v, Spec spec, TextBuilder* out) {
-  bool real = strchr("eEfFgG%", spec.type) != nullptr && spec.type != 0;
-  double d = v.as_real();
-  bool negative = real || v.is(Kind::kBig) ? std::signbit(d) : v.as_int() < 0;
-  std::string head, digits, prefix;
-  if (real) {
-    if (v.is(Kind::kBig) && std::isinf(d)) return r.fail(at, "the integer is too large for a float"), false;
-    digits = real_digits(d, spec);
-    if (std::isnan(d)) negative = false;
+bool is_one_of(char type, const char* types) { return type != 0 && strchr(types, type) != nullptr; }
+bool is_real(const Spec& spec) { return is_one_of(spec.type, "eEfFgG%"); }
+
+// The digits of a number's magnitude, and what stands before them ("0x"). False, and the failure is told: it cannot be written so.
+bool magnitude(Renderer& r, uint32_t at, Value v, const Spec& spec, std::string* prefix, std::string* digits) {
+  if (is_real(spec)) {
+    if (v.is(Kind::kBig) && std::isinf(v.as_real())) return r.fail(at, "the integer is too large for a float"), false;
+    *digits = real_digits(v.as_real(), spec);
   } else if (v.is(Kind::kBig)) {
     if (spec.type != 'd') return r.unsupported(at, "an integer beyond 64 bits"), false;
-    digits = v.str().substr(negative);
+    *digits = v.str().substr(std::signbit(v.as_real()));
   } else {
-    digits = whole_digits(negative ? 0 - static_cast<uint64_t>(v.as_int()) : static_cast<uint64_t>(v.as_int()), spec, &prefix);
-    if (spec.precision > static_cast<int>(digits.size())) digits.insert(0, static_cast<size_t>(spec.precision) - digits.size(), '0');
+    const auto bits = static_cast<uint64_t>(v.as_int());
+    *digits = whole_digits(v.as_int() < 0 ? 0 - bits : bits, spec, prefix);
+    if (spec.precision > static_cast<int>(digits->size())) digits->insert(0, static_cast<size_t>(spec.precision) - digits->size(), '0');
   }
+  return true;
+}
+
+bool is_negative(Value v, const Spec& spec) {
+  if (!is_real(spec) && !v.is(Kind::kBig)) return v.as_int() < 0;
+  return std::signbit(v.as_real()) && !std::isnan(v.as_real());
+}
+
+bool append_number(Renderer& r, uint32_t at, Value v, Spec spec, TextBuilder* out) {
+  std::string head, digits, prefix;
+  if (!magnitude(r, at, v, spec, &prefix, &digits)) return false;
   if (spec.grouping != 0) {
     if (spec.zero || (spec.align == '=' && spec.fill == "0")) return r.unsupported(at, "grouped digits filled with zeros"), false;
-    group(&digits, spec.grouping, spec.type == 'x' || spec.type == 'X' || spec.type == 'o' || spec.type == 'b' ? 4 : 3);
+    group(&digits, spec.grouping, is_one_of(spec.type, "xXob") ? 4 : 3);
   }
-  if (negative) {
+  if (is_negative(v, spec)) {
     head = "-";
   } else if (spec.sign != '-') {
     head = spec.sign;
@@ -139,6 +150,25 @@ bool read_spec(Renderer& r, uint32_t at, std::string_view s, Spec* spec) {
   return s.empty() || (r.fail(at, "invalid format specifier"), false);
 }
 
+bool fits_text(const Spec& spec) {
+  return (spec.type == 0 || spec.type == 's') && spec.align != '=' && spec.sign == '-' && !spec.alternate && spec.grouping == 0;
+}
+
+// False, and the failure is told: the specifier does not fit the number.
+bool check_number(Renderer& r, uint32_t at, Value v, const Spec& spec) {
+  if (spec.type == 'n' || spec.type == 'c') return r.unsupported(at, std::string("the format type ") + spec.type), false;
+  if (spec.type == 's') return r.fail(at, "invalid format specifier for a number"), false;
+  if (v.is(Kind::kFloat) && !is_real(spec)) {
+    if (spec.type != 0) return r.fail(at, "invalid format specifier for a float"), false;
+    return r.unsupported(at, "a format specifier without a type for a float"), false;
+  }
+  if (!is_real(spec) && spec.precision >= 0) return r.fail(at, "precision is not allowed for an integer"), false;
+  if (!std::isfinite(v.as_real()) && (spec.zero || spec.align == '='))
+    return r.unsupported(at, "padding infinity or nan with zeros"), false;
+  if (spec.grouping == ',' && is_one_of(spec.type, "boxX")) return r.fail(at, "',' with this type"), false;
+  return true;
+}
+
 }  // namespace
 
 bool format_value(Renderer& r, uint32_t at, Value v, std::string_view text, TextBuilder* out) {
@@ -146,23 +176,12 @@ bool format_value(Renderer& r, uint32_t at, Value v, std::string_view text, Text
   Spec spec;
   if (!read_spec(r, at, text, &spec)) return false;
   if (v.is(Kind::kString)) {
-    if ((spec.type != 0 && spec.type != 's') || spec.align == '=' || spec.sign != '-' || spec.alternate || spec.grouping != 0)
-      return r.fail(at, "invalid format specifier for a string"), false;
+    if (!fits_text(spec)) return r.fail(at, "invalid format specifier for a string"), false;
     if (spec.zero && spec.align == 0) spec.fill = "0";
     return append_text(r, at, v.str(), spec, out);
   }
   if (!v.is_number()) return r.type_error(at, "unsupported format specifier for", v), false;
-  if (spec.type == 'n' || spec.type == 'c') return r.unsupported(at, std::string("the format type ") + spec.type), false;
-  if (spec.type == 's') return r.fail(at, "invalid format specifier for a number"), false;
-  bool real_type = spec.type != 0 && strchr("eEfFgG%", spec.type) != nullptr;
-  if (v.is(Kind::kFloat) && !real_type) {
-    if (spec.type != 0) return r.fail(at, "invalid format specifier for a float"), false;
-    return r.unsupported(at, "a format specifier without a type for a float"), false;
-  }
-  if (!real_type && spec.precision >= 0) return r.fail(at, "precision is not allowed for an integer"), false;
-  if (!std::isfinite(v.as_real()) && (spec.zero || spec.align == '='))
-    return r.unsupported(at, "padding infinity or nan with zeros"), false;
-  if (spec.grouping == ',' && spec.type != 0 && strchr("boxX", spec.type) != nullptr) return r.fail(at, "',' with this type"), false;
+  if (!check_number(r, at, v, spec)) return false;
   if (spec.type == 0) spec.type = 'd';
   return append_number(r, at, v, spec, out);
 }
@@ -194,42 +213,56 @@ class Percent {
  private:
   bool fail(const std::string& message) { return r_.fail(at_, message), false; }
 
+  // Of (name), which stands at the front.
+  bool take_named(std::string_view* s, const Value** named) {
+    size_t close = s->find(')');
+    if (close == std::string_view::npos || s->substr(1, close - 1).find('(') != std::string_view::npos)
+      return fail("incomplete format key");
+    if (!values_.is(Kind::kDict)) return fail("format requires a mapping");
+    *named = r_.find(at_, *values_.dict, Value::of(s->substr(1, close - 1)));
+    if (*named == nullptr) return fail("no value for a format key");
+    next_ = list_.size();
+    s->remove_prefix(close + 1);
+    return true;
+  }
+
+  static void take_flags(std::string_view* s, Spec* spec) {
+    for (; !s->empty() && is_one_of(s->front(), "-+ #0"); s->remove_prefix(1)) {
+      char flag = s->front();
+      if (flag == '-') spec->align = '<';
+      if (flag == '+' || (flag == ' ' && spec->sign != '+')) spec->sign = flag;
+      spec->alternate |= flag == '#';
+      spec->zero |= flag == '0';
+    }
+  }
+
   bool one(std::string_view* s) {
     Spec spec;
-    Value value;
-    bool named = false;
-    if (s->substr(0, 1) == "(") {
-      size_t close = s->find(')');
-      if (close == std::string_view::npos || s->substr(1, close - 1).find('(') != std::string_view::npos)
-        return fail("incomplete format key");
-      if (!values_.is(Kind::kDict)) return fail("format requires a mapping");
-      const Value* found = r_.find(at_, *values_.dict, Value::of(s->substr(1, close - 1)));
-      if (found == nullptr) return fail("no value for a format key");
-      value = *found;
-      named = true;
-      next_ = list_.size();
-      s->remove_prefix(close + 1);
-    }
-    for (; !s->empty() && strchr("-+ #0", s->front()) != nullptr && s->front() != 0; s->remove_prefix(1)) {
-      char flag = s->front();
-      if (flag == '-') spec.align = '<';
-      if (flag == '+' || (flag == ' ' && spec.sign != '+')) spec.sign = flag;
-      spec.alternate |= flag == '#';
-      spec.zero |= flag == '0';
-    }
+    const Value* named = nullptr;
+    if (s->substr(0, 1) == "(" && !take_named(s, &named)) return false;
+    take_flags(s, &spec);
     if (s->substr(0, 1) == "*") return r_.unsupported(at_, "* in a format"), false;
     if (!read_number(s, &spec.width)) return r_.heap_limit(at_), false;
     if (!read_precision(r_, at_, s, &spec)) return false;
-    while (!s->empty() && strchr("hlL", s->front()) != nullptr && s->front() != 0) s->remove_prefix(1);
+    while (!s->empty() && is_one_of(s->front(), "hlL")) s->remove_prefix(1);
     if (s->empty()) return fail("incomplete format");
     spec.type = s->front();
     s->remove_prefix(1);
     if (spec.type == '%') return out_.append('%'), true;
-    if (!named) {
-      if (next_ == list_.size()) return fail("not enough arguments to format");
-      value = list_[next_++];
+    if (named != nullptr) return convert(*named, spec);
+    if (next_ == list_.size()) return fail("not enough arguments to format");
+    return convert(list_[next_++], spec);
+  }
+
+  bool convert_whole(Value value, Spec spec) {
+    if (value.is(Kind::kFloat)) {
+      if (is_one_of(spec.type, "oxX")) return fail("an integer is needed to format, found float");
+      if (!std::isfinite(value.real)) return fail("cannot format infinity or nan as an integer");
+      if (std::fabs(value.real) >= 9.2e18) return r_.unsupported(at_, "an integer beyond 64 bits"), false;
+      value = Value::of(static_cast<int64_t>(value.real));
     }
-    return convert(value, spec);
+    if (spec.type == 'i' || spec.type == 'u') spec.type = 'd';
+    return append_number(r_, at_, value, spec, &out_);
   }
 
   bool convert(Value value, Spec spec) {
@@ -242,19 +275,10 @@ class Percent {
       return append_text(r_, at_, text.view(), spec, &out_);
     }
     if (spec.type == 'a' || spec.type == 'c') return r_.unsupported(at_, std::string("the format type %") + spec.type), false;
-    if (spec.type == 0 || strchr("diuoxXeEfFgG", spec.type) == nullptr) return fail("unsupported format character");
+    if (!is_one_of(spec.type, "diuoxXeEfFgG")) return fail("unsupported format character");
     if (!value.is_number()) return r_.type_error(at_, "a number is needed to format, found", value), false;
-    if (strchr("eEfFgG", spec.type) != nullptr) {
-      if (!std::isfinite(value.as_real()) && spec.zero) return r_.unsupported(at_, "padding infinity or nan with zeros"), false;
-      return append_number(r_, at_, value, spec, &out_);
-    }
-    if (value.is(Kind::kFloat)) {
-      if (strchr("oxX", spec.type) != nullptr) return fail("an integer is needed to format, found float");
-      if (!std::isfinite(value.real)) return fail("cannot format infinity or nan as an integer");
-      if (std::fabs(value.real) >= 9.2e18) return r_.unsupported(at_, "an integer beyond 64 bits"), false;
-      value = Value::of(static_cast<int64_t>(value.real));
-    }
-    if (spec.type == 'i' || spec.type == 'u') spec.type = 'd';
+    if (!is_real(spec)) return convert_whole(value, spec);
+    if (!std::isfinite(value.as_real()) && spec.zero) return r_.unsupported(at_, "padding infinity or nan with zeros"), false;
     return append_number(r_, at_, value, spec, &out_);
   }
 

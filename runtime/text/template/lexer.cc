@@ -41,21 +41,14 @@ class Lexer {
   Result<std::vector<Token>> run() {
     while (at_ < s_.size()) {
       if (tokens_.size() > kTemplateTokensMax) return too_many();
-      size_t open = s_.find('{', at_);
-      while (open != std::string_view::npos && (open + 1 == s_.size() || strchr("%{#", s_[open + 1]) == nullptr))
-        open = s_.find('{', open + 1);
-      if (open == std::string_view::npos) open = s_.size();
+      const size_t open = next_open();
       text_until(open);
       if (open == s_.size()) break;
       char kind = s_[open + 1];
       at_ = open + 2;
       if (at_ < s_.size() && (s_[at_] == '-' || s_[at_] == '+')) ++at_;
       if (kind == '#') {
-        size_t close = s_.find("#}", at_);
-        if (close == std::string_view::npos) return fail(open, "a comment is not closed");
-        char sign = close > at_ ? s_[close - 1] : ' ';
-        at_ = close + 2;
-        after_tag(sign, true);
+        KVRT_TRY(comment(open));
         continue;
       }
       if (kind == '%' && keyword_tag(at_, "raw") != std::string_view::npos) {
@@ -70,6 +63,23 @@ class Lexer {
   }
 
  private:
+  // Where the next {%, {{ or {# is; the end of the source if there is none.
+  size_t next_open() const {
+    size_t open = s_.find('{', at_);
+    while (open != std::string_view::npos && (open + 1 == s_.size() || strchr("%{#", s_[open + 1]) == nullptr))
+      open = s_.find('{', open + 1);
+    return std::min(open, s_.size());
+  }
+
+  Status comment(size_t open) {
+    size_t close = s_.find("#}", at_);
+    if (close == std::string_view::npos) return fail(open, "a comment is not closed");
+    char sign = close > at_ ? s_[close - 1] : ' ';
+    at_ = close + 2;
+    after_tag(sign, true);
+    return {};
+  }
+
   Status fail(size_t at, const std::string& message) const {
     return error_at(s_, static_cast<uint32_t>(at), Code::kInvalid, Detail::kTemplateError, message);
   }
@@ -156,19 +166,21 @@ class Lexer {
                     "more than " + std::to_string(kTemplateTokensMax) + " tokens");
   }
 
+  Status name() {
+    size_t end = at_;
+    while (end < s_.size() && (is_name_start(s_[end]) || is_digit(s_[end]))) ++end;
+    if (end - at_ > kTemplateNameBytesMax) {
+      return error_at(s_, static_cast<uint32_t>(at_), Code::kLimit, Detail::kTemplateLimit,
+                      "a name of more than " + std::to_string(kTemplateNameBytesMax) + " bytes");
+    }
+    push(Token::kName, at_, std::string(s_.substr(at_, end - at_)));
+    at_ = end;
+    return {};
+  }
+
   Status token(size_t* nesting) {
     char c = s_[at_];
-    if (is_name_start(c)) {
-      size_t end = at_;
-      while (end < s_.size() && (is_name_start(s_[end]) || is_digit(s_[end]))) ++end;
-      if (end - at_ > kTemplateNameBytesMax) {
-        return error_at(s_, static_cast<uint32_t>(at_), Code::kLimit, Detail::kTemplateLimit,
-                        "a name of more than " + std::to_string(kTemplateNameBytesMax) + " bytes");
-      }
-      push(Token::kName, at_, std::string(s_.substr(at_, end - at_)));
-      at_ = end;
-      return {};
-    }
+    if (is_name_start(c)) return name();
     if (is_digit(c)) return number();
     if (c == '"' || c == '\'') return string();
     for (std::string_view op : {"//", "**", "==", "!=", ">=", "<="}) {
@@ -207,35 +219,46 @@ class Lexer {
     return {};
   }
 
+  bool digit_at(size_t i) const { return i < s_.size() && is_digit(s_[i]); }
+
+  // Of 0x1F, 0o17 and 0b11; 0: the number is decimal.
+  int base() const {
+    switch (s_[at_] == '0' && at_ + 1 < s_.size() ? s_[at_ + 1] | 0x20 : 0) {
+      case 'x':
+        return 16;
+      case 'o':
+        return 8;
+      case 'b':
+        return 2;
+      default:
+        return 0;
+    }
+  }
+
+  // Where digits end that begin at `i`, with a single _ between two of them.
+  size_t digits_end(size_t i) const {
+    while (digit_at(i) || (i < s_.size() && s_[i] == '_' && digit_at(i + 1))) ++i;
+    return i;
+  }
+
+  // Where a fraction and an exponent end that follow the digits before `i`; i: there are none.
+  size_t real_end(size_t i) const {
+    if (i < s_.size() && s_[i] == '.' && digit_at(i + 1)) i = digits_end(i + 1);
+    if (i >= s_.size() || (s_[i] | 0x20) != 'e') return i;
+    const bool sign = i + 1 < s_.size() && (s_[i + 1] == '+' || s_[i + 1] == '-');
+    const size_t exponent = i + 1 + sign;
+    return digit_at(exponent) ? digits_end(exponent) : i;
+  }
+
   Status number() {
-    size_t end = at_;
-    char second = at_ + 1 < s_.size() ? static_cast<char>(s_[at_ + 1] | 0x20) : ' ';
-    if (s_[at_] == '0' && (second == 'x' || second == 'o' || second == 'b'))
-      return prefixed_integer(second == 'x' ? 16 : second == 'o' ? 8 : 2);
-    auto digits = [&] {
-      while (end < s_.size() && (is_digit(s_[end]) || (s_[end] == '_' && end + 1 < s_.size() && is_digit(s_[end + 1])))) ++end;
-    };
-    digits();
-    bool real = false;
-    bool after_dot = at_ > 0 && s_[at_ - 1] == '.';
-    if (!after_dot && end + 1 < s_.size() && s_[end] == '.' && is_digit(s_[end + 1])) {
-      real = true;
-      ++end;
-      digits();
-    }
-    size_t exponent = end + 1;
-    if (!after_dot && end < s_.size() && (s_[end] == 'e' || s_[end] == 'E')) {
-      if (exponent < s_.size() && (s_[exponent] == '+' || s_[exponent] == '-')) ++exponent;
-      if (exponent < s_.size() && is_digit(s_[exponent])) {
-        real = true;
-        end = exponent;
-        digits();
-      }
-    }
+    if (base() != 0) return prefixed_integer(base());
+    const bool after_dot = at_ > 0 && s_[at_ - 1] == '.';
+    const size_t whole = digits_end(at_), end = after_dot ? whole : real_end(whole);
+    const bool real = end != whole;
     std::string text(s_.substr(at_, end - at_));
-    text.erase(std::remove(text.begin(), text.end(), '_'), text.end());
-    if (!real && text.size() > 1 && text[0] == '0' && text.find_first_not_of('0') != std::string::npos)
-      return fail(at_, "an integer begins with 0");
+    std::erase(text, '_');
+    const bool zero_first = text.size() > 1 && text[0] == '0' && text.find_first_not_of('0') != std::string::npos;
+    if (!real && zero_first) return fail(at_, "an integer begins with 0");
     if (end < s_.size() && is_name_start(s_[end])) return unsupported(at_, "this form of number");
     Token& token = push(real ? Token::kFloat : Token::kInt, at_);
     const char *first = text.data(), *last = first + text.size();
@@ -272,20 +295,27 @@ class Lexer {
       return {};
     }
     if (c == '\n') return {};
-    uint32_t value = 0;
-    if (c >= '0' && c <= '7') {
-      const char *first = s_.data() + at_ - 1, *last = s_.data() + std::min(at_ + 2, s_.size());
-      at_ = static_cast<size_t>(std::from_chars(first, last, value, 8).ptr - s_.data());
-      append_code_point(value, text);
-      return {};
-    }
-    size_t width = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
+    if (c >= '0' && c <= '7') return octal(text);
     if (c == 'N') return unsupported(begin, "the escape \\N");
-    if (width == 0) {  // not an escape: both characters stand
-      text->push_back('\\');
-      text->push_back(c);
-      return {};
-    }
+    const size_t width = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
+    if (width > 0) return code_point(begin, width, text);
+    text->push_back('\\');  // not an escape: both characters stand
+    text->push_back(c);
+    return {};
+  }
+
+  // Of up to three digits, the first of which is before at_.
+  Status octal(std::string* text) {
+    uint32_t value = 0;
+    const char *first = s_.data() + at_ - 1, *last = s_.data() + std::min(at_ + 2, s_.size());
+    at_ = static_cast<size_t>(std::from_chars(first, last, value, 8).ptr - s_.data());
+    append_code_point(value, text);
+    return {};
+  }
+
+  // Of `width` hexadecimal digits. The escape began at `begin`.
+  Status code_point(size_t begin, size_t width, std::string* text) {
+    uint32_t value = 0;
     const char *first = s_.data() + at_, *last = s_.data() + std::min(at_ + width, s_.size());
     auto read = std::from_chars(first, last, value, 16);
     if (read.ec != std::errc() || read.ptr != first + width || value > 0x10FFFF) return fail(begin, "a malformed escape");

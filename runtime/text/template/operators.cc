@@ -15,7 +15,22 @@ const char* spelling(Op op) {
   return kSpellings[static_cast<size_t>(op)];
 }
 
+bool is_nan(Value v) { return std::isnan(v.as_real()); }
+
 bool is_spelled(Value v) { return v.is(Kind::kDict) && v.dict->spelled; }
+
+// Python's // and % of floats: the quotient is rounded down, the rest has the divisor's sign.
+Value divide_down(Op op, double x, double y) {
+  double rest = std::fmod(x, y), quotient = (x - rest) / y;
+  if (rest != 0 && (rest < 0) != (y < 0)) {
+    rest += y;
+    quotient -= 1;
+  }
+  if (op == Op::kMod) return Value::of(rest == 0 ? std::copysign(0.0, y) : rest);
+  if (quotient == 0) return Value::of(std::copysign(0.0, x / y));
+  double whole = std::floor(quotient);
+  return Value::of(quotient - whole > 0.5 ? whole + 1 : whole);
+}
 
 }  // namespace
 
@@ -59,28 +74,53 @@ Value Renderer::add_texts(uint32_t at, Value a, Value b) {
   return sum;
 }
 
+// The items of two lists, or of two tuples.
+Value Renderer::join(uint32_t at, Value a, Value b) {
+  auto joined = make_list();
+  for (const List* part : {a.list, b.list}) {
+    if (!spend(at, part->size / 16)) return {};
+    for (uint32_t i = 0; i < part->size && joined != nullptr; ++i) joined->push(arena_, part->data[i]);
+  }
+  return Value::of(joined, a.kind);
+}
+
+// Of texts, of which one may be a dict that is spelled as one, and of sequences of one kind. False: Python does not add such values.
+bool Renderer::add(uint32_t at, Value a, Value b, Value* sum) {
+  if (a.is(Kind::kString) && is_spelled(b)) b = Value::of(str(at, b));
+  if (b.is(Kind::kString) && is_spelled(a)) a = Value::of(str(at, a));
+  if (a.is(Kind::kString) && b.is(Kind::kString)) return *sum = add_texts(at, a, b), true;
+  if (a.kind != b.kind || !a.is_plain() || !b.is_plain()) return false;
+  return *sum = join(at, a, b), true;
+}
+
+// Of two numbers.
+Value Renderer::calculate(Op op, uint32_t at, Value a, Value b) {
+  if (a.is(Kind::kBig) || b.is(Kind::kBig)) return unsupported(at, "an integer beyond 64 bits");
+  switch (op) {
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMul:
+      return arithmetic(op, at, a, b);
+    case Op::kPow:
+      return power(at, a, b);
+    default:
+      return divide(op, at, a, b);
+  }
+}
+
 Value Renderer::apply(Op op, uint32_t at, Value a, Value b) {
   if (op == Op::kConcat) return concat(at, a, b);
-  if (op == Op::kAdd && a.is(Kind::kString) && is_spelled(b)) b = Value::of(str(at, b));
-  if (op == Op::kAdd && b.is(Kind::kString) && is_spelled(a)) a = Value::of(str(at, a));
-  if (op == Op::kAdd && a.is(Kind::kString) && b.is(Kind::kString)) return add_texts(at, a, b);
-  if (a.is_number() && b.is_number()) {
-    if (a.is(Kind::kBig) || b.is(Kind::kBig)) return unsupported(at, "an integer beyond 64 bits");
-    if (op == Op::kPow) return power(at, a, b);
-    return op == Op::kAdd || op == Op::kSub || op == Op::kMul ? arithmetic(op, at, a, b) : divide(op, at, a, b);
-  }
-  if (op == Op::kMod && a.markup) return unsupported(at, "operator % of escaped text");
-  if (op == Op::kMod && a.is(Kind::kString)) return format_percent(*this, at, a.str(), b);
+  if (a.is_number() && b.is_number()) return calculate(op, at, a, b);
+  Value sum;
+  if (op == Op::kAdd && add(at, a, b, &sum)) return sum;
+  if (op == Op::kMod && a.is(Kind::kString))
+    return a.markup ? unsupported(at, "operator % of escaped text") : format_percent(*this, at, a.str(), b);
   if (op == Op::kMul && b.is_integral()) return repeat(at, a, b.as_int());
   if (op == Op::kMul && a.is_integral()) return repeat(at, b, a.as_int());
-  if (op == Op::kAdd && a.kind == b.kind && a.is_sequence() && a.list->form == ListForm::kPlain && b.list->form == ListForm::kPlain) {
-    auto sum = make_list();
-    for (const List* part : {a.list, b.list}) {
-      if (!spend(at, part->size / 16)) return {};
-      for (uint32_t i = 0; i < part->size && sum != nullptr; ++i) sum->push(arena_, part->data[i]);
-    }
-    return Value::of(sum, a.kind);
-  }
+  return no_operator(op, at, a, b);
+}
+
+Value Renderer::no_operator(Op op, uint32_t at, Value a, Value b) {
   if (undefined(at, a) || undefined(at, b)) return {};
   if (op == Op::kSub && a.is_sequence() && a.list->form == ListForm::kView) return unsupported(at, "operator - of a view");
   return fail(at, std::string("unsupported operands of ") + spelling(op) + ": " + type_name(a) + " and " + type_name(b));
@@ -101,17 +141,7 @@ Value Renderer::arithmetic(Op op, uint32_t at, Value a, Value b) {
 Value Renderer::divide(Op op, uint32_t at, Value a, Value b) {
   if (b.as_real() == 0) return fail(at, "division by zero");
   if (op == Op::kDiv) return Value::of(a.as_real() / b.as_real());
-  if (a.is(Kind::kFloat) || b.is(Kind::kFloat)) {
-    double x = a.as_real(), y = b.as_real(), rest = std::fmod(x, y), quotient = (x - rest) / y;
-    if (rest != 0 && (rest < 0) != (y < 0)) {
-      rest += y;
-      quotient -= 1;
-    }
-    if (op == Op::kMod) return Value::of(rest == 0 ? std::copysign(0.0, y) : rest);
-    if (quotient == 0) return Value::of(std::copysign(0.0, x / y));
-    double whole = std::floor(quotient);
-    return Value::of(quotient - whole > 0.5 ? whole + 1 : whole);
-  }
+  if (a.is(Kind::kFloat) || b.is(Kind::kFloat)) return divide_down(op, a.as_real(), b.as_real());
   int64_t x = a.as_int(), y = b.as_int();
   if (x == INT64_MIN && y == -1) return op == Op::kMod ? Value::of(int64_t{0}) : unsupported(at, "an integer beyond 64 bits");
   int64_t quotient = x / y, rest = x % y;
@@ -122,27 +152,29 @@ Value Renderer::divide(Op op, uint32_t at, Value a, Value b) {
   return Value::of(op == Op::kMod ? rest : quotient);
 }
 
+Value Renderer::whole_power(uint32_t at, int64_t base, int64_t exponent) {
+  if (exponent == 0 || base == 1) return Value::of(int64_t{1});
+  if (base == 0 || base == -1) return Value::of(exponent % 2 != 0 ? base : base * base);
+  Value result = Value::of(int64_t{1}), square = Value::of(base);
+  for (int64_t left = exponent; left > 0 && !failed(); left /= 2) {
+    if (left % 2 != 0) result = arithmetic(Op::kMul, at, result, square);
+    if (left > 1) square = arithmetic(Op::kMul, at, square, square);
+  }
+  return result;
+}
+
 // Whole numbers by squaring; Python's big ones are not supported, nor are its complex ones.
 Value Renderer::power(uint32_t at, Value a, Value b) {
+  const double x = a.as_real(), y = b.as_real();
   // Jinja2 writes a negative constant into Python without parentheses: -2 ** x may be -(2 ** x) there.
-  if (a.as_real() < 0 && std::fmod(b.as_real(), 2) == 0) return unsupported(at, "an even power of a negative number");
-  bool real = a.is(Kind::kFloat) || b.is(Kind::kFloat) || b.as_int() < 0;
-  if (!real) {
-    Value result = Value::of(int64_t{1}), base = Value::of(a.as_int());
-    if (a.as_int() >= -1 && a.as_int() <= 1)
-      return b.as_int() == 0 || a.as_int() == 1 ? result : b.as_int() % 2 != 0 ? base : Value::of(a.as_int() * a.as_int());
-    for (int64_t left = b.as_int(); left > 0 && !failed(); left /= 2) {
-      if (left % 2 != 0) result = arithmetic(Op::kMul, at, result, base);
-      if (left > 1) base = arithmetic(Op::kMul, at, base, base);
-    }
-    return result;
-  }
-  double x = a.as_real(), y = b.as_real();
+  if (x < 0 && std::fmod(y, 2) == 0) return unsupported(at, "an even power of a negative number");
+  const bool whole = a.is_integral() && b.is_integral() && b.as_int() >= 0;
+  if (whole) return whole_power(at, a.as_int(), b.as_int());
   if (x == 0 && y < 0) return fail(at, "zero to a negative power");
-  if (x < 0 && std::isfinite(x) && std::isfinite(y) && y != std::floor(y)) return unsupported(at, "a complex number");
-  double result = std::pow(x, y);
-  if (std::isinf(result) && std::isfinite(x) && std::isfinite(y)) return fail(at, "the result is too large");
-  return Value::of(result);
+  const bool finite = std::isfinite(x) && std::isfinite(y);
+  if (finite && x < 0 && y != std::floor(y)) return unsupported(at, "a complex number");
+  const double result = std::pow(x, y);
+  return finite && std::isinf(result) ? fail(at, "the result is too large") : Value::of(result);
 }
 
 Value Renderer::repeat(uint32_t at, Value v, int64_t count) {
@@ -157,7 +189,7 @@ Value Renderer::repeat(uint32_t at, Value v, int64_t count) {
     repeated.markup = v.markup;
     return repeated;
   }
-  if (!v.is_sequence() || v.list->form != ListForm::kPlain) return type_error(at, "cannot repeat", v);
+  if (!v.is_plain()) return type_error(at, "cannot repeat", v);
   auto out = make_list();
   if (times > kTemplateHeapBytesMax / sizeof(Value) / std::max(v.list->size, 1u)) times = v.list->size == 0 ? 0 : kTemplateHeapBytesMax;
   for (uint64_t i = 0; i < times && spend(at, 1 + v.list->size / 16); ++i) {
@@ -170,14 +202,23 @@ bool Renderer::compare(Op op, uint32_t at, Value a, Value b) {
   if (op == Op::kEq) return same(a, b);
   if (op == Op::kNe) return !same(a, b);
   if (op == Op::kIn || op == Op::kNotIn) return contains(at, b, a) == (op == Op::kIn);
-  if (a.is_number() && b.is_number() && (std::isnan(a.as_real()) || std::isnan(b.as_real()))) return false;
+  if (a.is_number() && b.is_number() && (is_nan(a) || is_nan(b))) return false;
   int sign = order(at, a, b);
   return op == Op::kLt ? sign < 0 : op == Op::kLe ? sign <= 0 : op == Op::kGt ? sign > 0 : sign >= 0;
 }
 
+// By the first items that differ, else by length.
+int Renderer::order_items(uint32_t at, const List& a, const List& b) {
+  uint32_t n = std::min(a.size, b.size);
+  for (uint32_t i = 0; i < n && spend(at, 1); ++i) {
+    if (!same(a.data[i], b.data[i])) return order(at, a.data[i], b.data[i]);
+  }
+  return a.size < b.size ? -1 : a.size > b.size;
+}
+
 int Renderer::order(uint32_t at, Value a, Value b) {
   if (a.is_number() && b.is_number()) {
-    if (std::isnan(a.as_real()) || std::isnan(b.as_real())) return unsupported(at, "ordering nan"), 0;
+    if (is_nan(a) || is_nan(b)) return unsupported(at, "ordering nan"), 0;
     if (!spend(at, (a.size + b.size) / 64)) return 0;
     return order_numbers(a, b);
   }
@@ -186,13 +227,11 @@ int Renderer::order(uint32_t at, Value a, Value b) {
     int sign = a.str().compare(b.str());  // UTF-8 sorts as its code points do
     return sign < 0 ? -1 : sign > 0;
   }
-  if (a.is_sequence() && a.kind == b.kind && a.list->form == ListForm::kPlain && b.list->form == ListForm::kPlain) {
-    uint32_t n = std::min(a.list->size, b.list->size);
-    for (uint32_t i = 0; i < n && spend(at, 1); ++i) {
-      if (!same(a.list->data[i], b.list->data[i])) return order(at, a.list->data[i], b.list->data[i]);
-    }
-    return a.list->size < b.list->size ? -1 : a.list->size > b.list->size;
-  }
+  if (a.kind == b.kind && a.is_plain() && b.is_plain()) return order_items(at, *a.list, *b.list);
+  return no_order(at, a, b);
+}
+
+int Renderer::no_order(uint32_t at, Value a, Value b) {
   if (undefined(at, a) || undefined(at, b)) return 0;
   if (a.is_sequence() && b.is_sequence() && a.list->form == ListForm::kView) return unsupported(at, "ordering views"), 0;
   return fail(at, std::string("no order between ") + type_name(a) + " and " + type_name(b)), 0;
@@ -207,6 +246,17 @@ const Value* Renderer::unhashable(uint32_t at, const Value* v) {
   return nullptr;
 }
 
+// Whether a generator gives the item: it takes those that it looks at.
+bool Renderer::take_until(uint32_t at, List* items, Value item) {
+  items->capacity = 0;
+  bool found = false;
+  while (items->size > 0 && !found && spend(at, 1)) {
+    found = same(*items->data++, item);
+    --items->size;
+  }
+  return found;
+}
+
 bool Renderer::contains(uint32_t at, Value container, Value item) {
   if (container.is(Kind::kString)) {
     if (!item.is(Kind::kString)) return type_error(at, "'in <string>' requires a string, found", item), false;
@@ -216,16 +266,7 @@ bool Renderer::contains(uint32_t at, Value container, Value item) {
     if (const Value* part = unhashable(at, &item)) return fail(at, std::string("a key cannot be a ") + type_name(*part)), false;
     return find(at, *container.dict, item) != nullptr;
   }
-  if (container.is_sequence() && container.list->form == ListForm::kGenerator) {  // takes the items that it looks at
-    List& items = *container.list;
-    items.capacity = 0;
-    bool found = false;
-    while (items.size > 0 && !found && spend(at, 1)) {
-      found = same(*items.data++, item);
-      --items.size;
-    }
-    return found;
-  }
+  if (container.is_sequence() && container.list->form == ListForm::kGenerator) return take_until(at, container.list, item);
   bool view = container.is_sequence() && container.list->form == ListForm::kView;
   if (view && (item.is(Kind::kList) || unhashable(at, &item))) return unsupported(at, "looking for a list or dict in a view"), false;
   const List* items = iterate(at, container);

@@ -44,6 +44,7 @@ void append_escape(const char* format, char32_t c, TextBuilder* out) {
 }
 
 void append_quoted(std::string_view s, TextBuilder* out) {
+  constexpr std::string_view kNamed = "\n\r\t", kLetters = "nrt";
   bool single = s.find('\'') == std::string_view::npos || s.find('"') != std::string_view::npos;
   char quote = single ? '\'' : '"';
   out->append(quote);
@@ -51,15 +52,18 @@ void append_quoted(std::string_view s, TextBuilder* out) {
     CodePoint point = read_code_point(s);
     char32_t c = point.value;
     uint32_t n = std::max(point.size, 1u);
-    if (c == '\n' || c == '\r' || c == '\t') {
-      out->append(c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t");
+    const size_t named = c < 0x80 ? kNamed.find(static_cast<char>(c)) : std::string_view::npos;
+    if (named != std::string_view::npos) {
+      out->append('\\');
+      out->append(kLetters[named]);
     } else if (c == '\\' || c == static_cast<char32_t>(quote)) {
       out->append('\\');
       out->append(s.substr(0, n));
     } else if (!is_printable(c)) {
       append_escape(c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", c, out);
     } else {
-      while (n < s.size() && s[n] >= 0x20 && s[n] < 0x7F && s[n] != '\\' && s[n] != quote) ++n;  // plain ones together
+      const auto stands = [quote](char b) { return b >= 0x20 && b < 0x7F && b != '\\' && b != quote; };
+      n = static_cast<uint32_t>(std::find_if_not(s.begin() + n, s.end(), stands) - s.begin());  // plain ones together
       out->append(s.substr(0, n));
     }
     s.remove_prefix(n);
@@ -67,11 +71,28 @@ void append_quoted(std::string_view s, TextBuilder* out) {
   out->append(quote);
 }
 
-bool append_items(const List& list, TextBuilder* out) {
-  for (uint32_t i = 0; i < list.size && !out->full(); ++i) {
+// [1, 2] or (1, 2); a tuple of one item is (1,).
+bool append_sequence(const List& items, bool list, TextBuilder* out) {
+  if (items.form != ListForm::kPlain) return false;
+  out->append(list ? '[' : '(');
+  for (uint32_t i = 0; i < items.size && !out->full(); ++i) {
     if (i > 0) out->append(", ");
-    if (!append_repr(list.data[i], out)) return false;
+    if (!append_repr(items.data[i], out)) return false;
   }
+  if (!list && items.size == 1) out->append(',');
+  out->append(list ? ']' : ')');
+  return true;
+}
+
+bool append_dict(const Dict& dict, TextBuilder* out) {
+  out->append('{');
+  for (uint32_t i = 0; i < dict.size && !out->full(); ++i) {
+    if (i > 0) out->append(", ");
+    if (!append_repr(dict.data[i].key, out)) return false;
+    out->append(": ");
+    if (!append_repr(dict.data[i].value, out)) return false;
+  }
+  out->append('}');
   return true;
 }
 
@@ -209,25 +230,10 @@ bool append_repr(Value v, TextBuilder* out) {
       if (v.markup) return false;
       return append_quoted(v.str(), out), true;
     case Kind::kList:
-    case Kind::kTuple: {
-      if (v.list->form != ListForm::kPlain) return false;
-      bool list = v.is(Kind::kList);
-      out->append(list ? '[' : '(');
-      if (!append_items(*v.list, out)) return false;
-      if (!list && v.list->size == 1) out->append(',');
-      out->append(list ? ']' : ')');
-      return true;
-    }
+    case Kind::kTuple:
+      return append_sequence(*v.list, v.is(Kind::kList), out);
     case Kind::kDict:
-      out->append('{');
-      for (uint32_t i = 0; i < v.dict->size && !out->full(); ++i) {
-        if (i > 0) out->append(", ");
-        if (!append_repr(v.dict->data[i].key, out)) return false;
-        out->append(": ");
-        if (!append_repr(v.dict->data[i].value, out)) return false;
-      }
-      out->append('}');
-      return true;
+      return append_dict(*v.dict, out);
     default:
       return false;
   }

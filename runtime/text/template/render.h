@@ -2,6 +2,7 @@
 // and values made after it are thrown away. One thread, used once.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -122,15 +123,25 @@ class Renderer {
   Value evaluate_binary(const Expr& e);
   Value concat(uint32_t at, Value a, Value b);
   Value add_texts(uint32_t at, Value a, Value b);
+  Value join(uint32_t at, Value a, Value b);
+  bool add(uint32_t at, Value a, Value b, Value* sum);
+  Value calculate(Op op, uint32_t at, Value a, Value b);
+  Value no_operator(Op op, uint32_t at, Value a, Value b);  // fails: Python has none for these values
   Value arithmetic(Op op, uint32_t at, Value a, Value b);
   Value divide(Op op, uint32_t at, Value a, Value b);
   Value power(uint32_t at, Value a, Value b);
+  Value whole_power(uint32_t at, int64_t base, int64_t exponent);
   Value repeat(uint32_t at, Value sequence, int64_t count);
   const Value* unhashable(uint32_t at, const Value* v);
+  int order_items(uint32_t at, const List& a, const List& b);
+  int no_order(uint32_t at, Value a, Value b);
+  bool take_until(uint32_t at, List* generator, Value item);
   bool contains(uint32_t at, Value container, Value item);
 
   // access.cc
   Value loop_attribute(uint32_t at, const Loop& loop, std::string_view name);
+  bool slice_bounds(const Link& link, std::optional<int64_t> bounds[3]);
+  Value copy_slice(uint32_t at, Value v, int64_t begin, int64_t end, int64_t step);
   Value slice(const Link& link, Value v);
 
   std::string_view source_;

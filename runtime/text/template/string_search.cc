@@ -70,7 +70,21 @@ Value find(Renderer& r, const Call& c) {
 }
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_letter_or_digit(char c) { return is_letter(c) || is_digit(c); }
+bool is_identifier_byte(char c) { return is_letter_or_digit(c) || c == '_'; }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
+
+bool all_printable(std::string_view s) {
+  while (!s.empty() && is_printable(read_code_point(s).value)) s.remove_prefix(std::max(read_code_point(s).size, 1u));
+  return s.empty();
+}
+
+struct ByteKind {
+  std::string_view name;
+  bool (*has)(char c);
+};
+// The others are of digits.
+constexpr ByteKind kByteKinds[] = {{"isalpha", is_letter}, {"isalnum", is_letter_or_digit}, {"isidentifier", is_identifier_byte}};
 
 // Case counts letters only, and needs one of them.
 bool cased(std::string_view s, std::string_view name) {
@@ -88,19 +102,15 @@ Value property(Renderer& r, const Call& c) {
   if (!r.spend(c.at, s.size() / 32)) return {};
   if (c.name == "isascii") return Value::of(is_ascii(s));
   if (c.name == "isspace") return Value::of(!s.empty() && strip(s, nullptr, true, false).empty());
-  if (c.name == "isprintable") {
-    while (!s.empty() && is_printable(read_code_point(s).value)) s.remove_prefix(std::max(read_code_point(s).size, 1u));
-    return Value::of(s.empty());
-  }
+  if (c.name == "isprintable") return Value::of(all_printable(s));
   if (!is_ascii(s)) return r.unsupported(c.at, "str." + std::string(c.name) + " of text that is not ASCII");
   if (c.name == "islower" || c.name == "isupper" || c.name == "istitle") return Value::of(cased(s, c.name));
-  if (c.name == "isidentifier") {
-    auto word = [](char x) { return is_letter(x) || is_digit(x) || x == '_'; };
-    return Value::of(!s.empty() && !is_digit(s[0]) && std::all_of(s.begin(), s.end(), word));
+  const bool identifier = c.name == "isidentifier";
+  bool (*of)(char) = is_digit;
+  for (const ByteKind& kind : kByteKinds) {
+    if (c.name == kind.name) of = kind.has;
   }
-  bool letters = c.name == "isalpha" || c.name == "isalnum", digits = c.name != "isalpha";
-  return Value::of(!s.empty() &&
-                   std::all_of(s.begin(), s.end(), [&](char x) { return (letters && is_letter(x)) || (digits && is_digit(x)); }));
+  return Value::of(!s.empty() && !(identifier && is_digit(s[0])) && std::all_of(s.begin(), s.end(), of));
 }
 
 constexpr Builtin kSearch[] = {{"startswith", "/ prefix start end", 1, begins_or_ends, Markup::kTake},

@@ -136,15 +136,24 @@ Value escape_text(Renderer& r, uint32_t at, std::string_view s) {
   return escaped;
 }
 
+namespace {
+
+// `first`: of the 26 letters that change their case.
+Value change_ascii(Renderer& r, uint32_t at, std::string_view s, char first) {
+  auto place = static_cast<char*>(r.arena()->allocate(s.size(), 1));
+  if (place == nullptr) return r.heap_limit(at);
+  std::transform(s.begin(), s.end(), place, [first](char c) { return c >= first && c < first + 26 ? static_cast<char>(c ^ 0x20) : c; });
+  return Value::of(std::string_view(place, s.size()));
+}
+
+// As Python's str.splitlines has them.
+bool ends_line(char32_t c) { return (c >= 10 && c <= 13) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029; }
+
+}  // namespace
+
 Value change_text(Renderer& r, uint32_t at, std::string_view s, std::string_view how) {
   if (!r.spend(at, s.size() / 16)) return {};
-  if ((how == "upper" || how == "lower") && is_ascii(s)) {
-    auto place = static_cast<char*>(r.arena()->allocate(s.size(), 1));
-    if (place == nullptr) return r.heap_limit(at);
-    char first = how == "upper" ? 'a' : 'A';
-    std::transform(s.begin(), s.end(), place, [first](char c) { return c >= first && c < first + 26 ? static_cast<char>(c ^ 0x20) : c; });
-    return Value::of(std::string_view(place, s.size()));
-  }
+  if ((how == "upper" || how == "lower") && is_ascii(s)) return change_ascii(r, at, s, how == "upper" ? 'a' : 'A');
   TextBuilder out(r.arena());
   bool inside = false;  // a word that has begun
   for (size_t i = 0; i < s.size() && !out.full();) {
@@ -171,7 +180,7 @@ List* split_lines(Renderer& r, uint32_t at, std::string_view s, bool keep_ends) 
     char32_t c = point.value;
     size_t next = i + std::max(point.size, 1u);
     if (c == '\r' && next < s.size() && s[next] == '\n') ++next;
-    bool end = (c >= 10 && c <= 13) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+    const bool end = ends_line(c);
     if (end || next == s.size()) {
       lines->push(r.arena(), Value::of(s.substr(begin, (end && !keep_ends ? i : next) - begin)));
       begin = next;

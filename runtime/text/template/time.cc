@@ -1,4 +1,5 @@
 // strftime_now: the date of the conversation, in English whatever the host's locale is.
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 
@@ -12,72 +13,68 @@ constexpr std::string_view kDays[] = {"Sunday", "Monday", "Tuesday", "Wednesday"
 constexpr std::string_view kMonths[] = {"January", "February", "March",     "April",   "May",      "June",
                                         "July",    "August",   "September", "October", "November", "December"};
 
-// A number of at least `width` digits, filled with zeros.
-void append_padded(int number, int width, TextBuilder* out) {
+struct DateNumber {
+  char directive, fill;
+  int width;
+  int (*of)(const std::tm& t);
+};
+constexpr DateNumber kNumbers[] = {
+    {'d', '0', 2, [](const std::tm& t) { return t.tm_mday; }},
+    {'e', ' ', 2, [](const std::tm& t) { return t.tm_mday; }},
+    {'H', '0', 2, [](const std::tm& t) { return t.tm_hour; }},
+    {'I', '0', 2, [](const std::tm& t) { return t.tm_hour % 12 == 0 ? 12 : t.tm_hour % 12; }},
+    {'j', '0', 3, [](const std::tm& t) { return t.tm_yday + 1; }},
+    {'m', '0', 2, [](const std::tm& t) { return t.tm_mon + 1; }},
+    {'M', '0', 2, [](const std::tm& t) { return t.tm_min; }},
+    {'S', '0', 2, [](const std::tm& t) { return t.tm_sec; }},
+    {'u', '0', 1, [](const std::tm& t) { return t.tm_wday == 0 ? 7 : t.tm_wday; }},
+    {'w', '0', 1, [](const std::tm& t) { return t.tm_wday; }},
+    {'y', '0', 2, [](const std::tm& t) { return (t.tm_year + 1900) % 100; }},
+    {'Y', '0', 1, [](const std::tm& t) { return t.tm_year + 1900; }},
+};
+
+struct DateText {
+  char directive;
+  std::string_view (*of)(const std::tm& t);
+};
+constexpr DateText kTexts[] = {
+    {'a', [](const std::tm& t) { return kDays[t.tm_wday].substr(0, 3); }},
+    {'A', [](const std::tm& t) { return kDays[t.tm_wday]; }},
+    {'b', [](const std::tm& t) { return kMonths[t.tm_mon].substr(0, 3); }},
+    {'h', [](const std::tm& t) { return kMonths[t.tm_mon].substr(0, 3); }},
+    {'B', [](const std::tm& t) { return kMonths[t.tm_mon]; }},
+    {'p', [](const std::tm& t) { return std::string_view(t.tm_hour < 12 ? "AM" : "PM"); }},
+    {'n', [](const std::tm&) { return std::string_view("\n"); }},
+    {'t', [](const std::tm&) { return std::string_view("\t"); }},
+    {'Z', [](const std::tm&) { return std::string_view(); }},  // a time without a zone, as datetime.now() is
+    {'z', [](const std::tm&) { return std::string_view(); }},
+    {'%', [](const std::tm&) { return std::string_view("%"); }},
+};
+
+// Directives that stand for others, whose letters are those.
+struct DatePattern {
+  char directive;
+  std::string_view pattern;
+};
+constexpr DatePattern kPatterns[] = {{'F', "Y-m-d"}, {'T', "H:M:S"}, {'R', "H:M"}};
+
+void append_number(const DateNumber& number, const std::tm& t, TextBuilder* out) {
   char text[16];
-  snprintf(text, sizeof text, "%0*d", width, number);
+  snprintf(text, sizeof text, number.fill == '0' ? "%0*d" : "%*d", number.width, number.of(t));
   out->append(std::string_view(text));
 }
 
 // False: not one of the directives that are spelled here.
 bool append_directive(char c, const std::tm& t, TextBuilder* out) {
-  auto day = static_cast<size_t>(t.tm_wday), month = static_cast<size_t>(t.tm_mon);
-  int year = t.tm_year + 1900, hour = t.tm_hour % 12 == 0 ? 12 : t.tm_hour % 12;
-  switch (c) {
-    case 'a':
-      return out->append(kDays[day].substr(0, 3)), true;
-    case 'A':
-      return out->append(kDays[day]), true;
-    case 'b':
-    case 'h':
-      return out->append(kMonths[month].substr(0, 3)), true;
-    case 'B':
-      return out->append(kMonths[month]), true;
-    case 'd':
-      return append_padded(t.tm_mday, 2, out), true;
-    case 'e':
-      if (t.tm_mday < 10) out->append(' ');
-      return append_padded(t.tm_mday, 1, out), true;
-    case 'H':
-      return append_padded(t.tm_hour, 2, out), true;
-    case 'I':
-      return append_padded(hour, 2, out), true;
-    case 'j':
-      return append_padded(t.tm_yday + 1, 3, out), true;
-    case 'm':
-      return append_padded(t.tm_mon + 1, 2, out), true;
-    case 'M':
-      return append_padded(t.tm_min, 2, out), true;
-    case 'p':
-      return out->append(t.tm_hour < 12 ? "AM" : "PM"), true;
-    case 'S':
-      return append_padded(t.tm_sec, 2, out), true;
-    case 'u':
-      return append_padded(t.tm_wday == 0 ? 7 : t.tm_wday, 1, out), true;
-    case 'w':
-      return append_padded(t.tm_wday, 1, out), true;
-    case 'y':
-      return append_padded(year % 100, 2, out), true;
-    case 'Y':
-      return append_padded(year, 1, out), true;
-    case 'F':
-      return append_padded(year, 1, out), out->append('-'), append_directive('m', t, out), out->append('-'), append_directive('d', t, out);
-    case 'T':
-      return append_directive('H', t, out), out->append(':'), append_directive('M', t, out), out->append(':'),
-             append_directive('S', t, out);
-    case 'R':
-      return append_directive('H', t, out), out->append(':'), append_directive('M', t, out);
-    case 'n':
-    case 't':
-      return out->append(c == 'n' ? '\n' : '\t'), true;
-    case 'Z':  // a time without a zone, as datetime.now() is
-    case 'z':
-      return true;
-    case '%':
-      return out->append('%'), true;
-    default:
-      return false;
+  const auto is_c = [c](const auto& row) { return row.directive == c; };
+  if (const auto* number = std::ranges::find_if(kNumbers, is_c); number != std::end(kNumbers)) return append_number(*number, t, out), true;
+  if (const auto* text = std::ranges::find_if(kTexts, is_c); text != std::end(kTexts)) return out->append(text->of(t)), true;
+  const auto* pattern = std::ranges::find_if(kPatterns, is_c);
+  if (pattern == std::end(kPatterns)) return false;
+  for (char letter : pattern->pattern) {
+    if (!append_directive(letter, t, out)) out->append(letter);
   }
+  return true;
 }
 
 }  // namespace

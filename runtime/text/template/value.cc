@@ -154,6 +154,7 @@ double Value::as_real() const {
   return kind == Kind::kFloat ? real : static_cast<double>(as_int());
 }
 
+bool Value::is_plain() const { return is_sequence() && list->form == ListForm::kPlain; }
 bool Value::is_range_or_plain() const { return is_sequence() && list->form <= ListForm::kRange; }
 
 void List::push(Arena* arena, Value value) {
@@ -299,26 +300,32 @@ int order_numbers(Value a, Value b) {
   return sign == 0 ? 0 : (x < 0) == (sign > 0) ? -1 : 1;
 }
 
-bool equal(Value a, Value b, uint64_t* fuel) {
-  if (*fuel == 0) return false;
-  --*fuel;
+namespace {
+
+bool equal_numbers(Value a, Value b, uint64_t* fuel) {
   if (a.is_integral() && b.is_integral()) return a.as_int() == b.as_int();
   if (a.is_integral() && b.is(Kind::kFloat)) return equal_mixed(a.as_int(), b.real);
   if (a.is(Kind::kFloat) && b.is_integral()) return equal_mixed(b.as_int(), a.real);
-  if (a.is_number() && b.is_number() && a.kind != b.kind) {  // one of them is big
+  if (a.kind != b.kind) {  // one of them is big
     *fuel -= std::min<uint64_t>(*fuel, (a.size + b.size) / 64);
     return a.as_real() == b.as_real() && order_numbers(a, b) == 0;
   }
+  if (a.is(Kind::kFloat)) return a.real == b.real;
+  *fuel -= std::min<uint64_t>(*fuel, a.size / 64);
+  return a.str() == b.str();
+}
+
+}  // namespace
+
+bool equal(Value a, Value b, uint64_t* fuel) {
+  if (*fuel == 0) return false;
+  --*fuel;
+  if (a.is_number() && b.is_number()) return equal_numbers(a, b, fuel);
   if (a.kind != b.kind) return false;
   switch (a.kind) {
     case Kind::kUndefined:
     case Kind::kNone:
       return true;
-    case Kind::kBig:
-      *fuel -= std::min<uint64_t>(*fuel, a.size / 64);
-      return a.str() == b.str();
-    case Kind::kFloat:
-      return a.real == b.real;
     case Kind::kString:
       *fuel -= std::min<uint64_t>(*fuel, std::min(a.size, b.size) / 256);
       return a.str() == b.str();

@@ -82,6 +82,7 @@ struct Value {
   bool is(Kind k) const { return kind == k; }
   bool is_sequence() const { return kind == Kind::kList || kind == Kind::kTuple; }
   bool is_integral() const { return kind == Kind::kInt || kind == Kind::kBool; }
+  bool is_plain() const;           // a list or tuple of its own items
   bool is_range_or_plain() const;  // a sequence that can be indexed and measured
   bool is_number() const { return is_integral() || kind == Kind::kFloat || kind == Kind::kBig; }
   std::string_view str() const { return {text, size}; }
