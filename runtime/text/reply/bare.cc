@@ -44,30 +44,20 @@ bool BareHead::feed_name(char c) {
 }
 
 bool BareHead::feed(char c) {
+  static constexpr struct {
+    At at;
+    char byte;
+    At next;
+  } kSteps[] = {{At::kFirst, '[', At::kItem},     {At::kFirst, '{', At::kObject},    {At::kItem, '{', At::kObject},
+                {At::kObject, '"', At::kNameKey}, {At::kColon, ':', At::kNameQuote}, {At::kNameQuote, '"', At::kName},
+                {At::kComma, ',', At::kKeyQuote}, {At::kKeyQuote, '"', At::kKey},    {At::kLastColon, ':', At::kWhole}};
   if (at_ == At::kNameKey || at_ == At::kKey) return feed_key(c);
   if (at_ == At::kWord || at_ == At::kName) return feed_name(c);
   if (is_space(c)) return at_ != At::kFirst;
-  switch (at_) {
-    case At::kFirst:
-      return c == '[' ? go(At::kItem) : c == '{' && go(At::kObject);
-    case At::kItem:
-      if (c == '{') return go(At::kObject);
-      return syntax_->flags & CallSyntax::kPython && go(At::kWord) && begins_word(c) && feed_name(c);
-    case At::kObject:
-      return c == '"' && go(At::kNameKey);
-    case At::kColon:
-      return c == ':' && go(At::kNameQuote);
-    case At::kNameQuote:
-      return c == '"' && go(At::kName);
-    case At::kComma:
-      return c == ',' && go(At::kKeyQuote);
-    case At::kKeyQuote:
-      return c == '"' && go(At::kKey);
-    case At::kLastColon:
-      return c == ':' && go(At::kWhole);
-    default:
-      return false;
+  for (const auto& step : kSteps) {
+    if (step.at == at_ && step.byte == c) return go(step.next);
   }
+  return at_ == At::kItem && syntax_->flags & CallSyntax::kPython && go(At::kWord) && begins_word(c) && feed_name(c);
 }
 
 }  // namespace kvrt::reply

@@ -106,9 +106,7 @@ class TaggedValues {
     if (types == Types::kString) return string;
     if (form_.nests() && !(types & Types::kString)) {
       if (text.find(form_.begin()) != std::string_view::npos) return nested(text, schema, types);
-      if (text.empty() && types & Types::kArray) return Value::of(jinja::create<jinja::List>(arena_));
-      if (text.empty() && types & Types::kObject) return Value::of(jinja::create<Dict>(arena_));
-      if (text.empty() && types & Types::kNull) return Value::none();
+      if (const std::optional<Value> empty = text.empty() ? empty_of(types) : std::nullopt) return *empty;
     }
     auto parsed = jinja::parse_json(text, "argument", arena_);
     if (parsed.is_ok() && !parsed->is(Kind::kString)) return types == Types::kUnknown || is_of(*parsed, types) ? *parsed : string;
@@ -117,6 +115,13 @@ class TaggedValues {
     if (!python_value_to_json(text, &json)) return string;
     parsed = jinja::parse_json(json, "argument", arena_);
     return parsed.is_ok() && !parsed->is(Kind::kString) && is_of(*parsed, types) ? *parsed : string;
+  }
+
+  std::optional<Value> empty_of(unsigned types) {
+    if (types & Types::kArray) return Value::of(jinja::create<jinja::List>(arena_));
+    if (types & Types::kObject) return Value::of(jinja::create<Dict>(arena_));
+    if (types & Types::kNull) return Value::none();
+    return std::nullopt;
   }
 
   // Tags within a value: an array's items, or an object's members.

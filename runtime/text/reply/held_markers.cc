@@ -14,18 +14,27 @@ constexpr char kPlain = 'p', kControl = 'c', kControlMore = '+';
 
 }  // namespace
 
+// What a schema binds is no mark, but for a control token.
+bool ReplyParser::Impl::in_bound_text() const {
+  return style_->bound && mode_ == Mode::kContent && !blank_ && last_ != Mode::kCall && tail_kinds_[0] == kPlain;
+}
+
+bool ReplyParser::Impl::call_may_begin(const CallSyntax& syntax) const {
+  const bool content = mode_ == Mode::kContent, reasoning = mode_ == Mode::kReasoning;
+  if (syntax.flags & CallSyntax::kFence) return content && more_ != nullptr && more_ == bare_ && (ended_ == nullptr || ended_ == bare_);
+  return content || (reasoning && (style_->tools != nullptr || syntax.flags & CallSyntax::kInReasoning));
+}
+
 bool ReplyParser::Impl::is_active(const Marker& marker) const {
   const bool content = mode_ == Mode::kContent, reasoning = mode_ == Mode::kReasoning;
-  if (style_->bound && content && !blank_ && last_ != Mode::kCall && tail_kinds_[0] == kPlain) return false;
+  if (in_bound_text()) return false;
   switch (marker.role) {
     case Role::kReasoningBegin:
       return content || (reasoning && reasoning_blank_);
     case Role::kReasoningEnd:
       return reasoning || (content && blank_);
     case Role::kCallBegin:
-      if (marker.syntax->flags & CallSyntax::kFence)
-        return content && more_ != nullptr && more_ == bare_ && (ended_ == nullptr || ended_ == bare_);
-      return content || (reasoning && (style_->tools != nullptr || marker.syntax->flags & CallSyntax::kInReasoning));
+      return call_may_begin(*marker.syntax);
     case Role::kFrame:
       return content || (reasoning && marker.syntax->flags & CallSyntax::kInReasoning);
     case Role::kCallEnd:

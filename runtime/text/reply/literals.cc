@@ -1,6 +1,7 @@
 #include "runtime/text/reply/literals.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/json.h"
 #include "runtime/text/reply/syntax.h"
@@ -53,23 +54,30 @@ class Python {
     size_t begin = at_;
     while (at_ < text_.size() && is_name(text_[at_])) ++at_;
     std::string_view word = text_.substr(begin, at_ - begin);
-    if (!in_value_ && (open_.empty() || open_ == "[")) {
-      if (at_ == text_.size() || text_[at_] != '(') return false;
-      if (builtins_ && word.ends_with(".call")) word.remove_suffix(5);
-      out_->append("{\"name\":\"").append(word).append("\",\"arguments\":{");
-      open_.push_back('(');
-      ++at_;
-      return true;
-    }
+    if (!in_value_ && (open_.empty() || open_ == "[")) return call(word);
     while (at_ < text_.size() && is_space(text_[at_])) ++at_;
-    if (top() == '(' && at_ < text_.size() && text_[at_] == '=') {
-      out_->append("\"").append(word).append("\":");
-      ++at_;
-      return std::ranges::all_of(word, is_word);
-    }
-    bool yes = word == "True" || word == "true", no = word == "False" || word == "false";
-    if (!yes && !no && word != "None" && word != "null") return false;
-    out_->append(yes ? " true " : no ? " false " : " null ");
+    if (top() != '(' || at_ == text_.size() || text_[at_] != '=') return constant(word);
+    out_->append("\"").append(word).append("\":");
+    ++at_;
+    return std::ranges::all_of(word, is_word);
+  }
+
+  // The call whose name that is.
+  bool call(std::string_view name) {
+    if (at_ == text_.size() || text_[at_] != '(') return false;
+    if (builtins_ && name.ends_with(".call")) name.remove_suffix(5);
+    out_->append("{\"name\":\"").append(name).append("\",\"arguments\":{");
+    open_.push_back('(');
+    ++at_;
+    return true;
+  }
+
+  bool constant(std::string_view word) {
+    static constexpr std::pair<std::string_view, std::string_view> kConstants[] = {
+        {"True", " true "}, {"true", " true "}, {"False", " false "}, {"false", " false "}, {"None", " null "}, {"null", " null "}};
+    const auto* found = std::ranges::find(kConstants, word, &std::pair<std::string_view, std::string_view>::first);
+    if (found == std::end(kConstants)) return false;
+    out_->append(found->second);
     return true;
   }
 

@@ -35,6 +35,8 @@ class ReplyParser::Impl {
 
   void start();
   bool is_active(const Marker& marker) const;
+  bool in_bound_text() const;
+  bool call_may_begin(const reply::CallSyntax& syntax) const;
   bool begins_active(std::string_view text) const;  // of a marker that may stand here
   bool begins_longer(std::string_view text) const;  // that and more
   void act(const Marker& marker, std::string shown);

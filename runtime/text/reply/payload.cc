@@ -84,31 +84,42 @@ PayloadScan::State PayloadScan::quoted(char c) {
 }
 
 PayloadScan::State PayloadScan::feed(char c) {
+  constexpr std::string_view kBrackets = "{}[]()";
   if (tagged_) return tags_.feed(c);
   if (flags_ & CallSyntax::kQuoted) return quoted(c);
   if (quote_ != 0) return in_string(c);
-  const bool python = flags_ & CallSyntax::kPython;
-  if (python && calls_level() && (in_word_ ? is_name(c) : begins_word(c))) {
+  if (goes_on_word(c)) {
     in_word_ = true;
     return State::kMore;
   }
   if (in_word_ && c != '(') return State::kRefused;
   if (is_space(c)) return State::kMore;
-  if (c == '{' || c == '}' || c == '[' || c == ']' || c == '(' || c == ')') return bracket(c);
+  if (kBrackets.find(c) != kBrackets.npos) return bracket(c);
   if (c == ',') {
     key_next_ = keys_level();
     return State::kMore;
   }
   if (calls_level() || (key_next_ && c != '"')) return State::kRefused;
-  if (c == '"' || (python && c == '\'')) {
-    quote_ = c;
-    in_key_ = key_next_;
-    key_next_ = false;
-    key_.clear();
-    return State::kMore;
-  }
-  bool plain = is_word(c) || c == ':' || c == '-' || c == '+' || c == '.' || (python && c == '=');
-  return plain ? State::kMore : State::kRefused;
+  if (c == '"' || (c == '\'' && flags_ & CallSyntax::kPython)) return begin_string(c);
+  return is_plain(c) ? State::kMore : State::kRefused;
+}
+
+// Of the name of a call that is written as Python's.
+bool PayloadScan::goes_on_word(char c) const {
+  return flags_ & CallSyntax::kPython && calls_level() && (in_word_ ? is_name(c) : begins_word(c));
+}
+
+PayloadScan::State PayloadScan::begin_string(char quote) {
+  quote_ = quote;
+  in_key_ = key_next_;
+  key_next_ = false;
+  key_.clear();
+  return State::kMore;
+}
+
+// Of numbers, of literals, and between a key and its value.
+bool PayloadScan::is_plain(char c) const {
+  return is_word(c) || c == ':' || c == '-' || c == '+' || c == '.' || (c == '=' && flags_ & CallSyntax::kPython);
 }
 
 }  // namespace kvrt::reply

@@ -28,6 +28,9 @@ class PayloadScan {
   State quoted(char c);
   State in_string(char c);
   State bracket(char c);
+  State begin_string(char quote);
+  bool goes_on_word(char c) const;
+  bool is_plain(char c) const;
   bool calls_level() const { return !named_ && open_.size() == level_; }
   bool keys_level() const { return (flags_ & CallSyntax::kStrict) && open_.size() == level_ + 1 && open_.back() == '{'; }
 

@@ -99,9 +99,8 @@ unsigned ArgumentSchema::types() const {
   return visits > 0 ? found : kUnknown;
 }
 
-unsigned ArgumentSchema::types(int depth, int* visits) const {
-  if (at_ == nullptr || depth > kDepthMax || --*visits <= 0) return kUnknown;
-  const Value* at = target(visits);
+// What a schema says of its types by itself: by "type", else by its constants.
+unsigned ArgumentSchema::own_types(const Value* at, int* visits) {
   unsigned types = kUnknown;
   if (const Value* type = member(at, "type"); type != nullptr) {
     if (type->is(Kind::kString)) types = type_of(type->str());
@@ -113,6 +112,13 @@ unsigned ArgumentSchema::types(int depth, int* visits) const {
     for (uint32_t i = 0; i < values->list->size; ++i) types |= type_of(values->list->data[i]);
   }
   if (const Value* value = member(at, "const"); types == kUnknown && value != nullptr) types = type_of(*value);
+  return types;
+}
+
+unsigned ArgumentSchema::types(int depth, int* visits) const {
+  if (at_ == nullptr || depth > kDepthMax || --*visits <= 0) return kUnknown;
+  const Value* at = target(visits);
+  unsigned types = own_types(at, visits);
   if (types == kUnknown) {
     bool any = false;  // a branch that may be of any type
     each_branch(at, visits, [&](ArgumentSchema branch, std::string_view keyword) {

@@ -34,6 +34,7 @@ class ArgumentSchema {
   // `visits`: how much may still be looked at; no answer is of use once it is 0 or less.
   const jinja::Value* target(int* visits) const;
   unsigned types(int depth, int* visits) const;
+  static unsigned own_types(const jinja::Value* at, int* visits);
   ArgumentSchema property(std::string_view key, int depth, int* visits) const;
   ArgumentSchema items(int depth, int* visits) const;
   template <typename Visit>
