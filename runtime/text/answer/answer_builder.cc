@@ -117,7 +117,7 @@ Result<AnswerBuilder::Node> AnswerBuilder::answer() {
   Node content = kNone;
   if (rules_.kind != GrammarKind::kNone) {
     KVRT_ASSIGN(content, bound_content());
-  } else if (rules_.choice != ToolChoice::kRequired && rules_.choice != ToolChoice::kNamed) {
+  } else if (!must_call()) {
     content = free_content();
   }
   const bool unmarked = begins && (mark_.empty() || mark_ == prompted_);  // calls may begin as they are

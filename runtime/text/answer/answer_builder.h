@@ -53,6 +53,7 @@ class AnswerBuilder {
   // reasoning.cc
   class Mentions;
   Node reasoning(Node after);
+  std::vector<FreeText::Exit> reasoning_exits(Node after, bool read, bool mentioned, bool tools) const;
 
   // bare_text.cc: free text that may begin with a call without its mark
   class BareCalls;
@@ -60,6 +61,8 @@ class AnswerBuilder {
   Node bare_text(FreeText::Text* text);
 
   // answer_calls.cc
+  bool must_call() const;
+  const reply::CallSyntax* bare_syntax() const;
   Status add_tools();
   Status check_content_is_no_call() const;
   Status add_tool(const reply::WrittenCalls& written, const BoundTool& tool);

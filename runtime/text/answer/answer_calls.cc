@@ -127,6 +127,17 @@ bool AnswerBuilder::is_mark(const CallSyntax& syntax) const {
   return syntax.format == rules_.style.format && !syntax.begin.empty() && !(syntax.flags & (CallSyntax::kFrame | CallSyntax::kFence));
 }
 
+bool AnswerBuilder::must_call() const { return rules_.choice == ToolChoice::kRequired || rules_.choice == ToolChoice::kNamed; }
+
+// That of the family's calls without a mark; null: they have marks.
+const CallSyntax* AnswerBuilder::bare_syntax() const {
+  const CallSyntax* bare = nullptr;
+  for (const CallSyntax& syntax : reply::syntaxes()) {
+    if (syntax.format == rules_.style.format && syntax.begin.empty()) bare = &syntax;
+  }
+  return bare;
+}
+
 Status AnswerBuilder::add_tools() {
   calls_matter_ = rules_.choice == ToolChoice::kNone || !rules_.tools.empty();
   const bool by_default = rules_.choice == ToolChoice::kDefault;
@@ -142,12 +153,7 @@ Status AnswerBuilder::add_tools() {
                  "`reply` may be HERMES, LLAMA3, MISTRAL, GEMMA or DEEPSEEK");
   }
   KVRT_ASSIGN(const std::vector<BoundTool> tools, bound_tools(rules_.tools));
-  for (const reply::CallSyntax& syntax : reply::syntaxes()) {
-    const bool bare = syntax.format == rules_.style.format && syntax.begin.empty();
-    const bool free = rules_.kind == GrammarKind::kNone && rules_.place != AnswerPlace::kContent &&
-                      rules_.choice != ToolChoice::kRequired && rules_.choice != ToolChoice::kNamed;
-    if (bare && free) bare_ = &syntax;
-  }
+  if (rules_.kind == GrammarKind::kNone && rules_.place != AnswerPlace::kContent && !must_call()) bare_ = bare_syntax();
   for (const BoundTool& tool : tools) {
     if (rules_.choice != ToolChoice::kNamed || tool.name == rules_.tool_name) KVRT_TRY(add_tool(*written, tool));
   }

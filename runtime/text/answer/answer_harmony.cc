@@ -20,7 +20,7 @@ Result<AnswerBuilder::Node> AnswerBuilder::harmony() {
   Node content = kNone, preamble = kNone;
   if (rules_.kind != GrammarKind::kNone) {
     KVRT_ASSIGN(content, bound_content());
-  } else if (rules_.choice != ToolChoice::kRequired && rules_.choice != ToolChoice::kNamed) {
+  } else if (!must_call()) {
     content = text_.text(marks, end_, true).begin();
   }
   for (FreeText::Exit& exit : marks) exit.to = exit.mark == "<|end|>" ? next : kNone;

@@ -207,23 +207,29 @@ AnswerBuilder::Node AnswerBuilder::Mentions::rest_of_call(std::string_view name)
   return at->second;
 }
 
+// The marks that end reasoning, and where each leads. `read`: calls are; `tools`: their names are known.
+std::vector<FreeText::Exit> AnswerBuilder::reasoning_exits(Node after, bool read, bool mentioned, bool tools) const {
+  std::vector<FreeText::Exit> out{{rules_.style.reasoning_end, after}};
+  for (const CallSyntax& syntax : reply::syntaxes()) {
+    const bool ends_it = syntax.format == rules_.style.format && syntax.flags & CallSyntax::kInReasoning;
+    if (ends_it && syntax.flags & CallSyntax::kFrame) out.push_back({syntax.begin, after});
+    if (!is_mark(syntax) || !read || mentioned || (!tools && !ends_it)) continue;
+    out.push_back({syntax.begin, written_ != nullptr && syntax.begin == mark_ ? calls_ : kNone});
+  }
+  return out;
+}
+
 // Reasoning whose begin has come.
 AnswerBuilder::Node AnswerBuilder::reasoning(Node after) {
   if (rules_.reasoning_over) return then(rules_.style.reasoning_end, after);
   const bool schema = rules_.kind == GrammarKind::kJsonSchema || rules_.kind == GrammarKind::kJsonSchemaOpen;
   const bool read = calls_matter_ && (written_ != nullptr || !schema);  // as calls
-  const bool ends = rules_.kind == GrammarKind::kNone && rules_.choice != ToolChoice::kRequired && rules_.choice != ToolChoice::kNamed;
+  const bool ends = rules_.kind == GrammarKind::kNone && !must_call();
   const auto tools = read && !rules_.tools.empty() ? read_reply_tools(rules_.tools) : nullptr;
   size_t bytes = 0;
   for (std::string_view name : tools != nullptr ? tools->names() : std::vector<std::string_view>()) bytes += name.size();
   const bool mentioned = tools != nullptr && bytes <= kToolNamesBytesMax;  // marks may be; else a call follows them
-  std::vector<FreeText::Exit> out{{rules_.style.reasoning_end, after}};
-  for (const CallSyntax& syntax : reply::syntaxes()) {
-    const bool ends_it = syntax.format == rules_.style.format && syntax.flags & CallSyntax::kInReasoning;
-    if (ends_it && syntax.flags & CallSyntax::kFrame) out.push_back({syntax.begin, after});
-    if (!is_mark(syntax) || !read || mentioned || (tools == nullptr && !ends_it)) continue;
-    out.push_back({syntax.begin, written_ != nullptr && syntax.begin == mark_ ? calls_ : kNone});
-  }
+  std::vector<FreeText::Exit> out = reasoning_exits(after, read, mentioned, tools != nullptr);
   if (!mentioned) return text_.text(out, ends ? end_ : kNone, true).begin();
   Mentions mentions(this, tools->names());
   mentions.add_exits(&out);
