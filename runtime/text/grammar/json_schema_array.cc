@@ -23,58 +23,63 @@ Status SchemaCompiler::unevaluated_items(const Flat& flat, const Node& schema, S
   return Status::ok();
 }
 
+Result<SchemaCompiler::ItemLists> SchemaCompiler::item_lists(const Node& schema) const {
+  ItemLists l{document_.member(schema, "prefixItems"), document_.member(schema, "items")};
+  if (!l.prefix && l.items && l.items->kind == Kind::kArray) l = {l.items, document_.member(schema, "additionalItems")};  // before 2020-12
+  if (l.prefix && l.prefix->kind != Kind::kArray) return invalid(*l.prefix, "prefixItems is a list of schemas");
+  return l;
+}
+
+Status SchemaCompiler::contain(const Node& keyword, All all, uint32_t from, Sequence* out) const {
+  if (out->contains) return unsupported(keyword, "a second item that is to be contained");
+  out->contains = std::move(all);
+  out->contains_from = from;
+  return Status::ok();
+}
+
+Status SchemaCompiler::add_contained(const Node& schema, Sequence* out) const {
+  const Node* wanted = document_.member(schema, "contains");
+  if (!wanted) return Status::ok();
+  if (const Node* most = document_.member(schema, "maxContains")) return unsupported(*most, "maxContains");
+  if (const Node* least = document_.member(schema, "minContains")) {
+    KVRT_ASSIGN(const auto n, count(*least));
+    if (*n == 0) return Status::ok();
+    if (*n > 1) return unsupported(*least, "minContains above 1");
+  }
+  return contain(*wanted, {{wanted}}, 0, out);
+}
+
+Status SchemaCompiler::add_items(const Flat& flat, const Node& schema, Sequence* out) const {
+  KVRT_ASSIGN(const ItemLists l, item_lists(schema));
+  uint32_t at = 0;
+  if (l.prefix) {
+    for (const Node& one : document_.children(*l.prefix)) out->places[at++].push_back({&one});
+  }
+  for (; l.items && at < out->places.size(); ++at) out->places[at].push_back({l.items});
+  KVRT_TRY(unevaluated_items(flat, schema, out));
+  const Node* unique = document_.member(schema, "uniqueItems");
+  out->unique = out->unique || (unique && !(unique->kind == Kind::kBoolean && !unique->truth));
+  return add_contained(schema, out);
+}
+
 // What the schemas say about items.
 Result<SchemaCompiler::Sequence> SchemaCompiler::sequence(const Flat& flat) const {
   Sequence out;
-  struct Lists {
-    const Node *prefix, *items;
-  };
-  auto lists = [&](const Node& schema) -> Result<Lists> {
-    Lists l{document_.member(schema, "prefixItems"), document_.member(schema, "items")};
-    if (!l.prefix && l.items && l.items->kind == Kind::kArray)
-      l = {l.items, document_.member(schema, "additionalItems")};  // before 2020-12
-    if (l.prefix && l.prefix->kind != Kind::kArray) return invalid(*l.prefix, "prefixItems is a list of schemas");
-    return l;
-  };
   uint32_t leading = 0;
   for (const Item& item : flat.items) {
     if (item.what != What::kSchema || only_ref(*item.schema)) continue;
-    KVRT_ASSIGN(const Lists l, lists(*item.schema));
+    KVRT_ASSIGN(const ItemLists l, item_lists(*item.schema));
     if (l.prefix) leading = std::max(leading, l.prefix->size);
   }
   out.places.resize(leading + 1);
-  auto contains = [&](const Node& keyword, All all, uint32_t from) -> Status {
-    if (out.contains) return unsupported(keyword, "a second item that is to be contained");
-    out.contains = std::move(all);
-    out.contains_from = from;
-    return Status::ok();
-  };
   for (const Item& item : flat.items) {
     if (item.what == What::kDenied) {
       const std::string_view name = document_.key(*item.part);
-      KVRT_ASSIGN(const Lists l, lists(*item.schema));
-      if (name == "items") KVRT_TRY(contains(*item.part, {{item.part, What::kNot}}, l.prefix ? l.prefix->size : 0));
+      KVRT_ASSIGN(const ItemLists l, item_lists(*item.schema));
+      if (name == "items") KVRT_TRY(contain(*item.part, {{item.part, What::kNot}}, l.prefix ? l.prefix->size : 0, &out));
       for (size_t i = 0; name == "contains" && i < out.places.size(); ++i) out.places[i].push_back({item.part, What::kNot});
     }
-    if (item.what != What::kSchema || only_ref(*item.schema)) continue;
-    KVRT_ASSIGN(const Lists l, lists(*item.schema));
-    uint32_t at = 0;
-    if (l.prefix) {
-      for (const Node& schema : document_.children(*l.prefix)) out.places[at++].push_back({&schema});
-    }
-    for (; l.items && at < out.places.size(); ++at) out.places[at].push_back({l.items});
-    KVRT_TRY(unevaluated_items(flat, *item.schema, &out));
-    const Node* unique = document_.member(*item.schema, "uniqueItems");
-    out.unique = out.unique || (unique && !(unique->kind == Kind::kBoolean && !unique->truth));
-    const Node* wanted = document_.member(*item.schema, "contains");
-    if (!wanted) continue;
-    if (const Node* most = document_.member(*item.schema, "maxContains")) return unsupported(*most, "maxContains");
-    if (const Node* least = document_.member(*item.schema, "minContains")) {
-      KVRT_ASSIGN(const auto n, count(*least));
-      if (*n == 0) continue;
-      if (*n > 1) return unsupported(*least, "minContains above 1");
-    }
-    KVRT_TRY(contains(*wanted, {{wanted}}, 0));
+    if (item.what == What::kSchema && !only_ref(*item.schema)) KVRT_TRY(add_items(flat, *item.schema, &out));
   }
   KVRT_ASSIGN(out.items, counts(flat, "minItems", "maxItems"));
   for (const Node* value : excluded(flat)) {
@@ -148,8 +153,8 @@ Result<SchemaCompiler::Part> SchemaCompiler::array_value(const Flat& flat) {
   return Part{before[0], open.in, out};
 }
 
-// Items that are constants, each at most once: few of them in any order, many in their own.
-Result<SchemaCompiler::Part> SchemaCompiler::unique_items(const Flat& flat, const Sequence& s) {
+// A rule for each constant that an item may be.
+Result<std::vector<uint32_t>> SchemaCompiler::constant_rules(const Flat& flat, const Sequence& s) {
   const Node* at = flat.items.front().schema;
   for (const Item& item : flat.items) {
     if (const Node* unique = document_.member(*item.schema, "uniqueItems")) at = unique;
@@ -169,6 +174,12 @@ Result<SchemaCompiler::Part> SchemaCompiler::unique_items(const Flat& flat, cons
     rules.push_back(builder_.add_rule("a unique item"));
     builder_.define(rules.back(), part);
   }
+  return rules;
+}
+
+// Items that are constants, each at most once: few of them in any order, many in their own.
+Result<SchemaCompiler::Part> SchemaCompiler::unique_items(const Flat& flat, const Sequence& s) {
+  KVRT_ASSIGN(const std::vector<uint32_t> rules, constant_rules(flat, s));
   const auto n = static_cast<uint32_t>(rules.size());
   const uint32_t max = std::min(s.items.max, n);
   if (max < s.items.min) return builder_.never();

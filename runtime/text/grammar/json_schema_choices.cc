@@ -8,6 +8,11 @@ namespace kvrt {
 namespace {
 
 constexpr std::string_view kDependentKeywords[] = {"dependentRequired", "dependentSchemas", "dependencies"};
+// Keywords of which a denial is a demand of its own.
+constexpr std::string_view kAssertions[] = {
+    "type",          "enum",          "const",   "minLength", "maxLength",        "pattern",
+    "minItems",      "maxItems",      "minimum", "maximum",   "exclusiveMinimum", "exclusiveMaximum",
+    "minProperties", "maxProperties", "format",  "multipleOf"};
 
 }  // namespace
 
@@ -23,55 +28,66 @@ bool SchemaCompiler::leaves_out(const All& all) const {
   return true;
 }
 
+// The ways not to fit the item's schema, unless the rest says as much.
+Result<std::optional<SchemaCompiler::Ways>> SchemaCompiler::denial_of(Item* item, const Flat& flat) const {
+  if (item->what != What::kNot || (item->done & kDenial)) return std::optional<Ways>();
+  item->done |= kDenial;
+  // What the rest says may deny the schema already. Denials that were dealt with are no part of it: they hold because this one does.
+  All with = flat.items;
+  std::erase_if(with, [](const Item& other) { return other.what == What::kNot && (other.done & kDenial); });
+  with.push_back({item->schema});
+  KVRT_ASSIGN(const bool may_fit, possible(with, 0));
+  if (!may_fit) return std::optional<Ways>();
+  KVRT_ASSIGN(Ways ways, denials(*item->schema, flat));
+  return std::optional<Ways>(std::move(ways));
+}
+
+// Those of the first member of which something depends, and which was not dealt with.
+Result<std::optional<SchemaCompiler::Ways>> SchemaCompiler::dependent_of(Item* item) const {
+  int skip = item->done / kDependents;
+  for (std::string_view keyword : kDependentKeywords) {
+    const Node* all = document_.member(*item->schema, keyword);
+    if (!all) continue;
+    if (all->kind != Kind::kObject) return invalid(*all, "%s is an object", std::string(keyword).c_str());
+    for (const Node& one : document_.children(*all)) {
+      if (skip-- > 0) continue;
+      item->done += kDependents;
+      KVRT_ASSIGN(Ways ways, dependent(one, *item->schema));
+      return std::optional<Ways>(std::move(ways));
+    }
+  }
+  return std::optional<Ways>();
+}
+
+// The ways of an item's choice of this kind; none: it has no such choice, or none that is left.
+Result<std::optional<SchemaCompiler::Ways>> SchemaCompiler::choice_of(Item* item, int kind, const Flat& flat) const {
+  if (kind == kDenial) return denial_of(item, flat);
+  const Node& schema = *item->schema;
+  if (item->what != What::kSchema || only_ref(schema)) return std::optional<Ways>();
+  if (kind == kDependents) return dependent_of(item);
+  const Node* keyword = document_.member(schema, kind == kOneOf ? "oneOf" : kind == kAnyOf ? "anyOf" : "if");
+  if (!keyword || (item->done & kind)) return std::optional<Ways>();
+  item->done |= kind;
+  Ways ways;
+  if (kind == kOneOf) {
+    KVRT_ASSIGN(ways, one_of(*keyword));
+  } else if (kind == kIf) {
+    KVRT_ASSIGN(ways, conditional(schema, flat));
+  } else {
+    KVRT_ASSIGN(const auto branches, schemas(*keyword));
+    for (const Node* branch : branches) ways.push_back({{branch}});
+  }
+  return std::optional<Ways>(std::move(ways));
+}
+
 // The ways of the first choice that is left, without those that contradict the rest; none: no choice is left. First those that say what a
 // value is, then what it is not: the former leave less of the latter.
 Result<std::optional<SchemaCompiler::Ways>> SchemaCompiler::next_choice(Flat* flat) {
   std::optional<Ways> ways;
   constexpr int kOrder[] = {kOneOf, kAnyOf, kIf, kDependents, kDenial};
-  for (const int bit : kOrder) {
+  for (const int kind : kOrder) {
     for (size_t i = 0; i < flat->items.size() && !ways; ++i) {
-      Item& item = flat->items[i];
-      const Node& schema = *item.schema;
-      if (bit == kDenial) {
-        if (item.what != What::kNot || (item.done & kDenial)) continue;
-        item.done |= kDenial;
-        // What the rest says may deny the schema already. Denials that were dealt with are no part of it: they hold because this one does.
-        All with = flat->items;
-        std::erase_if(with, [](const Item& other) { return other.what == What::kNot && (other.done & kDenial); });
-        with.push_back({&schema});
-        KVRT_ASSIGN(const bool may_fit, possible(with, 0));
-        if (!may_fit) continue;
-        KVRT_ASSIGN(ways, denials(schema, *flat));
-        continue;
-      }
-      if (item.what != What::kSchema || only_ref(schema) || (bit != kDependents && (item.done & bit))) continue;
-      if (bit == kDependents) {
-        int skip = item.done / kDependents;
-        for (std::string_view keyword : kDependentKeywords) {
-          const Node* all = document_.member(schema, keyword);
-          if (!all || ways) continue;
-          if (all->kind != Kind::kObject) return invalid(*all, "%s is an object", std::string(keyword).c_str());
-          for (const Node& one : document_.children(*all)) {
-            if (ways) break;
-            if (skip-- > 0) continue;
-            item.done += kDependents;
-            KVRT_ASSIGN(ways, dependent(one, schema));
-          }
-        }
-        continue;
-      }
-      const Node* keyword = document_.member(schema, bit == kOneOf ? "oneOf" : bit == kAnyOf ? "anyOf" : "if");
-      if (!keyword) continue;
-      item.done |= bit;
-      if (bit == kOneOf) {
-        KVRT_ASSIGN(ways, one_of(*keyword));
-      } else if (bit == kIf) {
-        KVRT_ASSIGN(ways, conditional(schema, *flat));
-      } else {
-        KVRT_ASSIGN(const auto branches, schemas(*keyword));
-        ways.emplace();
-        for (const Node* branch : branches) ways->push_back({{branch}});
-      }
+      KVRT_ASSIGN(ways, choice_of(&flat->items[i], kind, *flat));
     }
     if (ways) break;
   }
@@ -88,7 +104,7 @@ Result<std::optional<SchemaCompiler::Ways>> SchemaCompiler::next_choice(Flat* fl
 }
 
 // Each branch without the others, where it may fit together with them.
-Result<SchemaCompiler::Ways> SchemaCompiler::one_of(const Node& list) {
+Result<SchemaCompiler::Ways> SchemaCompiler::one_of(const Node& list) const {
   KVRT_ASSIGN(const auto branch, schemas(list));
   if (branch.size() > kSchemaBranchesMax) {
     return limit(list, std::to_string(branch.size()) + " branches, the limit is " + std::to_string(kSchemaBranchesMax));
@@ -153,53 +169,99 @@ Result<SchemaCompiler::Ways> SchemaCompiler::denials(const Node& schema, const F
   return ways;
 }
 
+void SchemaCompiler::leave_denial_out(const Node& schema, const Node& keyword, Ways* ways) {
+  ways->push_back({{&schema, What::kLeftOut, 0, &keyword}});
+}
+
 Status SchemaCompiler::deny_keyword(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const {
+  using Deny = Status (SchemaCompiler::*)(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
+  static constexpr std::pair<std::string_view, Deny> kDenials[] = {
+      {"items", &SchemaCompiler::deny_items},
+      {"required", &SchemaCompiler::deny_required},
+      {"properties", &SchemaCompiler::deny_properties},
+      {"additionalProperties", &SchemaCompiler::deny_others},
+      {"patternProperties", &SchemaCompiler::deny_others},
+      {"allOf", &SchemaCompiler::deny_all_of},
+      {"anyOf", &SchemaCompiler::deny_any_of},
+      {"oneOf", &SchemaCompiler::deny_any_of},
+      {"not", &SchemaCompiler::deny_not},
+      {"if", &SchemaCompiler::deny_if},
+      {"dependentRequired", &SchemaCompiler::deny_dependents},
+      {"dependentSchemas", &SchemaCompiler::deny_dependents},
+  };
   const std::string_view name = document_.key(keyword);
-  auto denied = [&](const Node& part) { ways->push_back({{&schema, What::kDenied, 0, &part}}); };
-  auto left_out = [&] { ways->push_back({{&schema, What::kLeftOut, 0, &keyword}}); };
-  auto is = [&](std::initializer_list<std::string_view> names) { return std::find(names.begin(), names.end(), name) != names.end(); };
-  if (is({"type", "enum", "const", "minLength", "maxLength", "pattern", "minItems", "maxItems", "minProperties", "maxProperties", "minimum",
-          "maximum", "exclusiveMinimum", "exclusiveMaximum", "format", "multipleOf"})) {
-    if (keyword.kind == Kind::kBoolean && name.starts_with("exclusive")) return left_out(), Status::ok();
-    denied(keyword);
-  } else if (name == "items" && keyword.kind != Kind::kArray) {
-    denied(keyword);
-  } else if (name == "required" && keyword.kind == Kind::kArray) {
-    for (const Node& one : document_.children(keyword)) {
-      ways->push_back({{&schema, What::kIsObject}, {&schema, What::kLacks, 0, nullptr, document_.text(one)}});
+  if (std::ranges::find(kAssertions, name) != std::end(kAssertions)) {
+    const bool flag = keyword.kind == Kind::kBoolean && name.starts_with("exclusive");
+    ways->push_back({{&schema, flag ? What::kLeftOut : What::kDenied, 0, &keyword}});
+    return Status::ok();
+  }
+  const auto* denial = std::ranges::find(kDenials, name, &std::pair<std::string_view, Deny>::first);
+  if (denial != std::end(kDenials)) return (this->*denial->second)(schema, keyword, flat, ways);
+  if (types_about(name) || name == "contentSchema") leave_denial_out(schema, keyword, ways);
+  return Status::ok();
+}
+
+Status SchemaCompiler::deny_items(const Node& schema, const Node& keyword, const Flat&, Ways* ways) const {
+  ways->push_back({{&schema, keyword.kind == Kind::kArray ? What::kLeftOut : What::kDenied, 0, &keyword}});
+  return Status::ok();
+}
+
+Status SchemaCompiler::deny_required(const Node& schema, const Node& keyword, const Flat&, Ways* ways) const {
+  if (keyword.kind != Kind::kArray) return leave_denial_out(schema, keyword, ways), Status::ok();
+  for (const Node& one : document_.children(keyword)) {
+    ways->push_back({{&schema, What::kIsObject}, {&schema, What::kLacks, 0, nullptr, document_.text(one)}});
+  }
+  return Status::ok();
+}
+
+Status SchemaCompiler::deny_properties(const Node& schema, const Node& keyword, const Flat&, Ways* ways) const {
+  if (keyword.kind != Kind::kObject) return leave_denial_out(schema, keyword, ways), Status::ok();
+  for (const Node& one : document_.children(keyword)) ways->push_back({{&one, What::kMemberNot, 0, nullptr, document_.key(one)}});
+  return Status::ok();
+}
+
+Status SchemaCompiler::deny_all_of(const Node&, const Node& keyword, const Flat&, Ways* ways) const {
+  KVRT_ASSIGN(const auto parts, schemas(keyword));
+  for (const Node* part : parts) ways->push_back({{part, What::kNot}});
+  return Status::ok();
+}
+
+// None of the branches fits, or of oneOf's two do.
+Status SchemaCompiler::deny_any_of(const Node& schema, const Node& keyword, const Flat&, Ways* ways) const {
+  KVRT_ASSIGN(const auto parts, schemas(keyword));
+  All none;
+  for (const Node* part : parts) none.push_back({part, What::kNot});
+  ways->push_back(std::move(none));
+  if (document_.key(keyword) != "oneOf") return Status::ok();
+  if (parts.size() > 8) return leave_denial_out(schema, keyword, ways), Status::ok();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) ways->push_back({{parts[i]}, {parts[j]}});
+  }
+  return Status::ok();
+}
+
+Status SchemaCompiler::deny_not(const Node&, const Node& keyword, const Flat&, Ways* ways) const {
+  ways->push_back({{&keyword}});
+  return Status::ok();
+}
+
+Status SchemaCompiler::deny_if(const Node& schema, const Node& keyword, const Flat&, Ways* ways) const {
+  const Node *then = document_.member(schema, "then"), *otherwise = document_.member(schema, "else");
+  if (then) ways->push_back({{&keyword}, {then, What::kNot}});
+  if (otherwise) ways->push_back({{&keyword, What::kNot}, {otherwise, What::kNot}});
+  return Status::ok();
+}
+
+// The member is there, and what depends on it is not so.
+Status SchemaCompiler::deny_dependents(const Node& schema, const Node& keyword, const Flat&, Ways* ways) const {
+  const bool names = document_.key(keyword) == "dependentRequired";
+  for (const Node& one : document_.children(keyword)) {
+    const Item has{&schema, What::kHas, 0, nullptr, document_.key(one)};
+    if (!names) {
+      ways->push_back({has, {&one, What::kNot}});
+      continue;
     }
-  } else if (name == "properties" && keyword.kind == Kind::kObject) {
-    for (const Node& one : document_.children(keyword)) ways->push_back({{&one, What::kMemberNot, 0, nullptr, document_.key(one)}});
-  } else if (name == "additionalProperties" || name == "patternProperties") {
-    return deny_others(schema, keyword, flat, ways);
-  } else if (name == "allOf") {
-    KVRT_ASSIGN(const auto parts, schemas(keyword));
-    for (const Node* part : parts) ways->push_back({{part, What::kNot}});
-  } else if (name == "anyOf" || name == "oneOf") {
-    KVRT_ASSIGN(const auto parts, schemas(keyword));
-    All none;
-    for (const Node* part : parts) none.push_back({part, What::kNot});
-    ways->push_back(std::move(none));
-    if (name == "oneOf" && parts.size() > 8) left_out();
-    for (size_t i = 0; name == "oneOf" && parts.size() <= 8 && i < parts.size(); ++i) {
-      for (size_t j = 0; j < i; ++j) ways->push_back({{parts[i]}, {parts[j]}});
-    }
-  } else if (name == "not") {
-    ways->push_back({{&keyword}});
-  } else if (name == "if") {
-    const Node *then = document_.member(schema, "then"), *otherwise = document_.member(schema, "else");
-    if (then) ways->push_back({{&keyword}, {then, What::kNot}});
-    if (otherwise) ways->push_back({{&keyword, What::kNot}, {otherwise, What::kNot}});
-  } else if (name == "dependentRequired" || name == "dependentSchemas") {
-    for (const Node& one : document_.children(keyword)) {
-      const Item has{&schema, What::kHas, 0, nullptr, document_.key(one)};
-      if (name == "dependentSchemas") ways->push_back({has, {&one, What::kNot}});
-      for (const Node& needed : document_.children(one)) {
-        if (name == "dependentRequired") ways->push_back({has, {&schema, What::kLacks, 0, nullptr, document_.text(needed)}});
-      }
-    }
-  } else if (types_about(name) || is({"contentSchema"})) {
-    left_out();
+    for (const Node& needed : document_.children(one)) ways->push_back({has, {&schema, What::kLacks, 0, nullptr, document_.text(needed)}});
   }
   return Status::ok();
 }
@@ -219,7 +281,7 @@ Status SchemaCompiler::deny_others(const Node& schema, const Node& keyword, cons
   ways->push_back({{&schema, What::kLeftOut, 0, &keyword}});
   for (std::string_view name : names) {
     bool other = !properties || !document_.member(*properties, name);
-    for (size_t i = 0; patterns && patterns->kind == Kind::kObject && i == 0; ++i) {
+    if (patterns && patterns->kind == Kind::kObject) {
       for (const Node& pattern : document_.children(*patterns)) {
         KVRT_ASSIGN(const Regex* regex, regex_of(pattern));
         KVRT_ASSIGN(const auto found, found_in(*regex, name, pattern));

@@ -110,12 +110,24 @@ class SchemaCompiler {
   // json_schema_choices.cc
   using Ways = std::vector<All>;
   Result<std::optional<Ways>> next_choice(Flat* flat);  // marks it as done
-  Result<Ways> one_of(const Node& list);
+  Result<std::optional<Ways>> choice_of(Item* item, int kind, const Flat& flat) const;
+  Result<std::optional<Ways>> denial_of(Item* item, const Flat& flat) const;
+  Result<std::optional<Ways>> dependent_of(Item* item) const;
+  Result<Ways> one_of(const Node& list) const;
   Result<Ways> conditional(const Node& schema, const Flat& flat) const;
   Result<Ways> dependent(const Node& dependency, const Node& schema) const;
   Result<Ways> denials(const Node& schema, const Flat& flat) const;
   Status deny_keyword(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
+  Status deny_items(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
+  Status deny_required(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
+  Status deny_properties(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
   Status deny_others(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
+  Status deny_all_of(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
+  Status deny_any_of(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
+  Status deny_not(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
+  Status deny_if(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
+  Status deny_dependents(const Node& schema, const Node& keyword, const Flat& flat, Ways* ways) const;
+  static void leave_denial_out(const Node& schema, const Node& keyword, Ways* ways);
   void leave_out(const Node& keyword, const std::string& what) const;
   bool leaves_out(const All& all) const;
   Result<bool> possible(const All& all, uint32_t depth) const;
@@ -134,8 +146,13 @@ class SchemaCompiler {
   Result<Fits> fits_keyword(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const;
   Result<Fits> fits_applicator(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const;
   Result<Fits> fits_number(const Node& value, const Node& schema, const Node& keyword) const;
+  Result<Fits> fits_text(const Node& value, const Node& keyword) const;
+  Result<Fits> fits_unique(const Node& value, const Node& keyword) const;
   Result<Fits> fits_array(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const;
+  Result<Fits> fits_items(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const;
   Result<Fits> fits_object(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const;
+  Result<Fits> fits_dependents(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const;
+  Result<std::optional<Fits>> fits_member(const Node& member, const Node& schema, const Node& keyword, uint32_t depth) const;
 
   // What is known of an object's members.
   std::vector<std::string_view> required_names(const Flat& flat) const;
@@ -173,6 +190,9 @@ class SchemaCompiler {
   // json_schema_values.cc: texts that all values are made of; numbers
   Result<Part> number_value(const Flat& flat, uint8_t types);
   Result<NumberRules> number_rules(const Flat& flat, uint8_t types) const;
+  Result<Decimal> decimal(const Node& node) const;
+  Status add_factor(const Node& node, bool denied, NumberRules* rules) const;
+  Status add_bound(const Node& schema, const Node& node, bool denied, NumberRules* rules) const;
   std::vector<const Node*> excluded(const Flat& flat) const;
   uint32_t character_rule(char quote = '"');  // any one character of a string, in any spelling
   uint32_t escape_rule();
@@ -229,9 +249,17 @@ class SchemaCompiler {
     std::optional<All> contains;  // one item from the index `contains_from` on must also fit these
     uint32_t contains_from = 0;
   };
+  struct ItemLists {
+    const Node *prefix, *items;  // as prefixItems and items have them since 2020-12
+  };
+  Result<ItemLists> item_lists(const Node& schema) const;
+  Status add_items(const Flat& flat, const Node& schema, Sequence* out) const;
+  Status add_contained(const Node& schema, Sequence* out) const;
+  Status contain(const Node& keyword, All all, uint32_t from, Sequence* out) const;
   Result<Sequence> sequence(const Flat& flat) const;
   Status unevaluated_items(const Flat& flat, const Node& schema, Sequence* out) const;
   Result<Part> array_value(const Flat& flat);
+  Result<std::vector<uint32_t>> constant_rules(const Flat& flat, const Sequence& s);
   Result<Part> unique_items(const Flat& flat, const Sequence& s);
 
   // json_schema_object.cc
@@ -252,6 +280,7 @@ class SchemaCompiler {
   Members written_names(Members found) const;
   Status check_members(const Flat& flat) const;
   Status find_others(const Flat& flat, Members* out) const;
+  const Node* others_by(const Flat& flat, const Node& schema, const Members& m, size_t set) const;
   Result<Flat> name_rules(const Flat& flat) const;
   Result<bool> name_fits(const Flat& rules, std::string_view name) const;
   Result<Part> object_value(const Flat& flat);

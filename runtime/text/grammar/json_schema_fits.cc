@@ -87,7 +87,11 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_keyword(const Node& value, con
   if (about == kNumber) return fits_number(value, schema, keyword);
   if (about == kArray) return fits_array(value, schema, keyword, depth);
   if (about == kObject) return fits_object(value, schema, keyword, depth);
-  const std::string_view text = document_.text(value);
+  return fits_text(value, keyword);
+}
+
+Result<SchemaCompiler::Fits> SchemaCompiler::fits_text(const Node& value, const Node& keyword) const {
+  const std::string_view name = document_.key(keyword), text = document_.text(value);
   if (name == "pattern") {
     KVRT_ASSIGN(const Regex* regex, regex_of(keyword));
     KVRT_ASSIGN(const auto found, found_in(*regex, text, keyword));
@@ -126,23 +130,31 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_number(const Node& value, cons
   return KVRT_FITS_IF((c == 0 && !exclusive) || (name.ends_with("inimum") ? c > 0 : c < 0));
 }
 
+Result<SchemaCompiler::Fits> SchemaCompiler::fits_unique(const Node& value, const Node& keyword) const {
+  if (keyword.kind == Kind::kBoolean && !keyword.truth) return Fits::kYes;
+  for (const Node& a : document_.children(value)) {
+    for (const Node& b : document_.children(value)) {
+      if (&a != &b && equal(a, b)) return Fits::kNo;
+    }
+    KVRT_TRY(look(keyword, 0));
+  }
+  return Fits::kYes;
+}
+
 Result<SchemaCompiler::Fits> SchemaCompiler::fits_array(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const {
   const std::string_view name = document_.key(keyword);
   if (name == "minItems" || name == "maxItems") {
     KVRT_ASSIGN(const auto bound, count(keyword));
     return KVRT_FITS_IF(name == "minItems" ? value.size >= *bound : value.size <= *bound);
   }
-  if (name == "uniqueItems") {
-    if (keyword.kind == Kind::kBoolean && !keyword.truth) return Fits::kYes;
-    for (const Node& a : document_.children(value)) {
-      for (const Node& b : document_.children(value)) {
-        if (&a != &b && equal(a, b)) return Fits::kNo;
-      }
-      KVRT_TRY(look(keyword, 0));
-    }
-    return Fits::kYes;
-  }
+  if (name == "uniqueItems") return fits_unique(value, keyword);
   if (name == "contains" && (document_.member(schema, "minContains") || document_.member(schema, "maxContains"))) return Fits::kUnknown;
+  return fits_items(value, schema, keyword, depth);
+}
+
+// By prefixItems, items, additionalItems or contains: each item by the schema that applies to it.
+Result<SchemaCompiler::Fits> SchemaCompiler::fits_items(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const {
+  const std::string_view name = document_.key(keyword);
   const Node *prefix = document_.member(schema, "prefixItems"), *items = document_.member(schema, "items");
   if (!prefix && items && items->kind == Kind::kArray) prefix = items;
   std::vector<const Node*> leading;
@@ -171,7 +183,6 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_array(const Node& value, const
 
 Result<SchemaCompiler::Fits> SchemaCompiler::fits_object(const Node& value, const Node& schema, const Node& keyword, uint32_t depth) const {
   const std::string_view name = document_.key(keyword);
-  Fits all = Fits::kYes;
   if (name == "propertyNames") return value.size == 0 ? Fits::kYes : Fits::kUnknown;
   if (name == "minProperties" || name == "maxProperties") {
     KVRT_ASSIGN(const auto bound, count(keyword));
@@ -183,42 +194,57 @@ Result<SchemaCompiler::Fits> SchemaCompiler::fits_object(const Node& value, cons
     }
     return Fits::kYes;
   }
-  if (name.starts_with("depend")) {
-    for (const Node& one : document_.children(keyword)) {
-      KVRT_ASSIGN(const Ways ways, dependent(one, schema));
-      if (!document_.member(value, document_.key(one))) continue;
-      for (const Item& item : ways.back()) {
-        KVRT_ASSIGN(const Fits f, fits(value, item, depth));
-        all = std::min(all, f);
-      }
-    }
-    return all;
-  }
-  // properties, patternProperties, additionalProperties: each member by all that apply, with a schema that has this keyword's alone.
-  const Node *properties = document_.member(schema, "properties"), *patterns = document_.member(schema, "patternProperties");
+  if (name.starts_with("depend")) return fits_dependents(value, schema, keyword, depth);
+  Fits all = Fits::kYes;
   for (const Node& member : document_.children(value)) {
-    const std::string_view key = document_.key(member);
-    const Node* listed = properties ? document_.member(*properties, key) : nullptr;
-    bool matched = listed != nullptr;
-    std::vector<const Node*> apply;
-    if (listed && &keyword == properties) apply.push_back(listed);
-    for (size_t i = 0; patterns && &keyword != properties && i == 0; ++i) {
-      for (const Node& pattern : document_.children(*patterns)) {
-        KVRT_ASSIGN(const Regex* regex, regex_of(pattern));
-        KVRT_ASSIGN(const auto found, found_in(*regex, key, pattern));
-        if (found == Regex::Found::kSome) return Fits::kUnknown;
-        if (found == Regex::Found::kNone) continue;
-        matched = true;
-        if (&keyword == patterns) apply.push_back(&pattern);
-      }
-    }
-    if (name == "additionalProperties" && !matched) apply.push_back(&keyword);
-    for (const Node* one : apply) {
-      KVRT_ASSIGN(const Fits f, fits_schema(member, *one, depth));
+    KVRT_ASSIGN(const std::optional<Fits> one, fits_member(member, schema, keyword, depth));
+    if (!one) return Fits::kUnknown;
+    all = std::min(all, *one);
+  }
+  return all;
+}
+
+Result<SchemaCompiler::Fits> SchemaCompiler::fits_dependents(const Node& value, const Node& schema, const Node& keyword,
+                                                             uint32_t depth) const {
+  Fits all = Fits::kYes;
+  for (const Node& one : document_.children(keyword)) {
+    KVRT_ASSIGN(const Ways ways, dependent(one, schema));
+    if (!document_.member(value, document_.key(one))) continue;
+    for (const Item& item : ways.back()) {
+      KVRT_ASSIGN(const Fits f, fits(value, item, depth));
       all = std::min(all, f);
     }
   }
   return all;
+}
+
+// By properties, patternProperties or additionalProperties: all of this keyword's schemas that apply to the member. None: a pattern may match
+// its name.
+Result<std::optional<SchemaCompiler::Fits>> SchemaCompiler::fits_member(const Node& member, const Node& schema, const Node& keyword,
+                                                                        uint32_t depth) const {
+  const Node *properties = document_.member(schema, "properties"), *patterns = document_.member(schema, "patternProperties");
+  const std::string_view key = document_.key(member);
+  const Node* listed = properties ? document_.member(*properties, key) : nullptr;
+  bool matched = listed != nullptr;
+  std::vector<const Node*> apply;
+  if (listed && &keyword == properties) apply.push_back(listed);
+  for (size_t i = 0; patterns && &keyword != properties && i == 0; ++i) {
+    for (const Node& pattern : document_.children(*patterns)) {
+      KVRT_ASSIGN(const Regex* regex, regex_of(pattern));
+      KVRT_ASSIGN(const auto found, found_in(*regex, key, pattern));
+      if (found == Regex::Found::kSome) return std::optional<Fits>();
+      if (found == Regex::Found::kNone) continue;
+      matched = true;
+      if (&keyword == patterns) apply.push_back(&pattern);
+    }
+  }
+  if (!matched && document_.key(keyword) == "additionalProperties") apply.push_back(&keyword);
+  Fits all = Fits::kYes;
+  for (const Node* one : apply) {
+    KVRT_ASSIGN(const Fits f, fits_schema(member, *one, depth));
+    all = std::min(all, f);
+  }
+  return std::optional<Fits>(all);
 }
 
 Result<SchemaCompiler::Fits> SchemaCompiler::fits_applicator(const Node& value, const Node& schema, const Node& keyword,

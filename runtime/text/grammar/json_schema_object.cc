@@ -123,6 +123,20 @@ Result<SchemaCompiler::Members> SchemaCompiler::members(const Flat& flat) const 
   return written_names(std::move(out));
 }
 
+// What a schema says of members that neither its properties nor the patterns of `set` are about; null: nothing.
+const SchemaCompiler::Node* SchemaCompiler::others_by(const Flat& flat, const Node& schema, const Members& m, size_t set) const {
+  if (const Node* others = document_.member(schema, "additionalProperties")) return others;
+  const Node* rest = document_.member(schema, "unevaluatedProperties");
+  for (const Node* by : rest ? applied_by(flat, schema) : std::vector<const Node*>()) {
+    bool evaluated = document_.member(*by, "additionalProperties") || (by != &schema && document_.member(*by, "unevaluatedProperties"));
+    for (size_t i = 0; i < m.patterns.size(); ++i) {
+      evaluated = evaluated || ((set >> i & 1) && &document_.parent(document_.parent(*m.patterns[i])) == by);
+    }
+    if (evaluated) return nullptr;
+  }
+  return rest;
+}
+
 // Which other members may come, by the patterns that match their names.
 Status SchemaCompiler::find_others(const Flat& flat, Members* out) const {
   if (out->patterns.size() > kSchemaNamePatternsMax) {
@@ -146,18 +160,7 @@ Status SchemaCompiler::find_others(const Flat& flat, Members* out) const {
         all.push_back({out->patterns[i]});
         matched = true;
       }
-      const Node* others = matched ? nullptr : document_.member(*item.schema, "additionalProperties");
-      const Node* rest = matched || others ? nullptr : document_.member(*item.schema, "unevaluatedProperties");
-      for (const Node* by : rest ? applied_by(flat, *item.schema) : std::vector<const Node*>()) {
-        bool evaluated =
-            document_.member(*by, "additionalProperties") || (by != item.schema && document_.member(*by, "unevaluatedProperties"));
-        for (size_t i = 0; i < out->patterns.size(); ++i) {
-          evaluated = evaluated || ((set >> i & 1) && &document_.parent(document_.parent(*out->patterns[i])) == by);
-        }
-        if (evaluated) rest = nullptr;
-        if (evaluated) break;
-      }
-      if (!others) others = rest;
+      const Node* others = matched ? nullptr : others_by(flat, *item.schema, *out, set);
       if (others) all.push_back({others});
       stated = stated || matched || others;
     }

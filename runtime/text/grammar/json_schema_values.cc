@@ -63,45 +63,55 @@ void SchemaCompiler::add_escapes(std::vector<Part>* ways) {
   ways->push_back(sequence(escape, any_hex(2)));
 }
 
+Result<Decimal> SchemaCompiler::decimal(const Node& node) const {
+  if (node.kind != Kind::kNumber) return invalid(node, "%s is a number", std::string(document_.key(node)).c_str());
+  auto value = Decimal::parse(document_.text(node));
+  if (!value) return unsupported(node, "a number this large or small");
+  return *std::move(value);
+}
+
+Status SchemaCompiler::add_factor(const Node& node, bool denied, NumberRules* rules) const {
+  KVRT_ASSIGN(Decimal value, decimal(node));
+  if (denied) return unsupported(node, "the denial of multipleOf");
+  if (value.negative || value.is_zero()) return invalid(node, "multipleOf is above 0");
+  rules->factors.push_back(std::move(value));
+  return Status::ok();
+}
+
+// Of minimum, maximum and what excludes them, which was a flag in draft 4.
+Status SchemaCompiler::add_bound(const Node& schema, const Node& node, bool denied, NumberRules* rules) const {
+  KVRT_ASSIGN(const Decimal value, decimal(node));
+  const std::string_view name = document_.key(node);
+  bool exclusive = name.starts_with("exclusive");
+  if (!exclusive) {
+    const Node* flag = document_.member(schema, name == "minimum" ? "exclusiveMinimum" : "exclusiveMaximum");
+    exclusive = flag && flag->kind == Kind::kBoolean && flag->truth;
+  }
+  const NumberRange::Bound bound{value, denied ? !exclusive : exclusive};
+  if (name.ends_with("inimum") != denied) {
+    rules->range.raise_min(bound);
+  } else {
+    rules->range.lower_max(bound);
+  }
+  return Status::ok();
+}
+
 Result<NumberRules> SchemaCompiler::number_rules(const Flat& flat, uint8_t types) const {
   NumberRules rules;
   rules.fractions = types & kFraction;
   rules.integers = types & kInteger;
-  auto number = [&](const Node& node) -> Result<Decimal> {
-    if (node.kind != Kind::kNumber) return invalid(node, "%s is a number", std::string(document_.key(node)).c_str());
-    auto value = Decimal::parse(document_.text(node));
-    if (!value) return unsupported(node, "a number this large or small");
-    return *std::move(value);
-  };
   for (const Item& item : flat.items) {
     const bool denied = item.what == What::kDenied;
     if ((item.what != What::kSchema && !denied) || only_ref(*item.schema)) continue;
-    for (const char* keyword : {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"}) {
+    for (std::string_view keyword : {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"}) {
       const Node* node = document_.member(*item.schema, keyword);
       if (!node || node->kind == Kind::kBoolean || (denied && node != item.part)) continue;
-      KVRT_ASSIGN(const Decimal value, number(*node));
-      const std::string_view name(keyword);
-      if (name == "multipleOf") {
-        if (denied) return unsupported(*node, "the denial of multipleOf");
-        if (value.negative || value.is_zero()) return invalid(*node, "multipleOf is above 0");
-        rules.factors.push_back(value);
-        continue;
-      }
-      const Node* flag = name.starts_with("exclusive")
-                             ? nullptr
-                             : document_.member(*item.schema, name == "minimum" ? "exclusiveMinimum" : "exclusiveMaximum");
-      const bool exclusive = name.starts_with("exclusive") || (flag && flag->kind == Kind::kBoolean && flag->truth);  // a flag: draft 4
-      const NumberRange::Bound bound{value, denied ? !exclusive : exclusive};
-      if (name.ends_with("inimum") != denied) {
-        rules.range.raise_min(bound);
-      } else {
-        rules.range.lower_max(bound);
-      }
+      KVRT_TRY(keyword == "multipleOf" ? add_factor(*node, denied, &rules) : add_bound(*item.schema, *node, denied, &rules));
     }
   }
   for (const Node* value : excluded(flat)) {
     if (value->kind != Kind::kNumber) continue;
-    KVRT_ASSIGN(Decimal d, number(*value));
+    KVRT_ASSIGN(Decimal d, decimal(*value));
     rules.excluded.push_back(std::move(d));
   }
   return rules;

@@ -233,6 +233,41 @@ std::optional<Factor> common_factor(const std::vector<Decimal>& factors) {
   return out;
 }
 
+// How many digits a number may have, and what it is a multiple of; none: its factors cannot be followed.
+std::optional<Shape> shape_of(const NumberRules& rules) {
+  Shape shape{rules.fractions ? kNumberDigits : kIntegerDigits, rules.fractions, rules.integers, {}};
+  if (rules.factors.empty()) {
+    const auto reach = [&](const Decimal& d) { shape.digits = std::max(shape.digits, d.whole.size()); };
+    if (!shape.plain()) return shape;
+    if (rules.range.min) reach(rules.range.min->value);
+    if (rules.range.max) reach(rules.range.max->value);
+    for (const Decimal& d : rules.excluded) reach(d);
+    return shape;
+  }
+  const auto factor = common_factor(rules.factors);
+  if (!factor) return std::nullopt;
+  shape.factor = *factor;
+  uint32_t apart = factor->modulus;  // what 2 and 5 leave of it: so many rests stay apart at each digit
+  while (apart % 2 == 0) apart /= 2;
+  while (apart % 5 == 0) apart /= 5;
+  shape.digits = std::min<size_t>(shape.digits, kFactorPlacesMax / apart);
+  if (shape.digits < 6) return std::nullopt;
+  if (shape.fractions) shape.digits = std::min(shape.digits, kNumberDigits - std::min(factor->digits, kNumberDigits - 1));
+  shape.fractions = shape.fractions && factor->digits > 0;
+  return shape;
+}
+
+// The numbers of a range that are written with an exponent: those between -1 and 1, and those past them up to no end.
+void add_exponents(GrammarBuilder* builder, const NumberRange& range, std::vector<Part>* parts) {
+  const Decimal zero, one{false, "1", ""}, minus_one{true, "1", ""};
+  const auto from = [&](const Decimal& d) { return !range.min || compare(range.min->value, d) <= 0; };
+  const auto to = [&](const Decimal& d) { return !range.max || compare(range.max->value, d) >= 0; };
+  if (from(zero) && to(one)) parts->push_back(with_exponent(builder, false, false));
+  if (to(zero) && from(minus_one)) parts->push_back(with_exponent(builder, true, false));
+  if (!range.max && range.contains(one)) parts->push_back(with_exponent(builder, false, true));
+  if (!range.min && range.contains(minus_one)) parts->push_back(with_exponent(builder, true, true));
+}
+
 }  // namespace
 
 int compare(const Decimal& a, const Decimal& b) {
@@ -263,25 +298,9 @@ std::optional<bool> is_multiple(const Decimal& d, const Decimal& factor) {
 }
 
 std::optional<Part> number_part(GrammarBuilder* builder, const NumberRules& rules) {
-  Shape shape{rules.fractions ? kNumberDigits : kIntegerDigits, rules.fractions, rules.integers, {}};
-  const auto reach = [&](const Decimal& d) { shape.digits = std::max(shape.digits, d.whole.size()); };
-  if (shape.plain() && rules.factors.empty()) {
-    if (rules.range.min) reach(rules.range.min->value);
-    if (rules.range.max) reach(rules.range.max->value);
-    for (const Decimal& d : rules.excluded) reach(d);
-  }
-  if (!rules.factors.empty()) {
-    const auto factor = common_factor(rules.factors);
-    if (!factor) return std::nullopt;
-    shape.factor = *factor;
-    uint32_t apart = factor->modulus;  // what 2 and 5 leave of it: so many rests stay apart at each digit
-    while (apart % 2 == 0) apart /= 2;
-    while (apart % 5 == 0) apart /= 5;
-    shape.digits = std::min<size_t>(shape.digits, kFactorPlacesMax / apart);
-    if (shape.digits < 6) return std::nullopt;
-    if (shape.fractions) shape.digits = std::min(shape.digits, kNumberDigits - std::min(factor->digits, kNumberDigits - 1));
-    shape.fractions = shape.fractions && factor->digits > 0;
-  }
+  const auto shape = shape_of(rules);
+  if (!shape) return std::nullopt;
+  const bool free = rules.integers && rules.fractions && rules.factors.empty();
   std::vector<Decimal> out = rules.excluded;
   std::sort(out.begin(), out.end(), [](const Decimal& a, const Decimal& b) { return compare(a, b) < 0; });
   std::vector<Part> parts;
@@ -290,20 +309,9 @@ std::optional<Part> number_part(GrammarBuilder* builder, const NumberRules& rule
     NumberRange range = rest;
     if (i < out.size()) range.lower_max({out[i], true});
     if (i < out.size()) rest.raise_min({out[i], true});
-    const bool free = rules.integers && rules.fractions && rules.factors.empty();
     if (free && !range.min && !range.max) return any_number(builder);
-    parts.push_back(signed_part(builder, range, shape));
-    const Decimal one{false, "1", ""}, minus_one{true, "1", ""};
-    const bool from_0 = !range.min || compare(range.min->value, {}) <= 0, to_0 = !range.max || compare(range.max->value, {}) >= 0;
-    if (!free) continue;
-    if (from_0 && (!range.max || compare(range.max->value, one) >= 0)) parts.push_back(with_exponent(builder, false, false));
-    if (to_0 && (!range.min || compare(range.min->value, minus_one) <= 0)) parts.push_back(with_exponent(builder, true, false));
-    const bool at_1 = !range.min || compare(range.min->value, one) < 0 || (*range.min).value == one,
-               at_minus_1 = !range.max || compare(range.max->value, minus_one) >= 0;
-    if (!range.max && at_1 && !(range.min && range.min->exclusive && range.min->value == one))
-      parts.push_back(with_exponent(builder, false, true));
-    if (!range.min && at_minus_1 && !(range.max && range.max->exclusive && range.max->value == minus_one))
-      parts.push_back(with_exponent(builder, true, true));
+    parts.push_back(signed_part(builder, range, *shape));
+    if (free) add_exponents(builder, range, &parts);
   }
   return builder->choice(parts);
 }

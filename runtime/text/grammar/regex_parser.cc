@@ -35,6 +35,33 @@ CodePointSet with_non_ascii(CodePointSet set) {
   return set;
 }
 
+bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+// What an escape of a digit or a letter means to engines that know more.
+const char* meaning_of_escape(char c) {
+  if (is_ascii_digit(c)) return "a back reference";
+  return c == 'b' || c == 'B' ? "a word boundary" : c == 'p' || c == 'P' ? "a Unicode property" : "this escape";
+}
+
+// Of \d, \w and \s, and of \D, \W and \S, which are all others.
+std::optional<Chars> named_class(char c) {
+  const auto either = [&](const Chars& chars) { return is_ascii_letter(c) && c <= 'Z' ? chars.complement() : chars; };
+  switch (c) {
+    case 'd':
+    case 'D':
+      return either(Chars(digits(), with_non_ascii(digits())));
+    case 'w':
+    case 'W':
+      return either(Chars(word(), with_non_ascii(word())));
+    case 's':
+    case 'S':
+      return either(Chars(space(), any_space()));
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace
 
 NfaPart RegexParser::characters(const Chars& chars) {
@@ -73,31 +100,26 @@ Result<Chars> RegexParser::escape(bool in_class) {
     const auto value = static_cast<char32_t>(kValues[control]);
     return Chars(CodePointSet{{value, value}});
   }
-  const char kind = static_cast<char>(c | 0x20);
-  if (kind == 'd' || kind == 'w' || kind == 's') {
-    const Chars chars = kind == 's'   ? Chars(space(), any_space())
-                        : kind == 'd' ? Chars(digits(), with_non_ascii(digits()))
-                                      : Chars(word(), with_non_ascii(word()));
-    return c == kind ? chars : chars.complement();
-  }
+  if (const auto named = named_class(c)) return *named;
   if (c == 'b' && in_class) return Chars(CodePointSet{{'\b', '\b'}});
-  char32_t value = static_cast<uint8_t>(c);
-  if (c == 'x' || c == 'u') {
-    KVRT_ASSIGN(value, hex(c == 'x' ? 2 : 4));
-    if (value >= 0xD800 && value < 0xE000) return unsupported("a surrogate");
-  } else if (c == '0' && !(peek() >= '0' && peek() <= '9')) {
-    value = 0;
-  } else if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
-    --at_;
-    if (c >= '0' && c <= '9') return unsupported("a back reference");
-    return unsupported(c == 'b' || c == 'B' ? "a word boundary" : c == 'p' || c == 'P' ? "a Unicode property" : "this escape");
-  } else if (value >= 0x80) {
-    --at_;
-    const CodePoint point = read_code_point(pattern_.substr(at_));
-    at_ += point.size;
-    value = point.value;
-  }
+  KVRT_ASSIGN(const char32_t value, escaped(c));
   return Chars(CodePointSet{{value, value}});
+}
+
+// The character that the escape of `c` stands for, after which the pattern is.
+Result<char32_t> RegexParser::escaped(char c) {
+  if (c == 'x' || c == 'u') {
+    KVRT_ASSIGN(const char32_t value, hex(c == 'x' ? 2 : 4));
+    if (value >= 0xD800 && value < 0xE000) return unsupported("a surrogate");
+    return value;
+  }
+  if (c == '0' && !is_ascii_digit(peek())) return char32_t{0};
+  if (static_cast<uint8_t>(c) < 0x80 && !is_ascii_digit(c) && !is_ascii_letter(c)) return static_cast<char32_t>(c);
+  --at_;
+  if (is_ascii_digit(c) || is_ascii_letter(c)) return unsupported(meaning_of_escape(c));
+  const CodePoint point = read_code_point(pattern_.substr(at_));
+  at_ += point.size;
+  return point.value;
 }
 
 Result<Chars> RegexParser::char_class() {

@@ -61,6 +61,7 @@ class RegexParser {
   Result<bool> bounds(uint32_t* min, uint32_t* max);
   Result<Chars> char_class();
   Result<Chars> escape(bool in_class);
+  Result<char32_t> escaped(char c);
   Result<char32_t> hex(size_t digits);
   Status look_around(bool behind);
 
