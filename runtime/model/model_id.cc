@@ -45,7 +45,8 @@ void add_rope(const RopeParams& r, Hasher* hasher) {
   for (const float value : r.frequency_factors) hasher->add_u64(std::bit_cast<uint32_t>(value));
 }
 
-void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
+// What every model has.
+void add_first_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
   hasher->add_string("kvrt model 2").add_string(arch.name);
   for (const uint32_t value : {d.layers, d.width, d.ff, d.heads, d.kv_heads, d.head_dim, d.vocab, d.context, d.experts, d.experts_used}) {
     hasher->add_u64(value);
@@ -57,7 +58,22 @@ void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
   add_rope(d.rope, hasher);
   add_rope(d.window_rope, hasher);
   for (uint32_t layer = 0; layer < d.layers; ++layer) hasher->add_u64(d.window(layer));
-  // What older models lack is added where it is there alone: their ids stay.
+}
+
+bool has_routing(const ModelDims& d) {
+  return d.dense_layers > 0 || d.shared_ff > 0 || d.experts_sigmoid || d.experts_scale != 1 || d.expert_groups > 1;
+}
+
+// A list's name and its items, if there are any.
+template <typename Items, typename Add>
+void add_items(const char* name, const Items& items, Hasher* hasher, Add add) {
+  if (!items.empty()) hasher->add_string(name);
+  for (const auto& item : items) add(item);
+}
+
+// What older models lack is added only if it is there: their ids stay.
+void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
+  add_first_dims(arch, d, hasher);
   if (d.residual_scale != 1 || d.logit_scale != 1 || d.no_rope_period != 0) {
     hasher->add_string("scales").add_u64(std::bit_cast<uint32_t>(d.residual_scale)).add_u64(std::bit_cast<uint32_t>(d.logit_scale));
     hasher->add_u64(d.no_rope_period);
@@ -70,7 +86,7 @@ void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
     hasher->add_string("latent");
     for (const uint32_t value : {d.latent.rank, d.latent.rope, d.latent.q_rank, d.latent.nope, d.latent.v}) hasher->add_u64(value);
   }
-  if (d.dense_layers > 0 || d.shared_ff > 0 || d.experts_sigmoid || d.experts_scale != 1 || d.expert_groups > 1) {
+  if (has_routing(d)) {
     hasher->add_string("routing").add_u64(std::bit_cast<uint32_t>(d.experts_scale));
     for (const uint32_t value : {d.dense_layers, d.dense_ff, d.shared_ff, uint32_t{d.experts_sigmoid}, d.expert_groups, d.groups_used}) {
       hasher->add_u64(value);
@@ -78,18 +94,15 @@ void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
   }
   if (!d.mixers.empty()) {
     const RecurrentDims& r = d.recurrent;
-    hasher->add_string("recurrent");
-    for (const Mixer mixer : d.mixers) hasher->add_u64(static_cast<uint64_t>(mixer));
+    add_items("recurrent", d.mixers, hasher, [&](Mixer mixer) { hasher->add_u64(static_cast<uint64_t>(mixer)); });
     for (const uint32_t value : {r.taps, r.inner, r.heads, r.groups, r.state}) hasher->add_u64(value);
   }
   if (d.shared_kv > 0) hasher->add_string("shared_kv").add_u64(d.shared_kv);
-  if (!d.ffs.empty()) hasher->add_string("ffs");
-  for (const uint32_t ff : d.ffs) hasher->add_u64(ff);
+  add_items("ffs", d.ffs, hasher, [&](uint32_t ff) { hasher->add_u64(ff); });
   if (d.per_layer > 0) hasher->add_string("per_layer").add_u64(d.per_layer);
-  if (!d.blocks.empty()) hasher->add_string("blocks");
-  for (const LayerBlocks& blocks : d.blocks) hasher->add_u64(blocks.mixer).add_u64(blocks.mlp);
-  if (!d.layer_heads.empty()) hasher->add_string("layer_heads");
-  for (const Heads& heads : d.layer_heads) hasher->add_u64(heads.q).add_u64(heads.kv).add_u64(heads.dim);
+  add_items("blocks", d.blocks, hasher, [&](const LayerBlocks& blocks) { hasher->add_u64(blocks.mixer).add_u64(blocks.mlp); });
+  add_items("layer_heads", d.layer_heads, hasher,
+            [&](const Heads& heads) { hasher->add_u64(heads.q).add_u64(heads.kv).add_u64(heads.dim); });
 }
 
 }  // namespace

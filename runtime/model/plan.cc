@@ -102,6 +102,13 @@ class Planner {
 
   Status plan_attention(const std::string& blk, uint32_t index, LayerTensors* layer) {
     const Heads heads = d_.heads_of(index);
+    KVRT_TRY(plan_qkv(blk, index, heads, layer));
+    KVRT_TRY(plan_qk_norm(blk, heads, layer));
+    if (arch_.sinks) KVRT_TRY(take_vector(blk + "attn_sinks.weight", heads.q, &layer->sinks));
+    return take_rows(blk + "attn_output", heads.q_width(), d_.width, arch_.bias, &layer->out, &layer->out_bias);
+  }
+
+  Status plan_qkv(const std::string& blk, uint32_t index, const Heads& heads, LayerTensors* layer) {
     const uint64_t q_rows = heads.q_width(), kv_rows = uint64_t{heads.kv} * heads.dim;
     const bool bias =
         arch_.bias || arch_.qkv_bias || (arch_.qkv_bias_optional && has_any(blk, {"attn_q.bias", "attn_k.bias", "attn_v.bias"}));
@@ -113,26 +120,28 @@ class Planner {
                    "%s: tensor %sattn_qkv.weight: Q, K and V in one matrix are not known to architecture %s", file_.name().c_str(),
                    blk.c_str(), arch_.name);
     }
-    if (arch_.fused_qkv) {
-      KVRT_TRY(take_qkv("attn_qkv", q_rows + 2 * kv_rows));
+    if (arch_.fused_qkv) return take_qkv("attn_qkv", q_rows + 2 * kv_rows);
+    if (heads.gate) {  // all gates, then all of Q
+      KVRT_TRY(take_dealt(blk + "attn_q.weight", heads.q, {{{heads.dim, heads.dim}, {0, heads.dim}}}, &layer->qkv));
     } else {
-      if (heads.gate) {  // all gates, then all of Q
-        KVRT_TRY(take_dealt(blk + "attn_q.weight", heads.q, {{{heads.dim, heads.dim}, {0, heads.dim}}}, &layer->qkv));
-      } else {
-        KVRT_TRY(take_qkv("attn_q", q_rows));
-      }
-      if (!heads.q_alone) KVRT_TRY(take_qkv("attn_k", kv_rows));
-      const bool k_twice = !heads.q_alone && arch_.v_norm && d_.window(index) == 0 && !has_any(blk, {"attn_v.weight"});
-      if (k_twice) layer->qkv.push_back(layer->qkv.back());
-      if (!heads.q_alone && !k_twice) KVRT_TRY(take_qkv("attn_v", kv_rows));
+      KVRT_TRY(take_qkv("attn_q", q_rows));
     }
-    if (arch_.qk_norm != QkNorm::kNone && (!arch_.qk_norm_optional || has_any(blk, {"attn_q_norm.weight", "attn_k_norm.weight"}))) {
-      const bool row = arch_.qk_norm == QkNorm::kRow, own = arch_.qk_norm == QkNorm::kLayerHeads;
-      KVRT_TRY(take_vector(blk + "attn_q_norm.weight", row ? q_rows : heads.dim, &layer->q_norm, own ? heads.q : 1));
-      if (!heads.q_alone) KVRT_TRY(take_vector(blk + "attn_k_norm.weight", row ? kv_rows : heads.dim, &layer->k_norm, own ? heads.kv : 1));
-    }
-    if (arch_.sinks) KVRT_TRY(take_vector(blk + "attn_sinks.weight", heads.q, &layer->sinks));
-    return take_rows(blk + "attn_output", q_rows, d_.width, arch_.bias, &layer->out, &layer->out_bias);
+    if (heads.q_alone) return {};
+    KVRT_TRY(take_qkv("attn_k", kv_rows));
+    const bool k_twice = arch_.v_norm && d_.window(index) == 0 && !has_any(blk, {"attn_v.weight"});
+    if (!k_twice) return take_qkv("attn_v", kv_rows);
+    layer->qkv.push_back(layer->qkv.back());
+    return {};
+  }
+
+  Status plan_qk_norm(const std::string& blk, const Heads& heads, LayerTensors* layer) {
+    const bool there = !arch_.qk_norm_optional || has_any(blk, {"attn_q_norm.weight", "attn_k_norm.weight"});
+    if (arch_.qk_norm == QkNorm::kNone || !there) return {};
+    const bool row = arch_.qk_norm == QkNorm::kRow, own = arch_.qk_norm == QkNorm::kLayerHeads;
+    KVRT_TRY(take_vector(blk + "attn_q_norm.weight", row ? heads.q_width() : heads.dim, &layer->q_norm, own ? heads.q : 1));
+    if (heads.q_alone) return {};
+    const uint64_t kv_rows = uint64_t{heads.kv} * heads.dim;
+    return take_vector(blk + "attn_k_norm.weight", row ? kv_rows : heads.dim, &layer->k_norm, own ? heads.kv : 1);
   }
 
   Status plan_latent(const std::string& blk, LayerTensors* layer) {
