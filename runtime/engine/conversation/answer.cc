@@ -61,15 +61,31 @@ ReplyStyle answer_style(const LoadedModel& model, std::span<const int32_t> token
   return style;
 }
 
+namespace {
+
+// Where the answer begins: an answer that was cut, and its turn with it, may go on.
+uint64_t answer_begin(const Conversation& said, bool continues) {
+  const auto& messages = said.messages;
+  if (!messages.empty() && messages.back().generated && messages.back().end == said.tokens.size()) return messages.back().begin;
+  return continues ? said.grammar.begin : said.tokens.size();
+}
+
+// What may be a call, or a mark, in an answer that a grammar binds. A GBNF may write marks itself.
+void bind_style(const AnswerGrammar& grammar, ReplyStyle* style) {
+  const bool json = grammar.kind == GrammarKind::kJsonSchema || grammar.kind == GrammarKind::kJsonSchemaOpen;
+  if (json) style->bound = true;
+  if ((json && grammar.choice != ToolChoice::kAuto) || grammar.choice == ToolChoice::kNone) style->calls = false;
+  style->unmarked = grammar.kind == GrammarKind::kNone;
+}
+
+}  // namespace
+
 Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, const std::string& tools, Conversation* said,
                             GenerateOptions* options) {
   Answer answer;
   if (options->prefill_only) return answer;
   const bool continues = options->ask.kind == GrammarKind::kContinue;
-  const auto& messages = said->messages;
-  const bool same_turn = !messages.empty() && messages.back().generated && messages.back().end == said->tokens.size();
-  const uint64_t begin = same_turn ? messages.back().begin : continues ? said->grammar.begin : said->tokens.size();
-  answer.begin = begin;
+  const uint64_t begin = answer.begin = answer_begin(*said, continues);
   AnswerGrammar& grammar = said->grammar;
   if (!continues) {
     grammar = {std::move(options->ask)};
@@ -80,13 +96,9 @@ Result<Answer> begin_answer(const LoadedModel& model, GrammarCache* grammars, co
   rules.style = named_style(model, grammar.reply);
   rules.tools = tools;
   const bool binds = !options->ignore_eos && may_bind(rules);  // most answers do not
-  if (options->reply != ReplyKind::kNone || binds || !messages.empty()) {
-    ReplyStyle& style = answer.style = answer_style(model, said->tokens, tools, options->reply, begin);
-    // A GBNF may write marks itself.
-    const bool json = grammar.kind == GrammarKind::kJsonSchema || grammar.kind == GrammarKind::kJsonSchemaOpen;
-    if (json) style.bound = true;
-    if ((json && grammar.choice != ToolChoice::kAuto) || grammar.choice == ToolChoice::kNone) style.calls = false;
-    style.unmarked = grammar.kind == GrammarKind::kNone;
+  if (options->reply != ReplyKind::kNone || binds || !said->messages.empty()) {
+    answer.style = answer_style(model, said->tokens, tools, options->reply, begin);
+    bind_style(grammar, &answer.style);
   }
   if (options->reply != ReplyKind::kNone || binds) {
     auto [place, parser] = find_place(model, *said, answer.style, begin);
@@ -132,6 +144,23 @@ std::string answer_message(const LoadedModel& model, ReplyStyle style, std::span
   // Else the template would drop the parts, or takes the text apart by itself.
   const bool apart = calls || (model.template_shows_reasoning() && has(ReplyPart::Kind::kReasoning));
   return assistant_message(text, apart ? parts : std::vector<ReplyPart>());
+}
+
+size_t size_of_same(const LoadedModel& model, const std::string& tools, std::span<const int32_t> tokens, const Message& m,
+                    std::string_view text) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  const auto ends = [&](int32_t token) { return tokenizer.is_end(token); };
+  const bool once = ends(tokens[m.end - 1]) && std::ranges::none_of(tokens.subspan(m.begin, m.end - 1 - m.begin), ends);
+  if (!once) return 0;
+  const std::string_view last = tokenizer.piece(tokens[m.end - 1], true);
+  const size_t end = text.find(last);
+  if (last.empty() || end == text.npos) return 0;
+  const std::string_view theirs = text.substr(0, end + last.size());
+  std::vector<int32_t> other(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(m.begin));
+  if (!tokenizer.encode(theirs, true, &other, m.begin ? tokens[m.begin - 1] : -1, nullptr).is_ok()) return 0;
+  const ReplyStyle style = answer_style(model, tokens, tools, ReplyKind::kNone, m.begin);
+  const bool same = answer_message(model, style, other, m.begin) == answer_message(model, style, tokens.first(m.end), m.begin);
+  return same ? theirs.size() : 0;
 }
 
 }  // namespace kvrt

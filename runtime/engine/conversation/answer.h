@@ -32,4 +32,9 @@ ReplyStyle answer_style(const LoadedModel& model, std::span<const int32_t> token
 std::string answer_message(const LoadedModel& model, ReplyStyle style, std::span<const int32_t> tokens, uint64_t begin,
                            size_t bytes_cut = 0);
 
+// The bytes at the begin of `text` that say what the generated message says, in other words; 0: it does not begin so. Its last token
+// ends the turn: the text up to the same mark must say the same.
+size_t size_of_same(const LoadedModel& model, const std::string& tools, std::span<const int32_t> tokens, const Message& m,
+                    std::string_view text);
+
 }  // namespace kvrt

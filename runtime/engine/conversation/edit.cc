@@ -65,11 +65,16 @@ size_t place_of(const Tokenizer& tokenizer, std::string_view text, size_t bytes)
   return at;
 }
 
-// A walk over the tokens of a conversation along the text that they spell. `bos`: the text does not spell a first token that is BOS.
+// `bos`: the text does not spell a first token that is BOS. The count of such tokens.
+uint64_t count_bos(const Tokenizer& tokenizer, std::span<const int32_t> tokens, bool bos) {
+  return bos && !tokens.empty() && tokens[0] == tokenizer.bos() ? 1 : 0;
+}
+
+// A walk over the tokens of a conversation along the text that they spell. `bos`: as of count_bos.
 class Spelling {
  public:
   Spelling(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens, bool bos)
-      : tokenizer_(tokenizer), tokens_(tokens), at_(bos && !tokens.empty() && tokens[0] == tokenizer.bos() ? 1 : 0) {}
+      : tokenizer_(tokenizer), tokens_(tokens), at_(count_bos(tokenizer, tokens, bos)) {}
 
   // Goes on to the last token that ends within the first `bytes` of the text. The count of tokens up to it.
   uint64_t advance(size_t bytes) {
@@ -115,7 +120,7 @@ std::string as_generated(const LoadedModel& model, const std::string& tools, con
   if (std::ranges::none_of(said.messages, calls)) return text;
   const Tokenizer& tokenizer = model.tokenizer();
   const std::span<const int32_t> tokens = said.tokens;
-  uint64_t i = !tokens.empty() && tokens[0] == tokenizer.bos() && model.adds_bos(text) ? 1 : 0;
+  uint64_t i = count_bos(tokenizer, tokens, model.adds_bos(text));
   size_t at = 0;
   const auto matches = [&](uint64_t end) {  // tokens [i, end); goes on behind them
     for (; i < end; ++i) {
@@ -130,20 +135,10 @@ std::string as_generated(const LoadedModel& model, const std::string& tools, con
     if (!matches(m.begin)) break;
     const size_t begin = at;
     if (matches(m.end)) continue;
-    // A call, whose last token ends the turn: what the text has up to the same must say the same.
-    const auto ends = [&](int32_t token) { return tokenizer.is_end(token); };
-    const bool once = ends(tokens[m.end - 1]) && std::ranges::none_of(tokens.subspan(m.begin, m.end - 1 - m.begin), ends);
-    if (!calls(m) || !once) break;
-    const std::string_view last = tokenizer.piece(tokens[m.end - 1], true);
-    const size_t end = text.find(last, begin);
-    if (last.empty() || end == text.npos) break;
-    std::vector<int32_t> other(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(m.begin));
-    const std::string theirs = text.substr(begin, end + last.size() - begin);
-    if (!tokenizer.encode(theirs, true, &other, m.begin ? tokens[m.begin - 1] : -1, nullptr).is_ok()) break;
-    const ReplyStyle style = answer_style(model, tokens, tools, ReplyKind::kNone, m.begin);
-    if (answer_message(model, style, other, m.begin) != answer_message(model, style, tokens.first(m.end), m.begin)) break;
+    const size_t size = calls(m) ? size_of_same(model, tools, tokens, m, std::string_view(text).substr(begin)) : 0;
+    if (size == 0) break;
     const std::string ours = tokenizer.decode(tokens.subspan(m.begin, m.end - m.begin), true, m.begin ? tokens[m.begin - 1] : -1);
-    text.replace(begin, theirs.size(), ours);
+    text.replace(begin, size, ours);
     at = begin + ours.size();
     i = m.end;
   }
@@ -209,7 +204,7 @@ Status rewrite(const LoadedModel& model, const std::string& text, Conversation* 
     if (m.generated) generated = m.end;
   }
   // The count of tokens that spell the begin of the new text, up to a token boundary.
-  uint64_t kept = !tokens.empty() && tokens[0] == tokenizer.bos() && model.adds_bos(text) ? 1 : 0;
+  uint64_t kept = count_bos(tokenizer, tokens, model.adds_bos(text));
   const std::string wanted = encodable(tokenizer, text);
   size_t byte = 0, at = 0;
   Utf8Stream utf8;  // a message has U+FFFD where an answer was cut within a code point
@@ -269,7 +264,7 @@ uint64_t joint(const LoadedModel& model, const std::vector<int32_t>& tokens, con
   const auto decode = [&](uint64_t begin, uint64_t end) {
     return tokenizer.decode(std::span(tokens).subspan(begin, end - begin), true, before(begin));
   };
-  const uint64_t bos = !tokens.empty() && tokens[0] == tokenizer.bos() && model.adds_bos(text) ? 1 : 0;
+  const uint64_t bos = count_bos(tokenizer, tokens, model.adds_bos(text));
   const std::string whole = encodable(tokenizer, text), left = decode(std::min(bos, from), from), rest = decode(to, next.end);
   if (!whole.starts_with(left)) return 0;
   const std::string_view wanted = std::string_view(whole).substr(left.size());
