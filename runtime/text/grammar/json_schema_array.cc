@@ -82,11 +82,7 @@ Result<SchemaCompiler::Sequence> SchemaCompiler::sequence(const Flat& flat) cons
     if (item.what == What::kSchema && !only_ref(*item.schema)) KVRT_TRY(add_items(flat, *item.schema, &out));
   }
   KVRT_ASSIGN(out.items, counts(flat, "minItems", "maxItems"));
-  for (const Node* value : excluded(flat)) {
-    if (value->kind != Kind::kArray) continue;
-    if (value->size > 0) return unsupported(*value, "an array that is not to be");
-    out.items.min = std::max(out.items.min, 1u);
-  }
+  KVRT_TRY(exclude_empty(flat, Kind::kArray, "an array that is not to be", &out.items));
   return out;
 }
 

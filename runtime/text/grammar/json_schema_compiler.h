@@ -100,6 +100,8 @@ class SchemaCompiler {
     uint32_t min = 0, max = GrammarBuilder::kNoMax;
   };
   Result<Counts> counts(const Flat& flat, const char* min, const char* max) const;
+  // One of these at least if the value may not be empty. `what`: a value that is not, and is excluded, cannot be followed.
+  Status exclude_empty(const Flat& flat, Kind kind, const char* what, Counts* counts) const;
 
   // json_schema_refs.cc
   Result<const Node*> target(const Node& ref) const;

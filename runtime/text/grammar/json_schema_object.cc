@@ -97,11 +97,7 @@ Result<SchemaCompiler::Members> SchemaCompiler::members(const Flat& flat) const 
     if (item.what == What::kLacks) KVRT_TRY(add(item.name));
   }
   KVRT_ASSIGN(out.count, counts(flat, "minProperties", "maxProperties"));
-  for (const Node* value : excluded(flat)) {
-    if (value->kind != Kind::kObject) continue;
-    if (value->size > 0) return unsupported(*value, "an object that is not to be");
-    out.count.min = std::max(out.count.min, 1u);
-  }
+  KVRT_TRY(exclude_empty(flat, Kind::kObject, "an object that is not to be", &out.count));
   if (!rules.items.empty()) {
     KVRT_ASSIGN(out.names, demands(rules));
     KVRT_ASSIGN(out.name_lengths, counts(rules, "minLength", "maxLength"));

@@ -119,4 +119,13 @@ Result<SchemaCompiler::Counts> SchemaCompiler::counts(const Flat& flat, const ch
   return out;
 }
 
+Status SchemaCompiler::exclude_empty(const Flat& flat, Kind kind, const char* what, Counts* counts) const {
+  for (const Node* value : excluded(flat)) {
+    if (value->kind != kind) continue;
+    if (value->size > 0) return unsupported(*value, what);
+    counts->min = std::max(counts->min, 1u);
+  }
+  return Status::ok();
+}
+
 }  // namespace kvrt
