@@ -65,6 +65,9 @@ size_t place_of(const Tokenizer& tokenizer, std::string_view text, size_t bytes)
   return at;
 }
 
+// The token before the one at `at`; -1: there is none.
+int32_t token_before(std::span<const int32_t> tokens, uint64_t at) { return at ? tokens[at - 1] : -1; }
+
 // `bos`: the text does not spell a first token that is BOS. The count of such tokens.
 uint64_t count_bos(const Tokenizer& tokenizer, std::span<const int32_t> tokens, bool bos) {
   return bos && !tokens.empty() && tokens[0] == tokenizer.bos() ? 1 : 0;
@@ -80,7 +83,7 @@ class Spelling {
   uint64_t advance(size_t bytes) {
     while (at_ < tokens_.size()) {
       Utf8Stream after = utf8_;
-      const size_t next = byte_ + after.push(tokenizer_.piece_after(at_ ? tokens_[at_ - 1] : -1, tokens_[at_], true)).size();
+      const size_t next = byte_ + after.push(tokenizer_.piece_after(token_before(tokens_, at_), tokens_[at_], true)).size();
       if (next > bytes) break;
       byte_ = next;
       utf8_ = std::move(after);
@@ -124,7 +127,7 @@ std::string as_generated(const LoadedModel& model, const std::string& tools, con
   size_t at = 0;
   const auto matches = [&](uint64_t end) {  // tokens [i, end); goes on behind them
     for (; i < end; ++i) {
-      const std::string_view piece = tokenizer.piece_after(i ? tokens[i - 1] : -1, tokens[i], true);
+      const std::string_view piece = tokenizer.piece_after(token_before(tokens, i), tokens[i], true);
       if (text.compare(at, piece.size(), piece) != 0) return false;
       at += piece.size();
     }
@@ -137,7 +140,7 @@ std::string as_generated(const LoadedModel& model, const std::string& tools, con
     if (matches(m.end)) continue;
     const size_t size = calls(m) ? size_of_same(model, tools, tokens, m, std::string_view(text).substr(begin)) : 0;
     if (size == 0) break;
-    const std::string ours = tokenizer.decode(tokens.subspan(m.begin, m.end - m.begin), true, m.begin ? tokens[m.begin - 1] : -1);
+    const std::string ours = tokenizer.decode(tokens.subspan(m.begin, m.end - m.begin), true, token_before(tokens, m.begin));
     text.replace(begin, size, ours);
     at = begin + ours.size();
     i = m.end;
@@ -209,7 +212,7 @@ Status rewrite(const LoadedModel& model, const std::string& text, Conversation* 
   size_t byte = 0, at = 0;
   Utf8Stream utf8;  // a message has U+FFFD where an answer was cut within a code point
   for (uint64_t i = kept; i < generated; ++i) {
-    std::string piece(utf8.push(tokenizer.piece_after(i ? tokens[i - 1] : -1, tokens[i], true)));
+    std::string piece(utf8.push(tokenizer.piece_after(token_before(tokens, i), tokens[i], true)));
     if (i + 1 == generated) piece += utf8.finish();
     if (wanted.compare(at, piece.size(), piece) != 0) break;
     at += piece.size();
@@ -217,7 +220,7 @@ Status rewrite(const LoadedModel& model, const std::string& text, Conversation* 
   }
   std::vector<int32_t> fresh;
   if (tokens.empty() && model.adds_bos(text)) fresh.push_back(tokenizer.bos());
-  const int32_t previous = !fresh.empty() ? fresh.back() : kept ? tokens[kept - 1] : -1;
+  const int32_t previous = !fresh.empty() ? fresh.back() : token_before(tokens, kept);
   uint64_t dropped = 0;
   KVRT_TRY(tokenizer.encode(std::string_view(text).substr(place_of(tokenizer, text, byte)), true, &fresh, previous, &dropped));
   said->dropped = std::max(said->dropped, dropped);
@@ -260,9 +263,8 @@ Status check_erase(const Conversation& said, uint64_t from, uint64_t to) {
 uint64_t joint(const LoadedModel& model, const std::vector<int32_t>& tokens, const std::string& text, uint64_t from, uint64_t to,
                const Message& next) {
   const Tokenizer& tokenizer = model.tokenizer();
-  const auto before = [&](uint64_t i) { return i ? tokens[i - 1] : -1; };
   const auto decode = [&](uint64_t begin, uint64_t end) {
-    return tokenizer.decode(std::span(tokens).subspan(begin, end - begin), true, before(begin));
+    return tokenizer.decode(std::span(tokens).subspan(begin, end - begin), true, token_before(tokens, begin));
   };
   const uint64_t bos = count_bos(tokenizer, tokens, model.adds_bos(text));
   const std::string whole = encodable(tokenizer, text), left = decode(std::min(bos, from), from), rest = decode(to, next.end);
@@ -271,8 +273,9 @@ uint64_t joint(const LoadedModel& model, const std::vector<int32_t>& tokens, con
   const uint64_t last = next.generated ? next.begin : next.end;  // sampled tokens stay
   size_t at = 0;
   for (uint64_t i = to; i <= last && i < next.end; ++i) {
-    at += tokenizer.piece_after(before(i), tokens[i], true).size();
-    const std::string_view first = tokenizer.piece_after(before(from), tokens[i], true), behind = std::string_view(rest).substr(at);
+    at += tokenizer.piece_after(token_before(tokens, i), tokens[i], true).size();
+    const std::string_view first = tokenizer.piece_after(token_before(tokens, from), tokens[i], true),
+                           behind = std::string_view(rest).substr(at);
     if (!next.generated && first.size() + behind.size() != wanted.size()) continue;
     if (wanted.starts_with(first) && wanted.substr(first.size()).starts_with(behind)) return i - to;
   }
