@@ -58,24 +58,32 @@ std::vector<uint8_t> encode_manifest(const Manifest& m) {
   return std::move(w.bytes());
 }
 
-static Status decode_grammar(uint32_t version, ByteReader* r, AnswerGrammar* out) {
-  uint32_t kind = 0, size = 0;
+namespace {
+
+// u32 size, bytes. False: cut short.
+bool read_sized(ByteReader* r, std::string* out) {
+  uint32_t size = 0;
   std::span<const uint8_t> part;
-  if (!r->read(&kind) || !r->read(&out->begin) || !r->read(&size) || !r->read_bytes(size, &part))
-    return bad("grammar cut short", r->position());
+  if (!r->read(&size) || !r->read_bytes(size, &part)) return false;
+  out->assign(reinterpret_cast<const char*>(part.data()), part.size());
+  return true;
+}
+
+Status decode_grammar(uint32_t version, ByteReader* r, AnswerGrammar* out) {
+  uint32_t kind = 0;
+  if (!r->read(&kind) || !r->read(&out->begin) || !read_sized(r, &out->source)) return bad("grammar cut short", r->position());
   if (kind > static_cast<uint32_t>(GrammarKind::kJsonSchemaOpen) || kind == static_cast<uint32_t>(GrammarKind::kContinue))
     return bad("unknown kind of grammar", r->position());
   out->kind = static_cast<GrammarKind>(kind);
-  out->source.assign(reinterpret_cast<const char*>(part.data()), part.size());
   out->bound = out->kind != GrammarKind::kNone;
   if (version == kManifestOldest) {
     out->place = AnswerPlace::kContent;  // from the first token on
     return {};
   }
   uint32_t flags = 0, place = 0, reply = 0, choice = 0;
-  if (!r->read(&flags) || !r->read(&place) || !r->read(&reply) || !r->read(&choice) || !r->read(&size) || !r->read_bytes(size, &part) ||
-      !r->read(&out->calls_max) || !r->read(&out->reasoning_tokens_max))
-    return bad("grammar cut short", r->position());
+  const bool whole = r->read(&flags) && r->read(&place) && r->read(&reply) && r->read(&choice) && read_sized(r, &out->tool_name) &&
+                     r->read(&out->calls_max) && r->read(&out->reasoning_tokens_max);
+  if (!whole) return bad("grammar cut short", r->position());
   if (place > static_cast<uint32_t>(AnswerPlace::kContent) || reply > static_cast<uint32_t>(ReplyKind::kDeepSeek) ||
       choice > static_cast<uint32_t>(ToolChoice::kNamed))
     return bad("unknown way to bind an answer", r->position());
@@ -83,51 +91,65 @@ static Status decode_grammar(uint32_t version, ByteReader* r, AnswerGrammar* out
   out->place = static_cast<AnswerPlace>(place);
   out->reply = static_cast<ReplyKind>(reply);
   out->choice = static_cast<ToolChoice>(choice);
-  out->tool_name.assign(reinterpret_cast<const char*>(part.data()), part.size());
   return {};
 }
+
+Status decode_head(uint32_t* version, ByteReader* r, Manifest* m) {
+  if (!r->read(version)) return bad("no version", 0);
+  if (*version > kManifestVersion) {  // no damage: the row's checksum was right
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "manifest version %u of a newer kvrt, this one knows %u", *version,
+                 kManifestVersion);
+  }
+  if (*version < kManifestOldest) return bad("a version from before the first release", 0);
+  uint32_t flags = 0;
+  if (!r->read(&m->block_tokens) || !r->read(&flags)) return bad("cut short", r->position());
+  m->share = flags & 1;
+  for (Hash256* hash : {&m->text_id, &m->template_id}) {
+    std::span<const uint8_t> part;
+    if (!r->read_bytes(32, &part)) return bad("cut short", r->position());
+    std::memcpy(hash->bytes.data(), part.data(), 32);
+  }
+  return {};
+}
+
+Status decode_pending(uint32_t vocab, ByteReader* r, Manifest* m) {
+  uint32_t n = 0;
+  std::span<const uint8_t> part;
+  if (!r->read(&n) || !r->read_bytes(uint64_t{n} * 4, &part)) return bad("pending tokens cut short", r->position());
+  m->pending.resize(n);
+  if (n) std::memcpy(m->pending.data(), part.data(), part.size());
+  for (int32_t token : m->pending) {
+    if (token < 0 || static_cast<uint32_t>(token) >= vocab) return bad("token out of range", r->position());
+  }
+  return {};
+}
+
+Status decode_messages(uint64_t tokens, ByteReader* r, Manifest* m) {
+  uint32_t count = 0;
+  if (!r->read(&count)) return bad("cut short", r->position());
+  for (uint32_t i = 0; i < count; ++i) {
+    Message message;
+    uint32_t flags = 0;
+    if (!r->read(&message.begin) || !r->read(&message.end) || !r->read(&flags) || !read_sized(r, &message.json))
+      return bad("message cut short", r->position());
+    if (message.begin > message.end || message.end > tokens) return bad("message outside the tokens", r->position());
+    message.generated = flags & 1;
+    m->messages.push_back(std::move(message));
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_tokens, uint32_t vocab) {
   ByteReader r(bytes);
   Manifest m;
-  uint32_t version = 0, flags = 0, n = 0;
-  std::span<const uint8_t> part;
-  if (!r.read(&version)) return bad("no version", 0);
-  if (version > kManifestVersion) {  // no damage: the row's checksum was right
-    return error(Code::kIncompatible, Detail::kStoreTooNew, "manifest version %u of a newer kvrt, this one knows %u", version,
-                 kManifestVersion);
-  }
-  if (version < kManifestOldest) return bad("a version from before the first release", 0);
-  if (!r.read(&m.block_tokens) || !r.read(&flags)) return bad("cut short", r.position());
-  m.share = flags & 1;
-  for (Hash256* hash : {&m.text_id, &m.template_id}) {
-    if (!r.read_bytes(32, &part)) return bad("cut short", r.position());
-    std::memcpy(hash->bytes.data(), part.data(), 32);
-  }
-  if (!r.read(&n) || !r.read_bytes(uint64_t{n} * 4, &part)) return bad("pending tokens cut short", r.position());
-  m.pending.resize(n);
-  if (n) std::memcpy(m.pending.data(), part.data(), part.size());
-  for (int32_t token : m.pending) {
-    if (token < 0 || static_cast<uint32_t>(token) >= vocab) return bad("token out of range", r.position());
-  }
-  uint32_t count = 0;
-  if (!r.read(&count)) return bad("cut short", r.position());
-  uint64_t tokens = node_tokens + n;
-  for (uint32_t i = 0; i < count; ++i) {
-    Message message;
-    uint32_t size = 0;
-    if (!r.read(&message.begin) || !r.read(&message.end) || !r.read(&flags) || !r.read(&size) || !r.read_bytes(size, &part)) {
-      return bad("message cut short", r.position());
-    }
-    if (message.begin > message.end || message.end > tokens) return bad("message outside the tokens", r.position());
-    message.generated = flags & 1;
-    message.json.assign(reinterpret_cast<const char*>(part.data()), part.size());
-    m.messages.push_back(std::move(message));
-  }
+  uint32_t version = 0;
+  KVRT_TRY(decode_head(&version, &r, &m));
+  KVRT_TRY(decode_pending(vocab, &r, &m));
+  KVRT_TRY(decode_messages(node_tokens + m.pending.size(), &r, &m));
   for (std::string* json : {&m.arguments.tools, &m.arguments.documents, &m.arguments.variables}) {
-    uint32_t size = 0;
-    if (!r.read(&size) || !r.read_bytes(size, &part)) return bad("template arguments cut short", r.position());
-    json->assign(reinterpret_cast<const char*>(part.data()), part.size());
+    if (!read_sized(&r, json)) return bad("template arguments cut short", r.position());
   }
   if (!r.read(&m.arguments.now)) return bad("cut short", r.position());
   KVRT_TRY(decode_grammar(version, &r, &m.grammar));

@@ -68,6 +68,61 @@ void add_tail(const KvShape& shape, std::span<const int32_t> tokens, const Block
   plan->tail_end = begin + tokens.size();
 }
 
+// The tokens of block i whose KV of a group is there, of the first `kept` of the session.
+uint64_t filled_of(const KvSequence& kv, uint32_t group, uint32_t i, uint64_t kept) {
+  const uint64_t has = kv.tables[group].filled(i), most = kept - std::min(kept, uint64_t{i} * kv.shape.block_tokens);
+  return has <= most ? has : kv.shape.groups[group].state ? 0 : most;
+}
+
+// Where a save ends: after so many full blocks, and tokens of the next one. `there`: memory has these, and the state after them.
+struct SaveEnd {
+  uint32_t full;
+  uint64_t tail;
+  bool there;
+};
+
+// Of a session's `n` tokens, of which the first `kept` have the KV that the session has.
+SaveEnd find_end(const Session& s, uint64_t n, uint64_t kept, SaveTail which) {
+  const KvShape& shape = s.kv.shape;
+  const uint64_t T = shape.block_tokens;
+  const auto last = static_cast<uint32_t>((n - 1) / T);
+  uint64_t in_memory = T;
+  for (uint32_t g = 0; g < shape.n_groups; ++g) in_memory = std::min(in_memory, filled_of(s.kv, g, last, kept));
+  if (shape.has_states() && filled_of(s.kv, shape.n_groups - 1, last, kept) != in_memory) in_memory = 0;  // the state is of other tokens
+  uint64_t stored = 0;
+  if (s.stored.tail_begin == last * T && s.stored.tail_end > s.stored.tail_begin && s.stored.tail_end <= kept)
+    stored = s.stored.tail_end - s.stored.tail_begin;
+  if (n - last * T == T && (in_memory == T || (in_memory == 0 && stored == 0))) return {last + 1, 0, false};
+  const bool first_state = shape.has_states() && stored == 0;  // without it a resume goes on from the last boundary
+  const bool grown = in_memory >= stored + (first_state ? 1 : std::max(kTailStep, T / 4));
+  const bool enough = which == SaveTail::kWhole || (which == SaveTail::kGrown && grown);
+  const uint64_t tail = enough ? std::max(in_memory, stored) : stored;
+  return {last, tail, shape.has_states() ? tail == in_memory : tail <= in_memory};
+}
+
+// A full block's node, with the chunks of the groups whose KV is in memory. `needs`: those that a resume needs; `keeps_state`: its state is
+// one of those that the store gets.
+void add_full(const KvSequence& kv, const KvCache& cache, uint32_t i, const NodeIn& node, uint32_t needs, bool keeps_state, uint64_t kept,
+              SavePlan* plan) {
+  const KvShape& shape = kv.shape;
+  const uint64_t T = shape.block_tokens;
+  uint32_t has = 0;
+  for (uint32_t g = 0; g < shape.n_groups; ++g) {
+    BlockId block = kNoBlock;
+    if (filled_of(kv, g, i, kept) == T) {
+      block = kv.tables[g].block(i);
+    } else if ((i + 1) * T <= kept) {
+      block = Boundaries::kept_window(*kv.chain[i], g);  // behind the windows: a boundary may keep one
+    }
+    if (block == kNoBlock || (shape.groups[g].state && (needs >> g & 1) == 0 && !keeps_state)) continue;
+    has |= 1u << g;
+    plan->chunks.push_back({plan->nodes.size(), g, node.key, node.parent, node.tokens, block, cache.units_of(block)});
+  }
+  plan->blocks += (needs & ~has) == 0;
+  plan->needs.push_back(needs);
+  plan->nodes.push_back(node);
+}
+
 // The nodes of the snapshot that the session was resumed from, as far as it still has their tokens. The rest is saved without KV.
 void keep_other(const Session& s, uint64_t kept, SavePlan* plan) {
   const StoredKv::Other& other = *s.stored.other;
@@ -111,7 +166,6 @@ void SavePlan::leave_tail(const KvShape& shape) {
 SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, SaveTail which) {
   SavePlan plan;
   Session& s = *session;
-  const KvShape& shape = s.kv.shape;
   uint64_t kept = 0, T = plan.block_tokens = cache->block_tokens();
   plan.root = s.kv.root;
   plan.said = as_cancelled(model, s, &kept);
@@ -119,29 +173,10 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   const uint64_t n = tokens.size();
   plan.mark = {s.kv.root, n, s.autosave ? hash_rest(plan.said, s.arguments) : Hash256()};
   if (n == 0) return plan;
-  const auto filled = [&](uint32_t group, uint32_t i) -> uint64_t {
-    const uint64_t has = s.kv.tables[group].filled(i), most = kept - std::min(kept, i * T);
-    return has <= most ? has : shape.groups[group].state ? 0 : most;
-  };
   const auto last = static_cast<uint32_t>((n - 1) / T);
-  uint64_t in_memory = T;
-  for (uint32_t g = 0; g < shape.n_groups; ++g) in_memory = std::min(in_memory, filled(g, last));
-  if (shape.has_states() && filled(shape.n_groups - 1, last) != in_memory) in_memory = 0;  // the state is of other tokens
-  uint64_t stored = 0;
-  if (s.stored.tail_begin == last * T && s.stored.tail_end > s.stored.tail_begin && s.stored.tail_end <= kept)
-    stored = s.stored.tail_end - s.stored.tail_begin;
-  const bool ends_full = n - last * T == T && (in_memory == T || (in_memory == 0 && stored == 0));
-  const uint32_t full = ends_full ? last + 1 : last;
-  uint64_t tail = 0;
-  if (!ends_full) {
-    const bool first_state = shape.has_states() && stored == 0;  // without it a resume goes on from the last boundary
-    const bool grown = in_memory >= stored + (first_state ? 1 : std::max(kTailStep, T / 4));
-    const bool enough = which == SaveTail::kWhole || (which == SaveTail::kGrown && grown);
-    tail = enough ? std::max(in_memory, stored) : stored;
-  }
+  const auto [full, tail, there] = find_end(s, n, kept, which);
   // The tail is copied even if the store had it: the store may have lost it. Not for kStored: a step may be writing to that block.
-  const bool there = shape.has_states() ? tail == in_memory : tail <= in_memory;
-  for (uint32_t g = 0; tail && there && which != SaveTail::kStored && g < shape.n_groups; ++g) {
+  for (uint32_t g = 0; tail && there && which != SaveTail::kStored && g < s.kv.shape.n_groups; ++g) {
     const BlockId block = s.kv.tables[g].block(last);
     plan.tail_blocks.push_back({block, cache->units_of(block)});
   }
@@ -152,24 +187,9 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
     NodeIn node{{}, i ? plan.keys[i - 1] : s.kv.root, tokens.subspan(i * T, T)};
     if (i == plan.keys.size()) plan.keys.push_back(chain_key(node.parent, node.tokens));
     node.key = plan.keys[i];
-    const uint32_t needs = needed_groups(shape, i, full * T + tail);
-    uint32_t has = 0;
-    for (uint32_t g = 0; g < shape.n_groups; ++g) {
-      const bool in_table = filled(g, i) == T;
-      // Behind the windows: where a boundary keeps one.
-      const BlockId block = in_table              ? s.kv.tables[g].block(i)
-                            : (i + 1) * T <= kept ? Boundaries::kept_window(*s.kv.chain[i], g)
-                                                  : kNoBlock;
-      if (block == kNoBlock) continue;
-      if (shape.groups[g].state && (needs >> g & 1) == 0 && !std::ranges::binary_search(states, i)) continue;
-      has |= 1u << g;
-      plan.chunks.push_back({plan.nodes.size(), g, node.key, node.parent, node.tokens, block, cache->units_of(block)});
-    }
-    plan.blocks += (needs & ~has) == 0;
-    plan.needs.push_back(needs);
-    plan.nodes.push_back(node);
+    add_full(s.kv, *cache, i, node, needed_groups(s.kv.shape, i, full * T + tail), std::ranges::binary_search(states, i), kept, &plan);
   }
-  if (tail) add_tail(shape, tokens.subspan(full * T, tail), full ? plan.keys[full - 1] : s.kv.root, full * T, &plan);
+  if (tail) add_tail(s.kv.shape, tokens.subspan(full * T, tail), full ? plan.keys[full - 1] : s.kv.root, full * T, &plan);
   plan.pending_begin = full * T + tail;
   if (full) plan.mark.head = plan.keys[full - 1];
   if (full * T < n) plan.mark.head = chain_key(plan.mark.head, tokens.subspan(full * T));

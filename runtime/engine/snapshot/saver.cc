@@ -232,6 +232,13 @@ void Saver::note_saved(Session* session, const SavePlan& plan, const Saved& save
   s.stored.tail_end = has_tail ? plan.tail_end : 0;
 }
 
+namespace {
+SaveTail tail_to_save(const Session& s, const SaveOptions& options) {
+  if (options.suspend || s.use.closing()) return SaveTail::kWhole;
+  return options.autosave ? SaveTail::kStored : SaveTail::kGrown;
+}
+}  // namespace
+
 Result<SaveReport> Saver::save(Session* session, std::string_view name, const SaveOptions& options) {
   Session& s = *session;
   uint64_t start = runtime_.env()->now_ns();
@@ -240,7 +247,7 @@ Result<SaveReport> Saver::save(Session* session, std::string_view name, const Sa
   std::unique_ptr<Store::OpenName> open_name;  // the session's last one ends without the lock
   Lock lock(lock_->mu);
   Turn turn(lock_, cache_, session);
-  const SaveTail which = options.suspend || s.use.closing() ? SaveTail::kWhole : options.autosave ? SaveTail::kStored : SaveTail::kGrown;
+  const SaveTail which = tail_to_save(s, options);
   turn.wait_for_steps(which != SaveTail::kStored);
   std::string own_name(options.autosave ? s.saved.name : name);  // copied now: after the commit nothing may fail
   if (own_name.empty() && s.autosave) own_name = s.autosave->policy.name;

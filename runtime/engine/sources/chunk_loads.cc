@@ -98,6 +98,37 @@ void ChunkLoads::plan(Session* session, const ChunkLookUp& found, Supply* supply
   });
 }
 
+namespace {
+// Why block `at`, the first that no window leads to, lacks KV, of which the groups `has` are there. `resumed`: the session had it when it was
+// saved.
+void tell_hole(KvSequence* kv, uint32_t at, bool resumed, uint32_t has) {
+  const KvShape& shape = kv->shape;
+  const uint32_t no_window = (1u << shape.first_window()) - 1;
+  // A save keeps the windows at its end: what a cut left ends elsewhere.
+  const bool whole_snapshot = kv->cut_known <= uint64_t{at} * shape.block_tokens;
+  if (resumed && whole_snapshot) kv->lacks(at, shape.all(), Hole::kNotStored);
+  if (has != 0 && (no_window & ~has) == 0) kv->lacks(at, shape.all(), Hole::kBehindWindow);
+}
+
+// The first block from `at` on that lacks one of these groups, of which there is one at least.
+template <typename Has>
+uint32_t has_until(uint32_t at, uint32_t blocks, uint32_t groups, const Has& has) {
+  while (groups != 0 && at < blocks && (groups & ~has(at)) == 0) ++at;
+  return at;
+}
+
+// The groups whose chunks are of use: a state that is not the last is not.
+uint32_t wanted_groups(const KvSequence& kv, uint64_t most, uint32_t end, bool from_tail) {
+  const bool later_state = from_tail || kv.restart(most) >= uint64_t{end} * kv.shape.block_tokens;
+  return later_state ? ~kv.shape.states() : ~0u;
+}
+
+// The chunks of a tail have all groups' KV.
+bool is_whole(const KvGroups& groups, const KvShape& shape, uint32_t chunks) {
+  return chunks != 0 && groups_stored(groups, {chunks})[0] == shape.all();
+}
+}  // namespace
+
 // Plans full blocks without any KV, then the tail.
 void ChunkLoads::plan_own(Session* session, const ChunkLookUp& found, Supply* supply) {
   Session& s = *session;
@@ -112,13 +143,12 @@ void ChunkLoads::plan_own(Session* session, const ChunkLookUp& found, Supply* su
     return (shape.all() & ~lacking(s.kv, i)) | (may ? stored[i] : 0);
   };
   const auto blocks = static_cast<uint32_t>(found.blocks.size());
-  const bool whole_tail = tail_chunks != 0 && groups_stored(memory_.groups(), {tail_chunks})[0] == shape.all() && found.tail_end() <= most;
+  const bool whole_tail = is_whole(memory_.groups(), shape, tail_chunks) && found.tail_end() <= most;
   uint32_t end = reachable(shape, blocks, 0, most, has);
   // From the tail's end a window begins later, and the tail has the state.
   const bool from_tail = whole_tail && end <= tail && reachable(shape, tail, found.tail_end() - found.tail_begin(), most, has) == tail;
   if (from_tail) end = tail;
-  const bool later_state = from_tail || s.kv.restart(most) >= uint64_t{end} * T;
-  const uint32_t wants = later_state ? ~shape.states() : ~0u;
+  const uint32_t wants = wanted_groups(s.kv, most, end, from_tail);
   const uint64_t resumed = std::min<uint64_t>(s.stored.resumed_tokens / T, blocks);
   for (uint32_t i = 0; i < blocks; ++i) {
     const uint32_t groups = shape.keeping(i, end) & lacking(s.kv, i) & wants, stored_groups = groups & has(i);
@@ -126,15 +156,8 @@ void ChunkLoads::plan_own(Session* session, const ChunkLookUp& found, Supply* su
     if (stored_groups != 0 && !add(i, found.blocks[i], found.has[i], stored_groups, s, supply)) return;
   }
   const uint32_t no_window = (1u << shape.first_window()) - 1;
-  if (shape.has_windows() && end < blocks) {
-    // A save keeps the windows at its end: what a cut left ends elsewhere.
-    const bool whole_snapshot = s.kv.cut_known <= uint64_t{end} * T;
-    const bool stored_behind = has(end) != 0 && (no_window & ~has(end)) == 0;
-    if (end < resumed && whole_snapshot) s.kv.lacks(end, shape.all(), Hole::kNotStored);
-    if (stored_behind) s.kv.lacks(end, shape.all(), Hole::kBehindWindow);
-  }
-  uint32_t known = end;
-  while (no_window != 0 && known < blocks && (no_window & ~has(known)) == 0) ++known;
+  if (shape.has_windows() && end < blocks) tell_hole(&s.kv, end, end < resumed, has(end));
+  const uint32_t known = has_until(end, blocks, no_window, has);
   if (known > end) cache_->boundaries().mark(&s.kv, uint64_t{known} * T);  // the next one who comes so far goes on from there
   if (tail_chunks != 0 && (end == tail || !shape.has_windows()) && planned(tail) == 0)
     add(tail, found.branch.back(), tail_chunks, shape.all(), s, supply);
