@@ -80,6 +80,7 @@ LAYERS = {
     "tests/unit/model": {"runtime/base", "runtime/model", "tests/ops", "tests/support"} | COMPUTE,
     "tests/unit/storage": {"runtime/base", "tests/support"} | STORAGE,
     "tests/unit/text": {"runtime/base", "tests/support"} | TEXT,
+    "tests/walk": {"abi", "tests/api"},
 }
 LIBRARY = ("runtime/", "storage/", "cuda/")
 
