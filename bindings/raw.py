@@ -93,7 +93,7 @@ GO = {"char": "string", "int32_t": "int32", "uint32_t": "uint32", "int64_t": "in
 GO_ENUMS = {"KVRT": ("Status", "Status"), "KVRT_DETAIL": ("Detail", "Detail"), "KVRT_EVENT": ("EventType", "Event"), "KVRT_REASON": ("Reason", "Reason"),
             "KVRT_REUSE": ("Reuse", "Reuse"), "KVRT_LOG": ("LogLevel", "Log"), "KVRT_ISA": ("ISA", "ISA"), "KVRT_DEVICE": ("Device", "Device"),
             "KVRT_DETERMINISM": ("Determinism", "Determinism"), "KVRT_GEMM": ("GEMM", "GEMM"), "KVRT_KV": ("KVFormat", "KV"),
-            "KVRT_CACHE": ("Cache", "Cache"), "KVRT_TEXT": ("TextFlags", "Text"), "KVRT_INSPECT": ("InspectFlags", "Inspect"),
+            "KVRT_GROUP": ("GroupKind", "Group"), "KVRT_CACHE": ("Cache", "Cache"), "KVRT_TEXT": ("TextFlags", "Text"), "KVRT_INSPECT": ("InspectFlags", "Inspect"),
             "KVRT_REPAIR": ("RepairOutcome", "Repair"), "KVRT_STATE": ("State", "State"), "KVRT_FOREIGN_KV": ("ForeignKV", "ForeignKV"),
             "KVRT_LOGITS": ("Logits", "Logits"), "KVRT_SAMPLER": ("Sampler", "Sampler"), "KVRT_GRAMMAR": ("GrammarKind", "Grammar"),
             "KVRT_TOOL_CHOICE": ("ToolChoice", "ToolChoice"), "KVRT_REPLY": ("Reply", "Reply"), "KVRT_DURABILITY": ("Durability", "Durability"),
@@ -101,7 +101,7 @@ GO_ENUMS = {"KVRT": ("Status", "Status"), "KVRT_DETAIL": ("Detail", "Detail"), "
 GO_FLAGS = ("KVRT_TEXT", "KVRT_INSPECT")
 # Fields whose number is a value of an enumeration, or 0 or 1; in structs where they are int32_t or uint32_t.
 GO_FIELDS = {"reason": "Reason", "reuse_stopped": "Reuse", "isa": "ISA", "log_level": "LogLevel", "device": "Device", "determinism": "Determinism",
-             "prompt_gemm": "GEMM", "kv_format": "KVFormat", "kv_format_v": "KVFormat", "cache": "Cache", "outcome": "RepairOutcome", "state": "State",
+             "prompt_gemm": "GEMM", "kv_format": "KVFormat", "kv_format_v": "KVFormat", "kv_group_kind": "GroupKind", "cache": "Cache", "outcome": "RepairOutcome", "state": "State",
              "foreign_kv": "ForeignKV", "logits": "Logits", "sampler": "Sampler", "grammar_kind": "GrammarKind", "tool_choice": "ToolChoice",
              "reply": "Reply", "durability": "Durability", "codec": "Codec", "last_error_status": "Status", "last_error_detail": "Detail",
              **{name: "bool" for name in (
@@ -137,7 +137,7 @@ def go_fields(abi, struct):
         if name in ("struct_size", "reserved") or name.endswith(("_user", "_user_free")) or size_of != name and {size_of, size_of + "s"} & names:
             continue
         if name in GO_FIELDS and base in ("uint32_t", "int32_t"):
-            yield name, GO_FIELDS[name], "number"
+            yield name, (f"[{count}]" if count else "") + GO_FIELDS[name], "array" if count else "number"
         elif name in GO_POINTERS and (base.endswith("*") or base in abi.callbacks):
             yield (name, *GO_POINTERS[name])
         elif base == "const char*":
@@ -190,7 +190,7 @@ def go_struct(abi, name):
     rows = []
     for field, declared, way in fields:
         c = f"c.{field}"
-        value = f"chars({c}[:])" if way == "chars" else f"{c} != 0" if declared == "bool" else f"numbers({c})" if way == "array" else f"{declared}({c})"
+        value = f"chars({c}[:])" if way == "chars" else f"{c} != 0" if declared == "bool" else f"numbers[{declared.partition(']')[2]}]({c})" if way == "array" else f"{declared}({c})"
         rows.append((go_name(field) + ":", value + ","))
     return out + go_columns(rows, "\t\t") + ["\t}", "}"]
 
@@ -275,6 +275,7 @@ PYTHON_ENUMS = {
     "KVRT_LOG": ("LogLevel", "The level of a line of the log."), "KVRT_ISA": ("Isa", "Which instructions the CPU's kernels use."),
     "KVRT_DEVICE": ("Device", "What a runtime computes on."), "KVRT_DETERMINISM": ("Determinism", "Which bits CUDA promises."),
     "KVRT_GEMM": ("Gemm", "The precision in which CUDA multiplies a prompt."), "KVRT_KV": ("KvFormat", "The format in which K or V is stored."),
+    "KVRT_GROUP": ("GroupKind", "What a group's layers keep of the tokens."),
     "KVRT_CACHE": ("Cache", "Which directory keeps weights from one open to the next."),
     "KVRT_TEXT": ("TextFlags", "Flags of tokenize, detokenize and the calls like them."), "KVRT_INSPECT": ("InspectFlags", "Flags of inspect."),
     "KVRT_REPAIR": ("RepairOutcome", "What a repair did."), "KVRT_STATE": ("State", "A session's state."),

@@ -1,7 +1,7 @@
 /** @file
  * kvrt: LLM inference in your process, with conversations that survive it.
  *
- * A session keeps the KV state of a conversation in blocks of memory. A save writes these blocks to a store on disk,
+ * A session keeps the KV of a conversation in blocks of memory. A save writes these blocks to a store on disk,
  * deduplicated and compressed. An application can save a session, be killed, start again, and go on with the same
  * bits: the prompt is not computed again.
  *
@@ -37,19 +37,23 @@
  *
  * # Words
  *
- * - *token*: the unit that a model reads and writes. A *control token* is not text: it marks, for example, the beginning
- *   of a turn.
- * - *KV*, the KV state: the attention's keys and values, which a model computes for each token. Tokens are the truth, KV
- *   is a cache: lost KV is computed again from the tokens.
- * - *block*: the KV of 32 tokens (see block_tokens) in memory, in the model's *pool*.
+ * - *token*: what a model reads and writes one at a time. A *control token* is not text: it stands, for example, for the
+ *   beginning of a turn.
+ * - *KV*: the attention's keys and values, which a model computes for each token. Tokens are the truth, KV is a cache:
+ *   lost KV is computed again from the tokens.
+ * - *block*: 32 tokens of a session (see block_tokens), and their KV in memory.
  * - *window*: a layer with a window sees only the last W tokens (Gemma 3: 512 in five layers of six).
- * - *group*: the layers with the same window and the same KV heads. A group's KV of 32 tokens is one or more blocks. In
- *   Gemma 3 270M it is one block of 3 layers in the group without a window, and five in the other.
- * - *chunk*: the KV of 32 tokens in one group, on disk.
+ * - *group*: the layers with the same window and the same KV heads, or all recurrent layers. Groups are counted from 0.
+ * - *unit*: a piece of the model's *pool*, the memory for KV. All units have one size. A block takes one or more of them
+ *   in each group: in Gemma 3 270M one of 3 layers in the group without a window, and five in the other.
+ * - *chunk*: the KV of a block in one group, on disk. Its *number* is 1 for the first group and so on, or 0 for a chunk of
+ *   all layers, which models of one group have.
  * - *boundary*: a position from which a session can go on later. For layers with windows a session keeps the last two
  *   windows and the tokens of one step. It also keeps one window at each boundary.
- * - *recurrent layer* (a short convolution, Mamba-2, a delta rule): it keeps no KV. It keeps one *state* of fixed size,
- *   always in f32. A state is a block of a group and counts as KV; it is kept at the session's end and at boundaries.
+ * - *recurrent layer* (a short convolution, Mamba-2, a delta rule): it keeps no KV. It keeps one *recurrent state* of
+ *   fixed size, always in f32. That counts as KV; it is kept at the session's end and at boundaries.
+ * - *state*: a session's, see "Session states".
+ * - *foreign KV*: saved KV that another arithmetic computed (see numerics), a CPU's on a GPU for example.
  * - *numerics*: a device's arithmetic, by name and version. KV is used only under the numerics that computed it.
  * - *generation*: it runs from begin to DONE and gives tokens. A *prefill* is a generation that computes a prompt and
  *   gives no token.
@@ -64,8 +68,8 @@
  * # Conventions
  *
  * 1. Names. Functions begin with `kvrt_<noun>_` (those of Basics and Statuses with `kvrt_`), constants with `KVRT_`.
- *    There are five nouns. A runtime is a device with its threads and the log. It opens models (weights, a pool of KV
- *    blocks, a scheduler) and stores (directories of saved sessions). A session is one conversation with a model. A
+ *    There are five nouns. A runtime is a device with its threads and the log. It opens models (weights, a pool for KV,
+ *    a scheduler) and stores (directories of saved sessions). A session is one conversation with a model. A
  *    cancel ends generations. Children keep their parents alive, so handles may be closed in any order.
  *
  * 2. Lifetime. Runtimes, models, stores and cancels are opened, retained and released. The caller of open owns the
@@ -137,7 +141,7 @@
  *
  * 10. A good guest. kvrt never prints, exits, aborts or handles signals. It burns no CPU when idle and leaves the
  *     floating-point mode as it found it. It reads and writes numbers the same under every locale. Its only global
- *     state is each thread's last error and a note of its open descriptors (9). It opens no file as descriptor 0, 1 or
+ *     data are each thread's last error and a note of its open descriptors (9). It opens no file as descriptor 0, 1 or
  *     2; if these are closed, SQLite leaves /dev/null in them. A call works on a thread with 96 KiB of stack; a
  *     callback's own needs come on top. When the system gives no memory, a call returns NO_MEMORY and leaves its handle
  *     as it was, except that a generation may end at its last token (see kvrt_session_next).
@@ -177,10 +181,10 @@
  * FAILED session can be read and closed, and nothing else. With all_or_nothing no session becomes FAILED: after any
  * failure or cancel it is IDLE, as it was before begin. kvrt_session_info has the error.
  *
- * A SUSPENDED session has given back its blocks. Calls that change, fork or save it leave it SUSPENDED. prefill, begin
+ * A SUSPENDED session has given back its units. Calls that change, fork or save it leave it SUSPENDED. prefill, begin
  * and generate end that: the first step of the generation loads the KV again ("warms" the session).
  *
- * A saved session may be longer than the pool of a later opening holds. It resumes as SUSPENDED, and takes no block from
+ * A saved session may be longer than the pool of a later opening holds. It resumes as SUSPENDED, and takes no unit from
  * others. Its KV stays in the store, also when it is saved again by a model with the same KV format and block size. Calls
  * that make it longer, and prefill, begin and generate, are LIMIT until truncate, erase or set_messages has made it short
  * enough.
@@ -191,7 +195,7 @@
  * prefill of any session of the model, or kvrt_model_step. A step serves all sessions of the model that generate,
  * answers and pieces of prompts together. A host that must not block calls begin, kvrt_model_step, and next with
  * timeout 0; `wake` tells it when there is an event to take. A session whose events nobody reads pauses at 64 of them,
- * and its blocks can be lent to other sessions.
+ * and its units can be lent to other sessions.
  *
  * # How long calls wait
  *
@@ -240,7 +244,7 @@
 #define KVRT_VERSION_PATCH 0 /**< Its third number. */
 #define KVRT_ABI_VERSION 0   /**< Changes when programs must be built anew, as the soname does. */
 
-/** Marks a function that the library exports. */
+/** Says that the library exports a function. */
 #if defined(__GNUC__) || defined(__clang__)
 #define KVRT_API __attribute__((visibility("default")))
 #else
@@ -260,7 +264,7 @@ extern "C" {
 #endif
 
 typedef struct kvrt_runtime kvrt_runtime; /**< A device with its threads and the log. Retained and released. */
-typedef struct kvrt_model kvrt_model;     /**< Weights, a pool of KV blocks, a scheduler. Retained and released. */
+typedef struct kvrt_model kvrt_model;     /**< Weights, a pool for KV, a scheduler. Retained and released. */
 typedef struct kvrt_store kvrt_store;     /**< A directory of saved sessions. Retained and released. */
 typedef struct kvrt_session kvrt_session; /**< One conversation with a model. It has one owner, who closes it. */
 typedef struct kvrt_cancel kvrt_cancel;   /**< Ends generations from outside. Retained and released. */
@@ -311,10 +315,10 @@ enum {
   KVRT_DETAIL_CATALOG_CORRUPT = 2, /**< The store's catalog is damaged, or another store's: see kvrt_store_repair. */
   KVRT_DETAIL_CATALOG_MISSING = 3, /**< A store's directory without its catalog: see kvrt_store_repair. */
   KVRT_DETAIL_STORE_TOO_NEW = 4,   /**< A later kvrt wrote the store. It is left as it is. */
-  KVRT_DETAIL_FOREIGN_PROGRAM = 5, /**< The directory or database belongs to another program. */
+  KVRT_DETAIL_OTHER_PROGRAM = 5,   /**< The directory or database belongs to another program. */
   KVRT_DETAIL_READ_ONLY = 6,       /**< The store, its directory or its file system cannot be written. */
   KVRT_DETAIL_PERMISSION = 7,      /**< The system refused access. */
-  /** Others own or can write the directory; or a file in it is theirs, a link, or not a regular file. */
+  /** The directory is another user's, or others can write it; or a file in it is theirs, a link, or not a regular file. */
   KVRT_DETAIL_UNSAFE_DIRECTORY = 8,
   KVRT_DETAIL_STORE_LOCKED = 9,    /**< Another process writes the store, or repairs it. */
   KVRT_DETAIL_REVISION = 10,       /**< The name was saved since this handle last saw it. */
@@ -408,14 +412,14 @@ enum {
   KVRT_REUSE_NEW_TOKENS = 1,      /**< The tokens from here on were never computed after the tokens before them. */
   KVRT_REUSE_DIFFERENT_TOKEN = 2, /**< A block in memory begins the same and has another token here. */
   KVRT_REUSE_NOT_STORED = 3,      /**< The store knows the tokens and never had their KV. */
-  /** This session had computed them; the pool needed the blocks. From resume, at position 0: it is longer than the pool
+  /** This session had computed them; the pool needed the units. From resume, at position 0: it is longer than the pool
    * holds (see "Session states"). */
   KVRT_REUSE_EVICTED = 4,
   /** The chunk on disk was damaged, missing or could not be read: the log says which. At position 0 with `recomputed`:
    * KV that was reused made logits that are not finite, so all was computed again. */
   KVRT_REUSE_DAMAGED = 5,
   KVRT_REUSE_OTHER_NUMERICS = 6, /**< The saved KV is of another format, numerics or block size. */
-  /** The tokens from here on had KV, but the window or state before them is gone. Computing starts at this position, the
+  /** The tokens from here on had KV, but the window or recurrent state before them is gone. Computing starts at this position, the
    * last boundary: see kvrt_session_mark. */
   KVRT_REUSE_WINDOW = 7
 };
@@ -447,12 +451,12 @@ typedef struct kvrt_report {
   double tpot_ms;                /**< decode_ms for each token after the first. */
   double prefill_tokens_per_s;   /**< prefilled in prefill_ms. */
   double decode_tokens_per_s;    /**< Tokens after the first, in decode_ms. */
-  uint64_t kv_blocks;            /**< Blocks of this session at the end; shared ones count in full. */
-  uint64_t kv_bytes;             /**< Bytes of these blocks. */
-  uint64_t pool_bytes_begin;     /**< Bytes of the model's pool that open sessions held when it began; a shared block counts once. */
+  uint64_t kv_units;             /**< Units of this session at the end; shared ones count in full. */
+  uint64_t kv_bytes;             /**< Bytes of these units. */
+  uint64_t pool_bytes_begin;     /**< Bytes of the model's pool that open sessions held when it began; a shared unit counts once. */
   uint64_t pool_bytes_prefilled; /**< The same at the first token, or at the end of a prefill. */
   uint64_t pool_bytes_end;       /**< The same at the end. */
-  /** Tokens whose KV was computed a second time: the session's blocks were lent to others meanwhile, or reused KV made
+  /** Tokens whose KV was computed a second time: the session's units were lent to others meanwhile, or reused KV made
    * NaN or infinite logits. */
   uint64_t recomputed;
 } kvrt_report;
@@ -650,7 +654,7 @@ KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t th
 /** @} */
 
 /** @defgroup kvrt_model Model
- * Weights, tokenizer and chat template of a GGUF file, and a pool of KV blocks for its sessions.
+ * Weights, tokenizer and chat template of a GGUF file, and a pool for the KV of its sessions.
  * @{ */
 
 /** The format in which K or V is stored; the two may have different ones. A token takes kv_heads * head_dim elements
@@ -674,6 +678,13 @@ enum {
 /** Groups of layers that a model has at most: entries of the arrays kv_group_... */
 #define KVRT_KV_GROUPS_MAX 8
 
+/** kv_group_kind: what a group's layers keep of the tokens. */
+enum {
+  KVRT_GROUP_EVERYTHING = 1, /**< The KV of all of them. */
+  KVRT_GROUP_WINDOW = 2,     /**< The KV of the last ones, kv_group_window of which a token sees. */
+  KVRT_GROUP_RECURRENT = 3   /**< A recurrent state. */
+};
+
 /** kvrt_model_options.cache: which directory keeps weights from one open to the next, if cache_dir names none. In a
  * program that has more rights than its user (setuid) the environment is not read. */
 enum {
@@ -690,12 +701,12 @@ enum {
 typedef struct kvrt_model_options {
   uint32_t struct_size;  /**< sizeof this struct. */
   uint32_t kv_format;    /**< KVRT_KV_... of K, and of V if kv_format_v is 0. */
-  uint32_t block_tokens; /**< Tokens of a KV block: 16, 32, 64, 128 or 256; 0: 32. */
+  uint32_t block_tokens; /**< Tokens of a block: 16, 32, 64, 128 or 256; 0: 32. */
   /** Prompt tokens of a step at most, 1 to 512; 0: 512. It holds whatever step_ms_max allows. A smaller number makes
    * cancel take effect sooner. */
   uint32_t prefill_chunk;
-  /** Bytes of the pool of KV blocks, reserved at open. At least the KV of two blocks (and a block of zeros if layers have
-   * windows); at most the memory of the machine (CUDA: of the device). 0: four contexts, and at most a quarter of the
+  /** Bytes of the pool, reserved at open. At least the KV of two blocks (and a unit of zeros if layers have windows or are
+   * recurrent); at most the memory of the machine (CUDA: of the device). 0: four contexts, and at most a quarter of the
    * free memory. */
   uint64_t kv_bytes_max;
   /** Milliseconds that a step may take, 1 to 60000; 0: 50. A step takes as many prompt tokens as fit this time by
@@ -721,7 +732,7 @@ typedef struct kvrt_model_options {
    * model by the model file's inode, size, times and header and a sample of its tensors, not by reading it all: a copy
    * of the model has a file of its own.
    *
-   * Only its owner may be able to write the directory. While a model uses a file of it, the file may be removed, but
+   * No other user may be able to write the directory. While a model uses a file of it, the file may be removed, but
    * not changed. Whatever is wrong with the directory is logged (WARN) and costs only time. It is not used for a
    * part of a file (fd_size), nor on CUDA. A callback of model_open that opens another model with the same directory
    * waits as another process would. */
@@ -754,15 +765,15 @@ typedef struct kvrt_model_props {
   int32_t eos_token;           /**< Its id; -1: none. BERT's is [SEP]. */
   uint32_t add_bos;            /**< 1: append_text to an empty session adds BOS. */
   uint32_t has_template;       /**< 1: the file has a chat template that parses. append_message says what is wrong. */
-  uint32_t block_tokens;       /**< Tokens of a KV block. */
+  uint32_t block_tokens;       /**< Tokens of a block. */
   uint64_t file_bytes;         /**< The file's size. */
   uint64_t weight_bytes;       /**< The weights in memory. */
   uint64_t kv_bytes_per_token; /**< KV of a token in all layers. */
-  uint64_t block_bytes;        /**< KV of a block. */
-  uint64_t blocks;             /**< Blocks of the pool. */
-  uint64_t blocks_free;        /**< Of these, unused. */
+  uint64_t unit_bytes;         /**< Bytes of a unit. */
+  uint64_t units;              /**< Units of the pool. */
+  uint64_t units_free;         /**< Of these, unused. */
   /** Of these, held by no session, and kept for a prompt that begins the same; given up when needed. */
-  uint64_t blocks_cached;
+  uint64_t units_cached;
   uint64_t sessions; /**< Sessions that are open now. */
   double load_ms;    /**< Milliseconds that model_open took. */
   /** A step's activations and logits. CUDA: with the memory of kernels and cuBLASLt, which models share. */
@@ -770,15 +781,17 @@ typedef struct kvrt_model_props {
   uint32_t step_ms_max; /**< Milliseconds that a step may take. */
   uint32_t kv_format;   /**< KVRT_KV_... of K, never DEFAULT. */
   uint32_t kv_format_v; /**< KVRT_KV_... of V, never DEFAULT. */
-  uint32_t kv_groups;   /**< Groups of layers: how many entries of the next four arrays count. A group without a window comes first. */
+  uint32_t
+      kv_groups; /**< Groups of layers: how many entries of the arrays kv_group_... count. A group that keeps everything comes first. */
   uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX]; /**< Layers of the group; not those that read another's KV (Gemma 4). */
-  /** Tokens that a token sees in them, itself included; 0: all before it. 1: recurrent layers. A block of theirs is a
-   * state, which stands for all tokens before it: a session has at most two, and one at each boundary. */
+  /** WINDOW: tokens that a token sees in them, itself included. Other kinds: 0. */
   uint32_t kv_group_window[KVRT_KV_GROUPS_MAX];
-  /** Bytes of the group's blocks, for each token in them. A session of n tokens has, in each group, KV of at most n
-   * tokens, rounded up to whole blocks, or of kv_group_tokens_max if that is less. */
+  /** Bytes of the group's units, for each token of a block. A session of n tokens has, in each group, KV of at most n
+   * tokens, rounded up to whole blocks, or of kv_group_tokens_max if that is less. Of recurrent layers each block counted
+   * so is a recurrent state: a session has at most two, and one at each boundary. */
   uint32_t kv_group_bytes_per_token[KVRT_KV_GROUPS_MAX];
   uint32_t kv_group_tokens_max[KVRT_KV_GROUPS_MAX]; /**< The most tokens of which a session has KV, in whole blocks; 0: all. */
+  uint32_t kv_group_kind[KVRT_KV_GROUPS_MAX];       /**< KVRT_GROUP_... */
 } kvrt_model_props;
 
 /** Opens a GGUF file, which must not change while the model is open.
@@ -879,9 +892,9 @@ typedef struct kvrt_metrics {
   uint64_t sessions;          /**< Sessions open now. */
   uint64_t generating;        /**< Of these, from begin to DONE. */
   uint64_t paused;            /**< Of these, waiting for their host. */
-  uint64_t blocks;            /**< Blocks of the pool. */
-  uint64_t blocks_used;       /**< Of these, held by sessions now. */
-  uint64_t blocks_cached;     /**< Of these, held by no session, and kept for a prompt that begins the same. */
+  uint64_t units;             /**< Units of the pool. */
+  uint64_t units_used;        /**< Of these, held by sessions now. */
+  uint64_t units_cached;      /**< Of these, held by no session, and kept for a prompt that begins the same. */
   uint64_t steps;             /**< Steps that were run. */
   uint64_t step_rows;         /**< Rows in them, one for each token. */
   double step_ms_total;       /**< Milliseconds of all steps. */
@@ -901,7 +914,7 @@ typedef struct kvrt_metrics {
   uint64_t prefilled;         /**< Sum of prefilled. */
   uint64_t recomputed;        /**< Sum of recomputed. */
   uint64_t generated;         /**< Sum of generated. */
-  uint64_t preemptions;       /**< Generations that lent their blocks to others. */
+  uint64_t preemptions;       /**< Generations that lent their units to others. */
   uint64_t evictions;         /**< Cached blocks that were given up. */
   uint64_t first_tokens;      /**< Generations that gave a token: the sums of milliseconds below are over these. */
   double ttft_ms_total;       /**< Sum of ttft_ms. */
@@ -947,29 +960,30 @@ typedef struct kvrt_plan {
   uint32_t context_length;     /**< As in kvrt_model_props; 0 for a geometry. */
   uint32_t fits;               /**< 1: total_bytes is at most memory_bytes. */
   uint64_t kv_bytes_per_token; /**< As in kvrt_model_props. */
-  uint64_t block_bytes;        /**< As in kvrt_model_props. */
+  uint64_t unit_bytes;         /**< As in kvrt_model_props. */
   uint64_t weight_bytes;       /**< The weights in memory. */
   uint64_t scratch_bytes;      /**< A step's activations and logits, as in kvrt_model_props. */
-  uint64_t session_blocks;     /**< The most blocks of one session; with windows it has fewer between its steps. */
+  uint64_t session_units;      /**< The most units of one session; with windows it has fewer between its steps. */
   uint64_t session_bytes;      /**< Bytes of these. */
-  double used;                 /**< Share of these bytes that hold tokens' KV and states, 0 to 1. */
+  double used;                 /**< Share of these bytes that hold tokens' KV and recurrent states, 0 to 1. */
   double waste;                /**< 1 - used. */
-  uint64_t blocks;             /**< Blocks of all sessions, shared ones once. */
-  uint64_t kv_bytes;           /**< Bytes of the pool with these: if layers have windows, it has one block more, of zeros. */
-  uint64_t stored_tokens;      /**< Tokens that these blocks hold. */
-  uint64_t unshared_tokens;    /**< Tokens that they would hold without sharing. */
-  uint64_t total_bytes;        /**< Weights, scratch and KV. */
-  uint64_t memory_bytes;       /**< The budget. */
-  uint64_t sessions_max;       /**< Sessions of that length that fit the budget. */
-  uint64_t context_max;        /**< Tokens of a single session that fit the budget. */
-  uint32_t kv_groups;          /**< This and the next ones: as in kvrt_model_props, with steps of 512 tokens. */
-  uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX];          /**< Layers of the group with KV of their own. */
-  uint32_t kv_group_window[KVRT_KV_GROUPS_MAX];          /**< Tokens that a token sees in them; 0: all; 1: recurrent layers. */
-  uint32_t kv_group_bytes_per_token[KVRT_KV_GROUPS_MAX]; /**< Bytes of the group's blocks, for each token in them. */
+  uint64_t units;              /**< Units of all sessions, shared ones once. */
+  uint64_t kv_bytes;        /**< Bytes of the pool with these: if layers have windows or are recurrent, it has one unit more, of zeros. */
+  uint64_t stored_tokens;   /**< Tokens that these units hold. */
+  uint64_t unshared_tokens; /**< Tokens that they would hold without sharing. */
+  uint64_t total_bytes;     /**< Weights, scratch and KV. */
+  uint64_t memory_bytes;    /**< The budget. */
+  uint64_t sessions_max;    /**< Sessions of that length that fit the budget. */
+  uint64_t context_max;     /**< Tokens of a single session that fit the budget. */
+  uint32_t kv_groups;       /**< This and the next ones: as in kvrt_model_props, with steps of 512 tokens. */
+  uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX];          /**< Layers of the group; not those that read another's KV. */
+  uint32_t kv_group_window[KVRT_KV_GROUPS_MAX];          /**< WINDOW: tokens that a token sees in them. Other kinds: 0. */
+  uint32_t kv_group_bytes_per_token[KVRT_KV_GROUPS_MAX]; /**< Bytes of the group's units, for each token of a block. */
   uint32_t kv_group_tokens_max[KVRT_KV_GROUPS_MAX];      /**< The most tokens of which a session has KV; 0: all. */
-  uint64_t state_bytes;    /**< A state of all recurrent layers, without what its blocks have beyond it; 0: there are none. */
-  uint64_t boundary_bytes; /**< What the pool keeps for one boundary at most (kvrt_session_mark); 0: no layer has a window. */
-  uint64_t boundaries;     /**< Boundaries of this size that the planned pool keeps beside what sessions hold, at most. */
+  uint64_t recurrent_bytes; /**< A recurrent state of all layers, without what its units have beyond it; 0: there is none. */
+  uint64_t boundary_bytes;  /**< What the pool keeps for one boundary at most (kvrt_session_mark); 0: it needs to keep nothing. */
+  uint64_t boundaries;      /**< Boundaries of this size that the planned pool keeps beside what sessions hold, at most. */
+  uint32_t kv_group_kind[KVRT_KV_GROUPS_MAX]; /**< KVRT_GROUP_... */
 } kvrt_plan;
 
 /** Computes the memory that a model and its sessions will take. It reads only the file's header, no weights.
@@ -1101,7 +1115,7 @@ typedef struct kvrt_store_props {
  * - Statuses: NOT_FOUND: the parent directory is missing; or there is no store, with must_exist or read_only. BUSY:
  *   another process makes, migrates or repairs it. CORRUPT: the catalog is damaged or another store's (CATALOG_CORRUPT:
  *   the message names both), or it is missing (CATALOG_MISSING): see kvrt_store_repair. INCOMPATIBLE: a later kvrt
- *   wrote it (STORE_TOO_NEW), the directory is another program's (FOREIGN_PROGRAM), or the store is too old; it is left
+ *   wrote it (STORE_TOO_NEW), the directory is another program's (OTHER_PROGRAM), or the store is too old; it is left
  *   as it is. UNSUPPORTED: a network file system, or a store that was open at a fork. INVALID: others may write the
  *   directory or a file in it, or one of them is a link or not a regular file (UNSAFE_DIRECTORY). IO: the system failed;
  *   also PERMISSION, and READ_ONLY if a store is to be made on a read-only file system. NO_SPACE.
@@ -1141,7 +1155,7 @@ KVRT_API kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain
  *      "messages": [as they were given],
  *      "spans":    [of each message {"begin", "end", "generated"}],
  *      "chunks":   [of each block of tokens {"key", "begin", "end": of tokens, "bytes": of its KV on disk,
- *                   "groups": {"1": bytes of the chunk of the model's first group, ...; "0": of one with all layers}}],
+ *                   "by_number": {"1": bytes of the chunk of number 1, ...}}],
  *      "options":  {"no_prefix_cache", "tools", "documents", "variables", "template_time",
  *                   "grammar": null or {"kind": "none" (only calls or reasoning are bound), "gbnf", "json_schema" or
  *                   "json_schema_open", "begin", "source", "tool_choice", "tool_name", "parallel_calls_max",
@@ -1245,17 +1259,17 @@ typedef struct kvrt_repair_report {
   uint64_t sessions_with_holes; /**< Of those, sessions that lost chunks, which a resume computes again. */
   /** Sessions whose name is lost: tokens, without messages, under names like recovered-0123456789ab. */
   uint64_t sessions_recovered;
-  uint64_t sessions_lost;  /**< Sessions that had a name, and of which too little is left; 0 if no record told of any. */
-  uint64_t chunks_kept;    /**< Chunks that are sound. */
-  uint64_t chunks_lost;    /**< Chunks that are not. */
-  uint64_t bytes_kept;     /**< Bytes of chunks_kept. */
-  double ms;               /**< Milliseconds that it took. */
-  uint64_t chunks_unowned; /**< Whole chunks of lost sessions: nothing tells their model and domain. */
+  uint64_t sessions_lost;   /**< Sessions that had a name, and of which too little is left; 0 if no record told of any. */
+  uint64_t chunks_kept;     /**< Chunks that are sound. */
+  uint64_t chunks_lost;     /**< Chunks that are not. */
+  uint64_t bytes_kept;      /**< Bytes of chunks_kept. */
+  double ms;                /**< Milliseconds that it took. */
+  uint64_t chunks_orphaned; /**< Whole chunks of lost sessions: nothing tells their model and domain. */
 } kvrt_repair_report;
 
 /** Repairs a directory that does not open (CATALOG_CORRUPT, CATALOG_MISSING), or in which verify finds faults. It
  * makes a sound store of all that its checksums and keys can prove. Nobody may have the store open. A catalog that is
- * replaced goes into the folder `damaged-<n>` of the store, with segments that hold only unowned chunks; the last
+ * replaced goes into the folder `damaged-<n>` of the store, with segments that hold only orphaned chunks; the last
  * FAULT names that folder. A repair that was killed or failed can be called again.
  * - `callback`: FAULT: a fault, and its treatment. PROGRESS in bytes. A repair that the callback stops has changed
  *   nothing; one that has changed something already goes on to its end.
@@ -1309,7 +1323,7 @@ KVRT_API uint32_t kvrt_cancel_fired(const kvrt_cancel* cancel);
 enum {
   KVRT_STATE_IDLE = 1,       /**< It waits for calls. */
   KVRT_STATE_GENERATING = 2, /**< From begin until next has given DONE or a failure. */
-  KVRT_STATE_SUSPENDED = 3,  /**< Without blocks: suspended, or resumed too long for the pool; it has computed nothing since. */
+  KVRT_STATE_SUSPENDED = 3,  /**< Without units: suspended, or resumed too long for the pool; it has computed nothing since. */
   KVRT_STATE_FAILED = 4      /**< Its logits were NaN or infinite. It can only be read. */
 };
 
@@ -1379,16 +1393,16 @@ typedef struct kvrt_session_options {
   uint32_t foreign_kv; /**< KVRT_FOREIGN_KV_..., for resume. */
 } kvrt_session_options;
 
-/** A session's state. Texts are NUL-terminated. */
+/** A session as it is now. Texts are NUL-terminated. */
 typedef struct kvrt_session_props {
   uint32_t struct_size; /**< sizeof this struct. */
   uint32_t state;       /**< KVRT_STATE_... */
   uint64_t tokens;      /**< Tokens that it has. */
   /** Leading tokens that are computed and whose KV the session has (in layers with windows: the part that the next token
-   * needs); with recurrent layers, those up to its last state. A generation first looks for more KV in the pool and the
+   * needs); with recurrent layers, those up to its last recurrent state. A generation first looks for more KV in the pool and the
    * store. */
   uint64_t kv_tokens;
-  uint64_t kv_blocks;            /**< Blocks that it holds, shared ones in full. */
+  uint64_t kv_units;             /**< Units that it holds, shared ones in full. */
   uint64_t kv_bytes;             /**< Bytes of these. */
   uint64_t events_unread;        /**< Events that next has ready. */
   uint64_t messages;             /**< Messages of its conversation. */
@@ -1506,9 +1520,9 @@ enum {
 /** kvrt_generate_options.grammar_kind: constrained output. A token is chosen only if the answer can still become what
  * the grammar says, and the end of the turn only if the answer is whole.
  *
- * Reasoning is not part of that answer. If the prompt has opened it, or the model opens it with the marks of its template,
- * reasoning is unconstrained; the answer begins after its end mark and at most two line breaks. If the prompt has closed
- * it, there is none. A GBNF that itself begins with the mark that opens reasoning binds reasoning, too. */
+ * Reasoning is not part of that answer. If the prompt has opened it, or the model opens it with its template's marker,
+ * reasoning is unconstrained; the answer begins after its end marker and at most two line breaks. If the prompt has closed
+ * it, there is none. A GBNF that itself begins with the marker that opens reasoning binds reasoning, too. */
 enum {
   KVRT_GRAMMAR_DEFAULT = 0, /**< None. */
   /** Rules `name ::= ...` as in llama.cpp, beginning with `root`.
@@ -1541,7 +1555,7 @@ enum {
  * keeps JSON_SCHEMA's order.
  *
  * If the family does not write arguments as JSON, kvrt never writes an argument that the family's parser would read as
- * another type. So no string has the mark that ends it; and if a string is one of several types, none reads as a number,
+ * another type. So no string has the marker that ends it; and if a string is one of several types, none reads as a number,
  * true, false or null. It works with every `reply`; if that names a family, the calls are that family's.
  *
  * What a session or a tool is like, and what begin does:
@@ -1569,10 +1583,10 @@ enum {
  * NONE is never refused for any of these.
  *
  * Reasoning stays free, and comes first. With DEFAULT, AUTO and NONE and no grammar_kind the turn may end in it. It may
- * mention the mark of a call, unless the names of all tools have more than 16,384 bytes. If a tool's name follows the
- * mark, it is a call, which ends reasoning and is bound as any other.
+ * mention the marker of a call, unless the names of all tools have more than 16,384 bytes. If a tool's name follows the
+ * marker, it is a call, which ends reasoning and is bound as any other.
  *
- * With DEFAULT and AUTO an answer may begin with a call that has no mark, if the family's calls are JSON objects with a
+ * With DEFAULT and AUTO an answer may begin with a call that has no marker, if the family's calls are JSON objects with a
  * name: `{"name": "f", "arguments":` of a tool f is a call from there on, by itself, in a list, or within a fence of
  * Markdown (with `json`, or without); others may follow it. Llama 3 and Gemma may also write `"parameters":`, or a list
  * `[f(k="v")]`. Text that goes on in another way is not bound. */
@@ -1580,8 +1594,8 @@ enum {
   /** As AUTO, if the model's chat template itself writes a call in the way of the family that it shows, and the table
    * above does not say otherwise; else calls are not bound. */
   KVRT_TOOL_CHOICE_DEFAULT = 0,
-  KVRT_TOOL_CHOICE_NONE = 1, /**< No calls: the marks by which they begin cannot come; what has none is text. */
-  /** Text; from a call's first mark on, calls. A call ends the text, another may follow. */
+  KVRT_TOOL_CHOICE_NONE = 1, /**< No calls: the markers by which they begin cannot come; what has none is text. */
+  /** Text; from a call's first marker on, calls. A call ends the text, another may follow. */
   KVRT_TOOL_CHOICE_AUTO = 2,
   KVRT_TOOL_CHOICE_REQUIRED = 3, /**< One call or more, and nothing else. */
   KVRT_TOOL_CHOICE_NAMED = 4     /**< As REQUIRED, of the tool tool_name. */
@@ -1669,7 +1683,7 @@ typedef struct kvrt_generate_options {
  * - `report`: may be NULL. It is filled when the call succeeds, and when it is CANCELLED.
  * - Statuses: INVALID: the session is FAILED, or has no tokens. BUSY: it generates, or another call is inside.
  *   CANCELLED: by the callback or by kvrt_session_cancel; the computed part stays. LIMIT: the pool cannot hold it; one
- *   that never could is told before any session loses a block. NO_MEMORY. DEVICE.
+ *   that never could is told before any session loses a unit. NO_MEMORY. DEVICE.
  * - Blocks: until DONE. */
 KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report,
                                           kvrt_error* err);
@@ -1725,8 +1739,8 @@ KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err)
 
 /** Makes a copy that shares all KV blocks with the session; a block is copied when one of them first writes to it. The
  * copy is not saved, has a new id, and is SUSPENDED if the session is. It takes over the options of the session, except
- * autosave_name. If layers are recurrent, the state here stays in the pool's cache, as at a boundary, also within a block.
- * Either of the two may come back to this place, and the first to write copies it. Tokens that the session loaded from
+ * autosave_name. If layers are recurrent, the recurrent state here stays in the pool's cache, as at a boundary, also
+ * within a block. Either of the two may come back to this place, and the first to write copies it. Tokens that the session loaded from
  * the store before the fork count as reused_disk in the next report of both.
  * - `options`: only wake, wake_user and wake_user_free are read; may be NULL.
  * - `*out`: the new session. The caller owns it, and closes it with kvrt_session_close.
@@ -1750,9 +1764,11 @@ KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count
  * before the user's first words, at saves, at forks, at the place where a prompt parts from one whose KV is there, and
  * after 1024 tokens without one.
  *
- * Windows and states that only boundaries keep take at most a quarter of the pool (all of it if no layer sees
+ * Windows and recurrent states that only boundaries keep take at most a quarter of the pool (all of it if no layer sees
  * everything), or what one boundary takes if that is more; those used least recently are given up. `kvrt plan` prints
  * what one takes; a log line (INFO) of model_open says how many the pool keeps, if these are few.
+ *
+ * A state of this table is a recurrent one:
  *
  *     The model has            kept in memory                            stored by a save
  *     only layers that see     nothing: it goes on from any token        all full blocks
@@ -1768,7 +1784,7 @@ KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count
  *                              of the block's, also the state a block
  *                              before. At a fork the state itself
  *
- * With no_prefix_cache nothing is marked: the session keeps only its last two windows, or its last state.
+ * With no_prefix_cache nothing is marked: the session keeps only its last two windows, or its last recurrent state.
  *
  * What is stored stays as long as the tokens before it are those of some saved session, and the disk has room. So a save
  * after each turn makes boundaries last: they come back from the store when the pool has given them up.
@@ -1879,8 +1895,8 @@ typedef struct kvrt_save_report {
  * If the last block is not full, a checkpoint writes its KV only after that grew by n tokens beyond what the store has,
  * n = max(8, block_tokens / 4). One checkpoint then writes at most 4 times the new KV, and a resume computes at most n
  * tokens again, the last token included, which has no KV yet. That holds with KVRT_DURABILITY_KV too. suspend, and close
- * with autosave, write all KV of the last block. With recurrent layers a checkpoint, suspend or close also writes their
- * state, whatever its size; an autosave does not, and a resume then goes on from the last boundary, at most 1024 tokens
+ * with autosave, write all KV of the last block. With recurrent layers a checkpoint, suspend or close also writes the
+ * recurrent state, whatever its size; an autosave does not, and a resume then goes on from the last boundary, at most 1024 tokens
  * before.
  *
  * If the store has no room for KV, the save keeps the tokens, and as much KV as fits from the first block on: see
@@ -1897,7 +1913,7 @@ typedef struct kvrt_save_report {
 KVRT_API kvrt_status kvrt_session_checkpoint(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
                                              kvrt_save_report* report, kvrt_error* err);
 
-/** Saves the session as kvrt_session_checkpoint does, and then gives its blocks back, also those whose KV the store
+/** Saves the session as kvrt_session_checkpoint does, and then gives its units back, also those whose KV the store
  * lacks (chunks_missing). The handle stays valid: the next call that computes loads the KV again.
  * - Statuses: as kvrt_session_checkpoint. BUSY also: it generates, or another call is inside.
  * - Blocks: as kvrt_session_checkpoint. */

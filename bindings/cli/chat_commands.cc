@@ -182,7 +182,7 @@ kvrt_status Chat::history(const std::string&) {
 kvrt_status Chat::stats(const std::string&) {
   const kvrt_session_props session = *session_.info();
   say("{} tokens of {} ({})\n", session.tokens, most_tokens(), why_no_more());
-  say("KV of {} in {} ({}); revision {}\n", counted(session.kv_tokens, "token"), counted(session.kv_blocks, "block"),
+  say("KV of {} in {} ({}); revision {}\n", counted(session.kv_tokens, "token"), counted(session.kv_units, "unit"),
       human_bytes(session.kv_bytes), session.revision);
   say("temperature {:.2g}, top_k {}, top_p {:.2g}, min_p {:.2g}, repetition penalty {:.2g}\n", sampling_.temperature.value_or(0),
       sampling_.top_k.value_or(0), sampling_.top_p.value_or(0), sampling_.min_p.value_or(0), sampling_.repetition_penalty.value_or(0));

@@ -18,14 +18,21 @@ std::string grouped(uint64_t n) {
 
 std::string many(uint64_t n, std::string_view what) { return grouped(n) + " " + plural(n, what); }
 
-bool recurrent(const kvrt_plan& p, uint32_t group) { return p.kv_group_window[group] == 1; }
-bool has_windows(const kvrt_plan& p) { return p.kv_groups > 0 && p.kv_group_window[p.kv_groups - 1] > 0; }
-bool has_states(const kvrt_plan& p) { return has_windows(p) && p.kv_group_window[p.kv_groups - 1] == 1; }
+// What the layers of a group keep of the tokens.
+std::string kind_name(uint32_t kind) {
+  return kind == KVRT_GROUP_RECURRENT ? "recurrent" : kind == KVRT_GROUP_WINDOW ? "window" : "everything";
+}
+
+bool recurrent(const kvrt_plan& p, uint32_t group) { return p.kv_group_kind[group] == KVRT_GROUP_RECURRENT; }
+// A group that keeps everything comes first, recurrent layers last.
+bool has_recurrent(const kvrt_plan& p) { return p.kv_groups > 0 && recurrent(p, p.kv_groups - 1); }
+bool has_boundaries(const kvrt_plan& p) { return p.kv_groups > 0 && p.kv_group_kind[p.kv_groups - 1] != KVRT_GROUP_EVERYTHING; }
 
 void print_json(const kvrt_plan& p, const ModelFlags& flags) {
   std::vector<Json> groups(p.kv_groups);
   for (uint32_t g = 0; g < p.kv_groups; ++g) {
-    groups[g].add("layers", uint64_t{p.kv_group_layers[g]}).add("window", uint64_t{p.kv_group_window[g]});
+    groups[g].add("kind", kind_name(p.kv_group_kind[g])).add("layers", uint64_t{p.kv_group_layers[g]});
+    groups[g].add("window", uint64_t{p.kv_group_window[g]});
     groups[g].add("bytes_per_token", uint64_t{p.kv_group_bytes_per_token[g]}).add("tokens_max", uint64_t{p.kv_group_tokens_max[g]});
   }
   Json json;
@@ -35,14 +42,15 @@ void print_json(const kvrt_plan& p, const ModelFlags& flags) {
       .add("layers", uint64_t{p.layers});
   json.add("heads", uint64_t{p.heads}).add("kv_heads", uint64_t{p.kv_heads}).add("head_dim", uint64_t{p.head_dim});
   json.add("context_length", uint64_t{p.context_length}).add("fits", p.fits != 0);
-  json.add("kv_bytes_per_token", p.kv_bytes_per_token).add("block_bytes", p.block_bytes);
+  json.add("kv_bytes_per_token", p.kv_bytes_per_token).add("unit_bytes", p.unit_bytes);
   json.add("weight_bytes", p.weight_bytes).add("scratch_bytes", p.scratch_bytes);
-  json.add("session_blocks", p.session_blocks).add("session_bytes", p.session_bytes).add("used", p.used).add("waste", p.waste);
-  json.add("blocks", p.blocks).add("kv_bytes", p.kv_bytes);
+  json.add("session_units", p.session_units).add("session_bytes", p.session_bytes).add("used", p.used).add("waste", p.waste);
+  json.add("units", p.units).add("kv_bytes", p.kv_bytes);
   json.add("stored_tokens", p.stored_tokens).add("unshared_tokens", p.unshared_tokens);
   json.add("total_bytes", p.total_bytes).add("memory_bytes", p.memory_bytes);
   json.add("sessions_max", p.sessions_max).add("context_max", p.context_max);
-  json.add("kv_groups", groups).add("state_bytes", p.state_bytes).add("boundary_bytes", p.boundary_bytes).add("boundaries", p.boundaries);
+  json.add("kv_groups", groups).add("recurrent_bytes", p.recurrent_bytes);
+  json.add("boundary_bytes", p.boundary_bytes).add("boundaries", p.boundaries);
   json.print();
 }
 
@@ -50,8 +58,8 @@ void line(std::string_view what, const std::string& text) { put("{:<10} {}\n", w
 
 // What a session keeps in each group of layers. One group without a window needs no word.
 void print_groups(const kvrt_plan& p) {
-  if (p.kv_groups < 2 && !has_windows(p)) return;
-  const bool one = p.kv_groups - has_states(p) == 1;  // group with KV: all bytes of a token are its
+  if (p.kv_groups < 2 && !has_boundaries(p)) return;
+  const bool one = p.kv_groups - has_recurrent(p) == 1;  // group with KV: all bytes of a token are its
   for (uint32_t g = 0; g < p.kv_groups; ++g) {
     const std::string layers = many(p.kv_group_layers[g], "layer"), bytes = human_bytes(p.kv_group_bytes_per_token[g]);
     const uint64_t over = one && !recurrent(p, g) ? p.kv_group_bytes_per_token[g] - p.kv_bytes_per_token : 0;
@@ -59,8 +67,8 @@ void print_groups(const kvrt_plan& p) {
     std::string words = fmt::format("{}: {} for every token{}", layers, bytes, unused);
     if (recurrent(p, g)) {
       const uint64_t room = uint64_t{p.kv_group_bytes_per_token[g]} * p.block_tokens;
-      words = fmt::format("{}, recurrent: two states of {}, each in {}, {}", layers, human_bytes(p.state_bytes),
-                          many(room / p.block_bytes, "block"), human_bytes(room));
+      words = fmt::format("{}, recurrent: two states of {}, each in {}, {}", layers, human_bytes(p.recurrent_bytes),
+                          many(room / p.unit_bytes, "unit"), human_bytes(room));
     } else if (p.kv_group_window[g] > 0) {
       words = fmt::format("{}, window {}: {} for each of the last {} tokens", layers, grouped(p.kv_group_window[g]), bytes,
                           grouped(p.kv_group_tokens_max[g]));
@@ -69,30 +77,30 @@ void print_groups(const kvrt_plan& p) {
   }
 }
 
-// What a block is: "32 tokens of 3 layers". Groups have blocks of one size, each with all or some of its group's layers.
-std::string block_words(const kvrt_plan& p) {
+// What a unit is: "32 tokens of 3 layers". All units have one size, each with all or some of its group's layers.
+std::string unit_words(const kvrt_plan& p) {
   uint64_t least = UINT64_MAX, most = 0;
   for (uint32_t g = 0; g < p.kv_groups; ++g) {
     if (recurrent(p, g)) continue;
-    const uint64_t blocks = std::max<uint64_t>(1, uint64_t{p.kv_group_bytes_per_token[g]} * p.block_tokens / p.block_bytes);
-    least = std::min(least, p.kv_group_layers[g] / blocks);
-    most = std::max(most, (p.kv_group_layers[g] + blocks - 1) / blocks);
+    const uint64_t units = std::max<uint64_t>(1, uint64_t{p.kv_group_bytes_per_token[g]} * p.block_tokens / p.unit_bytes);
+    least = std::min(least, p.kv_group_layers[g] / units);
+    most = std::max(most, (p.kv_group_layers[g] + units - 1) / units);
   }
   return fmt::format("{} tokens of {}{}", p.block_tokens, least < most ? fmt::format("{} to ", least) : "", many(most, "layer"));
 }
 
-// The blocks of the pool, and those in it that no session asked for.
+// The units of the pool, and those in it that no session asked for.
 std::string pool_words(const kvrt_plan& p, uint64_t sessions) {
-  std::string words = many(p.blocks, "block");
-  if (p.blocks > sessions * p.session_blocks) words += ", the fewest that a pool has";
-  if (p.kv_bytes > p.blocks * p.block_bytes) words += ", and one of zeros";
+  std::string words = many(p.units, "unit");
+  if (p.units > sessions * p.session_units) words += ", the fewest that a pool has";
+  if (p.kv_bytes > p.units * p.unit_bytes) words += ", and one of zeros";
   return words;
 }
 
 // How much of this would fit.
 std::string most_words(const kvrt_plan& p, uint64_t tokens) {
   if (p.memory_bytes <= p.weight_bytes + p.scratch_bytes) return "no session: weights and scratch alone do not fit";
-  if (p.context_max == 0) return "no session: there is no room for the fewest blocks that a pool has";
+  if (p.context_max == 0) return "no session: there is no room for the fewest units that a pool has";
   const std::string other = fmt::format("one of {} (--context {})", grouped(p.context_max), p.context_max);
   if (p.sessions_max == 0) return fmt::format("no session of {}, but {}", many(tokens, "token"), other);
   const bool whole = p.context_max == p.context_length;  // the model has no more: that says nothing of the memory
@@ -113,7 +121,7 @@ void print_chart(const kvrt_plan& p, uint64_t tokens) {
     const auto bar = static_cast<size_t>((bytes * kWidth + most / 2) / most);
     put("{:>10}  {:>10}  {}\n", grouped(n), human_bytes(bytes), std::string(std::max<size_t>(bar, 1), '#'));
   }
-  if (has_windows(p) && !has_states(p)) put("{:>10}  {:>10}  without windows\n", grouped(tokens), human_bytes(without));
+  if (has_boundaries(p) && !has_recurrent(p)) put("{:>10}  {:>10}  without windows\n", grouped(tokens), human_bytes(without));
 }
 
 void print_table(const kvrt_plan& p, const PlanFlags& flags) {
@@ -126,17 +134,17 @@ void print_table(const kvrt_plan& p, const PlanFlags& flags) {
     line("weights", human_bytes(p.weight_bytes));
     line("scratch", human_bytes(p.scratch_bytes) + ", a step's working memory: activations, logits, workspaces");
   }
-  line("KV", fmt::format("{}: {} a token; a block: {}, {}", kv_formats(flags.model), human_bytes(p.kv_bytes_per_token), block_words(p),
-                         human_bytes(p.block_bytes)));
+  line("KV", fmt::format("{}: {} a token; a unit: {}, {}", kv_formats(flags.model), human_bytes(p.kv_bytes_per_token), unit_words(p),
+                         human_bytes(p.unit_bytes)));
   print_groups(p);
-  line("session", fmt::format("{} in {}, {}; {:.1f} % used, {:.1f} % waste", many(tokens, "token"), many(p.session_blocks, "block"),
+  line("session", fmt::format("{} in {}, {}; {:.1f} % used, {:.1f} % waste", many(tokens, "token"), many(p.session_units, "unit"),
                               human_bytes(p.session_bytes), 100 * p.used, 100 * p.waste));
   std::string all = fmt::format("{} in {}: {}", grouped(sessions), pool_words(p, sessions), human_bytes(p.kv_bytes));
   if (p.stored_tokens != p.unshared_tokens) {
     all += fmt::format("; {} stored instead of {}", many(p.stored_tokens, "token"), grouped(p.unshared_tokens));
   }
   line("sessions", all);
-  if (has_windows(p))
+  if (has_boundaries(p))
     line("boundary",
          fmt::format("{} at each place to go back to; the pool has room for {}", human_bytes(p.boundary_bytes), grouped(p.boundaries)));
   line("total", fmt::format("{}: {} {}{}", human_bytes(p.total_bytes), p.fits ? "fits into" : "does not fit into",

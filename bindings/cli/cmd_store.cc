@@ -370,19 +370,23 @@ int cmd_store_repair(const StoreFlags& flags) {
     Json json;
     json.add("outcome", outcome).add("sessions_kept", r.sessions_kept).add("sessions_with_holes", r.sessions_with_holes);
     json.add("sessions_recovered", r.sessions_recovered).add("sessions_lost", r.sessions_lost).add("chunks_kept", r.chunks_kept);
-    json.add("chunks_lost", r.chunks_lost).add("chunks_unowned", r.chunks_unowned).add("bytes_kept", r.bytes_kept).add("ms", r.ms).print();
+    json.add("chunks_lost", r.chunks_lost)
+        .add("chunks_orphaned", r.chunks_orphaned)
+        .add("bytes_kept", r.bytes_kept)
+        .add("ms", r.ms)
+        .print();
   } else if (r.outcome == KVRT_REPAIR_SOUND) {
     tell("{}: all is well; nothing was changed", flags.directory);
   } else {
     tell("{}: {}; {} kept, {} of them with KV to compute again, {} recovered under new names, {} lost; {} kept ({}), {} lost",
          flags.directory, outcome, counted(r.sessions_kept, "session"), r.sessions_with_holes, r.sessions_recovered, r.sessions_lost,
          counted(r.chunks_kept, "chunk"), human_bytes(r.bytes_kept), r.chunks_lost);
-    if (r.chunks_unowned)
-      tell("{}: {} {} to no session that is left", flags.directory, counted(r.chunks_unowned, "chunk"),
-           r.chunks_unowned == 1 ? "belongs" : "belong");
+    if (r.chunks_orphaned)
+      tell("{}: {} {} to no session that is left", flags.directory, counted(r.chunks_orphaned, "chunk"),
+           r.chunks_orphaned == 1 ? "belongs" : "belong");
   }
   const int failed = finish(KVRT_OK);
-  return failed ? failed : r.sessions_lost || r.chunks_unowned ? KVRT_CORRUPT : KVRT_OK;
+  return failed ? failed : r.sessions_lost || r.chunks_orphaned ? KVRT_CORRUPT : KVRT_OK;
 }
 
 }  // namespace cli

@@ -177,7 +177,7 @@ kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& o
 }
 
 uint64_t tokens_held(const kvrt_model_props& props) {
-  const uint64_t room = props.blocks * props.block_bytes;
+  const uint64_t room = props.units * props.unit_bytes;
   uint64_t held = props.block_tokens;
   while (held < props.context_length && session_bytes(props, held + props.block_tokens) <= room) held += props.block_tokens;
   return std::min<uint64_t>(held, props.context_length);

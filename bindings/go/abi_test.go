@@ -127,7 +127,7 @@ func TestNames(t *testing.T) {
 		equal(t, Status(value).String(), strings.TrimPrefix(name, "KVRT_"))
 		equal(t, Status(value).Error(), "kvrt: "+Status(value).String()) // the library's name
 	}
-	equal(t, len(enums), 24)
+	equal(t, len(enums), 25)
 	for name, value := range enums["KVRT_DETAIL"] {
 		equal(t, Detail(value).String(), strings.TrimPrefix(name, "KVRT_DETAIL_"))
 	}

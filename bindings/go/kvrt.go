@@ -130,9 +130,9 @@ func chars(c []C.char) string {
 	return string(text)
 }
 
-func numbers(c [8]C.uint32_t) (out [8]uint32) {
+func numbers[T ~uint32](c [8]C.uint32_t) (out [8]T) {
 	for i, v := range c {
-		out[i] = uint32(v)
+		out[i] = T(v)
 	}
 	return out
 }

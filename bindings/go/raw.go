@@ -82,7 +82,7 @@ const (
 	DetailCatalogCorrupt  Detail = 2
 	DetailCatalogMissing  Detail = 3
 	DetailStoreTooNew     Detail = 4
-	DetailForeignProgram  Detail = 5
+	DetailOtherProgram    Detail = 5
 	DetailReadOnly        Detail = 6
 	DetailPermission      Detail = 7
 	DetailUnsafeDirectory Detail = 8
@@ -115,8 +115,8 @@ func (v Detail) String() string {
 		return "CATALOG_MISSING"
 	case DetailStoreTooNew:
 		return "STORE_TOO_NEW"
-	case DetailForeignProgram:
-		return "FOREIGN_PROGRAM"
+	case DetailOtherProgram:
+		return "OTHER_PROGRAM"
 	case DetailReadOnly:
 		return "READ_ONLY"
 	case DetailPermission:
@@ -436,6 +436,29 @@ func (v KVFormat) String() string {
 		return "INT8"
 	case KVFP8:
 		return "FP8"
+	}
+	return unknown(int64(v))
+}
+
+// GroupKind has the values KVRT_GROUP_... of kvrt.h, which says what each means.
+type GroupKind uint32
+
+// The values of GroupKind.
+const (
+	GroupEverything GroupKind = 1
+	GroupWindow     GroupKind = 2
+	GroupRecurrent  GroupKind = 3
+)
+
+// String gives the name as kvrt.h has it, without KVRT_GROUP_.
+func (v GroupKind) String() string {
+	switch v {
+	case GroupEverything:
+		return "EVERYTHING"
+	case GroupWindow:
+		return "WINDOW"
+	case GroupRecurrent:
+		return "RECURRENT"
 	}
 	return unknown(int64(v))
 }
@@ -772,7 +795,7 @@ type Report struct {
 	TPOTMs             float64
 	PrefillTokensPerS  float64
 	DecodeTokensPerS   float64
-	KVBlocks           uint64
+	KVUnits            uint64
 	KVBytes            uint64
 	PoolBytesBegin     uint64
 	PoolBytesPrefilled uint64
@@ -799,7 +822,7 @@ func toReport(c *C.kvrt_report) Report {
 		TPOTMs:             float64(c.tpot_ms),
 		PrefillTokensPerS:  float64(c.prefill_tokens_per_s),
 		DecodeTokensPerS:   float64(c.decode_tokens_per_s),
-		KVBlocks:           uint64(c.kv_blocks),
+		KVUnits:            uint64(c.kv_units),
 		KVBytes:            uint64(c.kv_bytes),
 		PoolBytesBegin:     uint64(c.pool_bytes_begin),
 		PoolBytesPrefilled: uint64(c.pool_bytes_prefilled),
@@ -972,10 +995,10 @@ type ModelProps struct {
 	FileBytes            uint64
 	WeightBytes          uint64
 	KVBytesPerToken      uint64
-	BlockBytes           uint64
-	Blocks               uint64
-	BlocksFree           uint64
-	BlocksCached         uint64
+	UnitBytes            uint64
+	Units                uint64
+	UnitsFree            uint64
+	UnitsCached          uint64
 	Sessions             uint64
 	LoadMs               float64
 	ScratchBytes         uint64
@@ -987,6 +1010,7 @@ type ModelProps struct {
 	KVGroupWindow        [8]uint32
 	KVGroupBytesPerToken [8]uint32
 	KVGroupTokensMax     [8]uint32
+	KVGroupKind          [8]GroupKind
 }
 
 func toModelProps(c *C.kvrt_model_props) ModelProps {
@@ -1009,10 +1033,10 @@ func toModelProps(c *C.kvrt_model_props) ModelProps {
 		FileBytes:            uint64(c.file_bytes),
 		WeightBytes:          uint64(c.weight_bytes),
 		KVBytesPerToken:      uint64(c.kv_bytes_per_token),
-		BlockBytes:           uint64(c.block_bytes),
-		Blocks:               uint64(c.blocks),
-		BlocksFree:           uint64(c.blocks_free),
-		BlocksCached:         uint64(c.blocks_cached),
+		UnitBytes:            uint64(c.unit_bytes),
+		Units:                uint64(c.units),
+		UnitsFree:            uint64(c.units_free),
+		UnitsCached:          uint64(c.units_cached),
 		Sessions:             uint64(c.sessions),
 		LoadMs:               float64(c.load_ms),
 		ScratchBytes:         uint64(c.scratch_bytes),
@@ -1020,10 +1044,11 @@ func toModelProps(c *C.kvrt_model_props) ModelProps {
 		KVFormat:             KVFormat(c.kv_format),
 		KVFormatV:            KVFormat(c.kv_format_v),
 		KVGroups:             uint32(c.kv_groups),
-		KVGroupLayers:        numbers(c.kv_group_layers),
-		KVGroupWindow:        numbers(c.kv_group_window),
-		KVGroupBytesPerToken: numbers(c.kv_group_bytes_per_token),
-		KVGroupTokensMax:     numbers(c.kv_group_tokens_max),
+		KVGroupLayers:        numbers[uint32](c.kv_group_layers),
+		KVGroupWindow:        numbers[uint32](c.kv_group_window),
+		KVGroupBytesPerToken: numbers[uint32](c.kv_group_bytes_per_token),
+		KVGroupTokensMax:     numbers[uint32](c.kv_group_tokens_max),
+		KVGroupKind:          numbers[GroupKind](c.kv_group_kind),
 	}
 }
 
@@ -1053,9 +1078,9 @@ type Metrics struct {
 	Sessions        uint64
 	Generating      uint64
 	Paused          uint64
-	Blocks          uint64
-	BlocksUsed      uint64
-	BlocksCached    uint64
+	Units           uint64
+	UnitsUsed       uint64
+	UnitsCached     uint64
 	Steps           uint64
 	StepRows        uint64
 	StepMsTotal     float64
@@ -1089,9 +1114,9 @@ func toMetrics(c *C.kvrt_metrics) Metrics {
 		Sessions:        uint64(c.sessions),
 		Generating:      uint64(c.generating),
 		Paused:          uint64(c.paused),
-		Blocks:          uint64(c.blocks),
-		BlocksUsed:      uint64(c.blocks_used),
-		BlocksCached:    uint64(c.blocks_cached),
+		Units:           uint64(c.units),
+		UnitsUsed:       uint64(c.units_used),
+		UnitsCached:     uint64(c.units_cached),
 		Steps:           uint64(c.steps),
 		StepRows:        uint64(c.step_rows),
 		StepMsTotal:     float64(c.step_ms_total),
@@ -1162,14 +1187,14 @@ type Plan struct {
 	ContextLength        uint32
 	Fits                 bool
 	KVBytesPerToken      uint64
-	BlockBytes           uint64
+	UnitBytes            uint64
 	WeightBytes          uint64
 	ScratchBytes         uint64
-	SessionBlocks        uint64
+	SessionUnits         uint64
 	SessionBytes         uint64
 	Used                 float64
 	Waste                float64
-	Blocks               uint64
+	Units                uint64
 	KVBytes              uint64
 	StoredTokens         uint64
 	UnsharedTokens       uint64
@@ -1182,9 +1207,10 @@ type Plan struct {
 	KVGroupWindow        [8]uint32
 	KVGroupBytesPerToken [8]uint32
 	KVGroupTokensMax     [8]uint32
-	StateBytes           uint64
+	RecurrentBytes       uint64
 	BoundaryBytes        uint64
 	Boundaries           uint64
+	KVGroupKind          [8]GroupKind
 }
 
 func toPlan(c *C.kvrt_plan) Plan {
@@ -1197,14 +1223,14 @@ func toPlan(c *C.kvrt_plan) Plan {
 		ContextLength:        uint32(c.context_length),
 		Fits:                 c.fits != 0,
 		KVBytesPerToken:      uint64(c.kv_bytes_per_token),
-		BlockBytes:           uint64(c.block_bytes),
+		UnitBytes:            uint64(c.unit_bytes),
 		WeightBytes:          uint64(c.weight_bytes),
 		ScratchBytes:         uint64(c.scratch_bytes),
-		SessionBlocks:        uint64(c.session_blocks),
+		SessionUnits:         uint64(c.session_units),
 		SessionBytes:         uint64(c.session_bytes),
 		Used:                 float64(c.used),
 		Waste:                float64(c.waste),
-		Blocks:               uint64(c.blocks),
+		Units:                uint64(c.units),
 		KVBytes:              uint64(c.kv_bytes),
 		StoredTokens:         uint64(c.stored_tokens),
 		UnsharedTokens:       uint64(c.unshared_tokens),
@@ -1213,13 +1239,14 @@ func toPlan(c *C.kvrt_plan) Plan {
 		SessionsMax:          uint64(c.sessions_max),
 		ContextMax:           uint64(c.context_max),
 		KVGroups:             uint32(c.kv_groups),
-		KVGroupLayers:        numbers(c.kv_group_layers),
-		KVGroupWindow:        numbers(c.kv_group_window),
-		KVGroupBytesPerToken: numbers(c.kv_group_bytes_per_token),
-		KVGroupTokensMax:     numbers(c.kv_group_tokens_max),
-		StateBytes:           uint64(c.state_bytes),
+		KVGroupLayers:        numbers[uint32](c.kv_group_layers),
+		KVGroupWindow:        numbers[uint32](c.kv_group_window),
+		KVGroupBytesPerToken: numbers[uint32](c.kv_group_bytes_per_token),
+		KVGroupTokensMax:     numbers[uint32](c.kv_group_tokens_max),
+		RecurrentBytes:       uint64(c.recurrent_bytes),
 		BoundaryBytes:        uint64(c.boundary_bytes),
 		Boundaries:           uint64(c.boundaries),
+		KVGroupKind:          numbers[GroupKind](c.kv_group_kind),
 	}
 }
 
@@ -1332,7 +1359,7 @@ type RepairReport struct {
 	ChunksLost        uint64
 	BytesKept         uint64
 	Ms                float64
-	ChunksUnowned     uint64
+	ChunksOrphaned    uint64
 }
 
 func toRepairReport(c *C.kvrt_repair_report) RepairReport {
@@ -1346,7 +1373,7 @@ func toRepairReport(c *C.kvrt_repair_report) RepairReport {
 		ChunksLost:        uint64(c.chunks_lost),
 		BytesKept:         uint64(c.bytes_kept),
 		Ms:                float64(c.ms),
-		ChunksUnowned:     uint64(c.chunks_unowned),
+		ChunksOrphaned:    uint64(c.chunks_orphaned),
 	}
 }
 
@@ -1388,7 +1415,7 @@ type SessionProps struct {
 	State            State
 	Tokens           uint64
 	KVTokens         uint64
-	KVBlocks         uint64
+	KVUnits          uint64
 	KVBytes          uint64
 	EventsUnread     uint64
 	Messages         uint64
@@ -1408,7 +1435,7 @@ func toSessionProps(c *C.kvrt_session_props) SessionProps {
 		State:            State(c.state),
 		Tokens:           uint64(c.tokens),
 		KVTokens:         uint64(c.kv_tokens),
-		KVBlocks:         uint64(c.kv_blocks),
+		KVUnits:          uint64(c.kv_units),
 		KVBytes:          uint64(c.kv_bytes),
 		EventsUnread:     uint64(c.events_unread),
 		Messages:         uint64(c.messages),
@@ -1595,7 +1622,7 @@ func layouts() []layout {
 			{"tpot_ms", unsafe.Offsetof(C.kvrt_report{}.tpot_ms)},
 			{"prefill_tokens_per_s", unsafe.Offsetof(C.kvrt_report{}.prefill_tokens_per_s)},
 			{"decode_tokens_per_s", unsafe.Offsetof(C.kvrt_report{}.decode_tokens_per_s)},
-			{"kv_blocks", unsafe.Offsetof(C.kvrt_report{}.kv_blocks)},
+			{"kv_units", unsafe.Offsetof(C.kvrt_report{}.kv_units)},
 			{"kv_bytes", unsafe.Offsetof(C.kvrt_report{}.kv_bytes)},
 			{"pool_bytes_begin", unsafe.Offsetof(C.kvrt_report{}.pool_bytes_begin)},
 			{"pool_bytes_prefilled", unsafe.Offsetof(C.kvrt_report{}.pool_bytes_prefilled)},
@@ -1706,10 +1733,10 @@ func layouts() []layout {
 			{"file_bytes", unsafe.Offsetof(C.kvrt_model_props{}.file_bytes)},
 			{"weight_bytes", unsafe.Offsetof(C.kvrt_model_props{}.weight_bytes)},
 			{"kv_bytes_per_token", unsafe.Offsetof(C.kvrt_model_props{}.kv_bytes_per_token)},
-			{"block_bytes", unsafe.Offsetof(C.kvrt_model_props{}.block_bytes)},
-			{"blocks", unsafe.Offsetof(C.kvrt_model_props{}.blocks)},
-			{"blocks_free", unsafe.Offsetof(C.kvrt_model_props{}.blocks_free)},
-			{"blocks_cached", unsafe.Offsetof(C.kvrt_model_props{}.blocks_cached)},
+			{"unit_bytes", unsafe.Offsetof(C.kvrt_model_props{}.unit_bytes)},
+			{"units", unsafe.Offsetof(C.kvrt_model_props{}.units)},
+			{"units_free", unsafe.Offsetof(C.kvrt_model_props{}.units_free)},
+			{"units_cached", unsafe.Offsetof(C.kvrt_model_props{}.units_cached)},
 			{"sessions", unsafe.Offsetof(C.kvrt_model_props{}.sessions)},
 			{"load_ms", unsafe.Offsetof(C.kvrt_model_props{}.load_ms)},
 			{"scratch_bytes", unsafe.Offsetof(C.kvrt_model_props{}.scratch_bytes)},
@@ -1721,6 +1748,7 @@ func layouts() []layout {
 			{"kv_group_window", unsafe.Offsetof(C.kvrt_model_props{}.kv_group_window)},
 			{"kv_group_bytes_per_token", unsafe.Offsetof(C.kvrt_model_props{}.kv_group_bytes_per_token)},
 			{"kv_group_tokens_max", unsafe.Offsetof(C.kvrt_model_props{}.kv_group_tokens_max)},
+			{"kv_group_kind", unsafe.Offsetof(C.kvrt_model_props{}.kv_group_kind)},
 		}},
 		{"kvrt_template_options", unsafe.Sizeof(C.kvrt_template_options{}), []field{
 			{"struct_size", unsafe.Offsetof(C.kvrt_template_options{}.struct_size)},
@@ -1739,9 +1767,9 @@ func layouts() []layout {
 			{"sessions", unsafe.Offsetof(C.kvrt_metrics{}.sessions)},
 			{"generating", unsafe.Offsetof(C.kvrt_metrics{}.generating)},
 			{"paused", unsafe.Offsetof(C.kvrt_metrics{}.paused)},
-			{"blocks", unsafe.Offsetof(C.kvrt_metrics{}.blocks)},
-			{"blocks_used", unsafe.Offsetof(C.kvrt_metrics{}.blocks_used)},
-			{"blocks_cached", unsafe.Offsetof(C.kvrt_metrics{}.blocks_cached)},
+			{"units", unsafe.Offsetof(C.kvrt_metrics{}.units)},
+			{"units_used", unsafe.Offsetof(C.kvrt_metrics{}.units_used)},
+			{"units_cached", unsafe.Offsetof(C.kvrt_metrics{}.units_cached)},
 			{"steps", unsafe.Offsetof(C.kvrt_metrics{}.steps)},
 			{"step_rows", unsafe.Offsetof(C.kvrt_metrics{}.step_rows)},
 			{"step_ms_total", unsafe.Offsetof(C.kvrt_metrics{}.step_ms_total)},
@@ -1792,14 +1820,14 @@ func layouts() []layout {
 			{"context_length", unsafe.Offsetof(C.kvrt_plan{}.context_length)},
 			{"fits", unsafe.Offsetof(C.kvrt_plan{}.fits)},
 			{"kv_bytes_per_token", unsafe.Offsetof(C.kvrt_plan{}.kv_bytes_per_token)},
-			{"block_bytes", unsafe.Offsetof(C.kvrt_plan{}.block_bytes)},
+			{"unit_bytes", unsafe.Offsetof(C.kvrt_plan{}.unit_bytes)},
 			{"weight_bytes", unsafe.Offsetof(C.kvrt_plan{}.weight_bytes)},
 			{"scratch_bytes", unsafe.Offsetof(C.kvrt_plan{}.scratch_bytes)},
-			{"session_blocks", unsafe.Offsetof(C.kvrt_plan{}.session_blocks)},
+			{"session_units", unsafe.Offsetof(C.kvrt_plan{}.session_units)},
 			{"session_bytes", unsafe.Offsetof(C.kvrt_plan{}.session_bytes)},
 			{"used", unsafe.Offsetof(C.kvrt_plan{}.used)},
 			{"waste", unsafe.Offsetof(C.kvrt_plan{}.waste)},
-			{"blocks", unsafe.Offsetof(C.kvrt_plan{}.blocks)},
+			{"units", unsafe.Offsetof(C.kvrt_plan{}.units)},
 			{"kv_bytes", unsafe.Offsetof(C.kvrt_plan{}.kv_bytes)},
 			{"stored_tokens", unsafe.Offsetof(C.kvrt_plan{}.stored_tokens)},
 			{"unshared_tokens", unsafe.Offsetof(C.kvrt_plan{}.unshared_tokens)},
@@ -1812,9 +1840,10 @@ func layouts() []layout {
 			{"kv_group_window", unsafe.Offsetof(C.kvrt_plan{}.kv_group_window)},
 			{"kv_group_bytes_per_token", unsafe.Offsetof(C.kvrt_plan{}.kv_group_bytes_per_token)},
 			{"kv_group_tokens_max", unsafe.Offsetof(C.kvrt_plan{}.kv_group_tokens_max)},
-			{"state_bytes", unsafe.Offsetof(C.kvrt_plan{}.state_bytes)},
+			{"recurrent_bytes", unsafe.Offsetof(C.kvrt_plan{}.recurrent_bytes)},
 			{"boundary_bytes", unsafe.Offsetof(C.kvrt_plan{}.boundary_bytes)},
 			{"boundaries", unsafe.Offsetof(C.kvrt_plan{}.boundaries)},
+			{"kv_group_kind", unsafe.Offsetof(C.kvrt_plan{}.kv_group_kind)},
 		}},
 		{"kvrt_cache_props", unsafe.Sizeof(C.kvrt_cache_props{}), []field{
 			{"struct_size", unsafe.Offsetof(C.kvrt_cache_props{}.struct_size)},
@@ -1870,7 +1899,7 @@ func layouts() []layout {
 			{"chunks_lost", unsafe.Offsetof(C.kvrt_repair_report{}.chunks_lost)},
 			{"bytes_kept", unsafe.Offsetof(C.kvrt_repair_report{}.bytes_kept)},
 			{"ms", unsafe.Offsetof(C.kvrt_repair_report{}.ms)},
-			{"chunks_unowned", unsafe.Offsetof(C.kvrt_repair_report{}.chunks_unowned)},
+			{"chunks_orphaned", unsafe.Offsetof(C.kvrt_repair_report{}.chunks_orphaned)},
 		}},
 		{"kvrt_session_options", unsafe.Sizeof(C.kvrt_session_options{}), []field{
 			{"struct_size", unsafe.Offsetof(C.kvrt_session_options{}.struct_size)},
@@ -1899,7 +1928,7 @@ func layouts() []layout {
 			{"state", unsafe.Offsetof(C.kvrt_session_props{}.state)},
 			{"tokens", unsafe.Offsetof(C.kvrt_session_props{}.tokens)},
 			{"kv_tokens", unsafe.Offsetof(C.kvrt_session_props{}.kv_tokens)},
-			{"kv_blocks", unsafe.Offsetof(C.kvrt_session_props{}.kv_blocks)},
+			{"kv_units", unsafe.Offsetof(C.kvrt_session_props{}.kv_units)},
 			{"kv_bytes", unsafe.Offsetof(C.kvrt_session_props{}.kv_bytes)},
 			{"events_unread", unsafe.Offsetof(C.kvrt_session_props{}.events_unread)},
 			{"messages", unsafe.Offsetof(C.kvrt_session_props{}.messages)},

@@ -97,7 +97,7 @@ func TestPlanCacheInspectMetrics(t *testing.T) {
 	must(t, err)
 	plan, err := r.runtime.Plan(modelPath, &PlanOptions{Sessions: 3, SessionTokens: 100})
 	must(t, err)
-	equal(t, []any{plan.WeightBytes, plan.Blocks, plan.Fits}, []any{info.WeightBytes, uint64(12), true})
+	equal(t, []any{plan.WeightBytes, plan.Units, plan.Fits}, []any{info.WeightBytes, uint64(12), true})
 	plan, err = r.runtime.Plan("", &PlanOptions{Layers: 2, KVHeads: 3, HeadDim: 8, SessionTokens: 32, KVFormat: KVINT8, KVFormatV: KVF16})
 	must(t, err)
 	equal(t, plan.KVBytesPerToken, uint64(2*3*(8+2+16)))

@@ -61,7 +61,7 @@ func TestResumeOrOpen(t *testing.T) {
 	equal(t, []any{saved.Tokens, saved.ChunksMissing}, []any{uint64(76), uint64(0)})
 	info, err := s.Info()
 	must(t, err)
-	equal(t, []any{info.State, info.KVBlocks, info.Name}, []any{StateSuspended, uint64(0), "ann"})
+	equal(t, []any{info.State, info.KVUnits, info.Name}, []any{StateSuspended, uint64(0), "ann"})
 	want := r.answer(s, 10)
 
 	fresh, err := r.runtime.OpenModel(background, modelPath, nil, nil) // another pool: what comes back comes from the disk
@@ -162,7 +162,7 @@ func TestRepair(t *testing.T) {
 	})
 	must(t, err)
 	check(t, faults > 0)
-	check(t, report.Outcome == RepairRebuilt && report.ChunksUnowned > 0, report) // the session was in the catalog alone
+	check(t, report.Outcome == RepairRebuilt && report.ChunksOrphaned > 0, report) // the session was in the catalog alone
 }
 
 func TestAutosaveAndWake(t *testing.T) {

@@ -15,12 +15,13 @@ void fill_kv(const ModelKv& kv, Out* out) {
   const uint32_t T = kv.block_tokens();
   out->block_tokens = T;
   out->kv_bytes_per_token = kv.token_bytes();
-  out->block_bytes = kv.unit_bytes();
+  out->unit_bytes = kv.unit_bytes();
   out->kv_groups = kv.shape.n_groups;
   for (uint32_t g = 0; g < kv.shape.n_groups; ++g) {
     const KvGroup& group = kv.groups.groups[g];
     out->kv_group_layers[g] = group.layers;
-    out->kv_group_window[g] = group.window;
+    out->kv_group_kind[g] = group.state ? KVRT_GROUP_RECURRENT : group.window ? KVRT_GROUP_WINDOW : KVRT_GROUP_EVERYTHING;
+    out->kv_group_window[g] = group.state ? 0 : group.window;
     out->kv_group_bytes_per_token[g] = static_cast<uint32_t>(kv.shape.groups[g].units * kv.unit_bytes() / T);
     out->kv_group_tokens_max[g] = group.window ? static_cast<uint32_t>(kv.shape.blocks_for(g, kContextMax) * T) : 0;
   }

@@ -54,9 +54,9 @@ void fill_props(const kvrt::Engine& engine, kvrt_model_props* p) {
   p->file_bytes = i.file_bytes;
   p->weight_bytes = i.weight_bytes;
   p->scratch_bytes = i.scratch_bytes;
-  p->blocks = i.blocks;
-  p->blocks_free = i.blocks_free;
-  p->blocks_cached = i.blocks_cached;
+  p->units = i.units;
+  p->units_free = i.units_free;
+  p->units_cached = i.units_cached;
   p->sessions = i.sessions;
   p->load_ms = i.load_ms;
   p->scratch_bytes = i.scratch_bytes;

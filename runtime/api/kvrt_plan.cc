@@ -53,11 +53,11 @@ kvrt_plan to_plan(const kvrt::ModelCost& cost, const kvrt::ModelKv& kv, const kv
   p.fits = s.total_bytes <= s.memory_bytes;
   p.weight_bytes = cost.weight_bytes;
   p.scratch_bytes = cost.scratch_bytes;
-  p.session_blocks = s.session_blocks;
+  p.session_units = s.session_units;
   p.session_bytes = s.session_bytes;
   p.used = s.used;
   p.waste = s.waste;
-  p.blocks = s.blocks;
+  p.units = s.units;
   p.kv_bytes = s.kv_bytes;
   p.stored_tokens = s.stored_tokens;
   p.unshared_tokens = s.unshared_tokens;
@@ -65,7 +65,7 @@ kvrt_plan to_plan(const kvrt::ModelCost& cost, const kvrt::ModelKv& kv, const kv
   p.memory_bytes = s.memory_bytes;
   p.sessions_max = s.sessions_max;
   p.context_max = s.context_max;
-  p.state_bytes = kv.state_bytes();
+  p.recurrent_bytes = kv.state_bytes();
   const uint64_t boundary = kv.shape.boundary_units();
   p.boundary_bytes = boundary * kv.unit_bytes();
   if (boundary > 0) p.boundaries = kv.shape.boundaries_units(s.kv_bytes / kv.unit_bytes()) / boundary;

@@ -169,7 +169,7 @@ kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* o
     p.state = static_cast<uint32_t>(i.state);
     p.tokens = i.tokens;
     p.kv_tokens = i.kv_tokens;
-    p.kv_blocks = i.kv_blocks;
+    p.kv_units = i.kv_units;
     p.kv_bytes = i.kv_bytes;
     p.events_unread = i.unread;
     p.messages = i.messages;

@@ -256,7 +256,7 @@ kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t pa
     r.chunks_lost = done.chunks_lost;
     r.bytes_kept = done.bytes_kept;
     r.ms = done.ms;
-    r.chunks_unowned = done.chunks_unowned;
+    r.chunks_orphaned = done.chunks_orphaned;
     write_output(report, r);
     return {};
   });

@@ -37,7 +37,7 @@ enum class Detail : int32_t {
   kCatalogCorrupt = 2,   // the store's catalog does not pass SQLite's or our checks
   kCatalogMissing = 3,   // a store directory without its catalog
   kStoreTooNew = 4,      // written by a later kvrt; left untouched
-  kForeignProgram = 5,   // a database or directory of another program
+  kOtherProgram = 5,     // a database or directory of another program
   kReadOnly = 6,         // the store cannot be written
   kPermission = 7,       // the operating system refused access
   kUnsafeDirectory = 8,  // a store directory others can write

@@ -123,9 +123,9 @@ EngineInfo Engine::info() const {
   info.pool_bytes = memory_->pool()->bytes();
   info.step_ms_max = step_ms_max_;
   Lock lock(lock_.mu);
-  info.blocks = parts_->cache.size();
-  info.blocks_free = parts_->cache.free_count();
-  info.blocks_cached = parts_->cache.cached_count();
+  info.units = parts_->cache.size();
+  info.units_free = parts_->cache.free_count();
+  info.units_cached = parts_->cache.cached_count();
   info.sessions = parts_->step.queue.sessions().size();
   return info;
 }
@@ -141,9 +141,9 @@ EngineMetrics Engine::metrics() const {
     m.generating += generating;
     m.paused += generating && !s->generation->finished && !s->runnable();
   }
-  m.blocks = parts_->cache.size();
-  m.blocks_cached = parts_->cache.cached_count();
-  m.blocks_used = parts_->cache.used_count();
+  m.units = parts_->cache.size();
+  m.units_cached = parts_->cache.cached_count();
+  m.units_used = parts_->cache.used_count();
   m.evictions = parts_->cache.evictions();
   return m;
 }

@@ -31,7 +31,7 @@ struct EngineInfo {
   bool has_template = false;
   ModelKv kv;
   uint64_t file_bytes = 0, weight_bytes = 0, scratch_bytes = 0, pool_bytes = 0;  // scratch: with the logits of a step
-  uint32_t blocks = 0, blocks_free = 0, blocks_cached = 0;
+  uint32_t units = 0, units_free = 0, units_cached = 0;
   uint64_t sessions = 0;
   double load_ms = 0;
   uint32_t step_ms_max = 0;
@@ -40,7 +40,7 @@ struct EngineInfo {
 struct EngineMetrics {
   Counters counters;
   uint64_t sessions = 0, generating = 0, paused = 0;
-  uint64_t blocks = 0, blocks_used = 0, blocks_cached = 0, evictions = 0;
+  uint64_t units = 0, units_used = 0, units_cached = 0, evictions = 0;
 };
 
 // Thread-safe, and so are the parts that it gives. EngineLock guards all sessions, the KvCache and the parts of a step.

@@ -96,8 +96,8 @@ SessionInfo Sessions::info(const Session* session) const {
     info.state = session->generation && session->generation->abandoned ? SessionState::kIdle : session->state;
     info.tokens = session->tokens.size();
     info.kv_tokens = session->kv.computed(session->tokens.size());
-    info.kv_blocks = session->kv.units_held();
-    info.kv_bytes = info.kv_blocks * kv_.unit_bytes();
+    info.kv_units = session->kv.units_held();
+    info.kv_bytes = info.kv_units * kv_.unit_bytes();
     info.unread = session->mailbox.size();
     info.messages = session->messages.size();
     info.awaits_accept = session->generation && !session->generation->awaited.empty();

@@ -12,7 +12,7 @@ namespace kvrt {
 
 struct SessionInfo {
   SessionState state = SessionState::kIdle;
-  uint64_t tokens = 0, kv_tokens = 0, kv_blocks = 0, kv_bytes = 0, unread = 0, messages = 0, revision = 0;
+  uint64_t tokens = 0, kv_tokens = 0, kv_units = 0, kv_bytes = 0, unread = 0, messages = 0, revision = 0;
   bool awaits_accept = false, inexact = false;
   int32_t other_process = 0;  // that has the name open for saving, as Store::other_process
   SessionId id;

@@ -343,7 +343,7 @@ std::vector<SessionEntry> Conversations::list(const std::string& domain) {
     if (!info.ok()) continue;
     auto it = std::ranges::find(out, name, &SessionEntry::name);
     if (it == out.end()) it = out.insert(out.end(), SessionEntry{name, ""});
-    it->state = info->state == KVRT_STATE_GENERATING ? "computing" : info->kv_blocks > 0 ? "memory" : "disk";
+    it->state = info->state == KVRT_STATE_GENERATING ? "computing" : info->kv_units > 0 ? "memory" : "disk";
     it->tokens = info->tokens;
   }
   return out;

@@ -51,7 +51,7 @@ void Graph::look_at_open(const std::string& name, Domain* domain) {
     const auto info = conversation->session.info();
     if (!info.ok()) continue;
     const auto before = domain->open.find(session_name);
-    Open open{used, info->tokens, info->kv_tokens, info->revision, info->state == KVRT_STATE_GENERATING, info->kv_blocks > 0, {}};
+    Open open{used, info->tokens, info->kv_tokens, info->revision, info->state == KVRT_STATE_GENERATING, info->kv_units > 0, {}};
     if (!busy && before != domain->open.end() && before->second.used == used) {
       open.chain = std::move(before->second.chain);
     } else {
@@ -170,7 +170,7 @@ std::string Graph::json(const std::string& name, size_t limit, bool pool) {
   w.end(']').pair("more", uint64_t{all - written}).pair("unread", uint64_t{unread});
   if (pool) {
     const auto info = model_.info();
-    w.key("pool").begin('{').pair("blocks", info->blocks).pair("free", info->blocks_free).pair("cached", info->blocks_cached).end('}');
+    w.key("pool").begin('{').pair("units", info->units).pair("free", info->units_free).pair("cached", info->units_cached).end('}');
   }
   return w.end('}').take();
 }

@@ -25,7 +25,7 @@ uint64_t tokens_max(const kvrt::Model& model) {
       const uint64_t most = info.kv_group_tokens_max[g] ? info.kv_group_tokens_max[g] : UINT64_MAX;
       bytes += std::min(blocks * size, most) * info.kv_group_bytes_per_token[g];
     }
-    return bytes <= info.blocks * info.block_bytes;
+    return bytes <= info.units * info.unit_bytes;
   };
   uint64_t blocks = 0;
   for (uint64_t step = uint64_t{1} << 31; step > 0; step /= 2) {

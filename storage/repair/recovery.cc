@@ -280,7 +280,7 @@ class Planner {
       auto owner = owners_.find(node->root);
       if (owner == owners_.end() || owner->second.unclear) {
         unowned[node->root] += std::max<size_t>(1, node->frames.size());
-        out_.chunks_unowned += node->frames.size();
+        out_.chunks_orphaned += node->frames.size();
         out_.chunks_lost += node->lost_chunks();
         for (size_t frame : node->frames) unowned_segments_.insert(found_.frames[frame].segment);
       } else if (!continued) {

@@ -31,7 +31,7 @@ struct Recovery {
   bool foreign_log = false;     // none of the sessions in the catalog's log is this store's: nothing of the log is to be believed
   std::vector<size_t> unowned;  // segments with nothing but chunks of lost sessions whose model and domain no session tells
   uint64_t kept = 0, with_holes = 0, recovered = 0, lost = 0;  // sessions
-  uint64_t chunks = 0, chunks_lost = 0, chunks_unowned = 0, chunk_bytes = 0;
+  uint64_t chunks = 0, chunks_lost = 0, chunks_orphaned = 0, chunk_bytes = 0;
   std::vector<std::string> lines;  // the losses, and the sessions with new names, for the report
 };
 

@@ -323,7 +323,7 @@ class Repair {
     report_.sessions_lost += plan.lost;
     report_.chunks_kept = plan.chunks;
     report_.chunks_lost = plan.chunks_lost;
-    report_.chunks_unowned = plan.chunks_unowned;
+    report_.chunks_orphaned = plan.chunks_orphaned;
     report_.bytes_kept = plan.chunk_bytes;
     return {};
   }

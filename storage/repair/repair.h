@@ -19,8 +19,8 @@ struct RepairReport {
   uint64_t sessions_recovered = 0;   // under new names: the tokens of lost ones, all or a part
   uint64_t sessions_lost = 0;        // rows that are there and cannot be proved
   uint64_t chunks_kept = 0, chunks_lost = 0, bytes_kept = 0;
-  uint64_t chunks_unowned = 0;  // of lost sessions whose model and domain no session tells
-  std::string aside;            // the folder of the replaced files; "": none were
+  uint64_t chunks_orphaned = 0;  // of lost sessions whose model and domain no session tells
+  std::string aside;             // the folder of the replaced files; "": none were
   double ms = 0;
 };
 

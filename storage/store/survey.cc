@@ -19,7 +19,7 @@ Status check_format(const FormatFile& format, const CatalogProbe& catalog, const
   using Kind = CatalogProbe::Kind;
   const bool ours = catalog.kind == Kind::kOurs || catalog.kind == Kind::kOld || catalog.kind == Kind::kFlipped;
   if (format.kind != FormatFile::Kind::kStrange || ours) return {};
-  return error(Code::kIncompatible, Detail::kForeignProgram, "%s/FORMAT: not the FORMAT of a kvrt store", root.c_str());
+  return error(Code::kIncompatible, Detail::kOtherProgram, "%s/FORMAT: not the FORMAT of a kvrt store", root.c_str());
 }
 
 Result<bool> has_segments(Env* env, const std::string& root) {
@@ -50,7 +50,7 @@ Status check_schema_known(const CatalogProbe& catalog, const std::string& path) 
 }
 
 Status foreign_database(const CatalogProbe& catalog, const std::string& path) {
-  return error(Code::kIncompatible, Detail::kForeignProgram, "%s: a database of another program (application id %08x); left untouched",
+  return error(Code::kIncompatible, Detail::kOtherProgram, "%s: a database of another program (application id %08x); left untouched",
                path.c_str(), static_cast<unsigned>(catalog.application_id));
 }
 
@@ -80,8 +80,8 @@ Result<Survey> survey(Env* env, const std::string& root) {
   KVRT_ASSIGN(auto names, env->list_dir(root));
   for (const std::string& name : names) {
     if (std::find(std::begin(kOurNames), std::end(kOurNames), name) == std::end(kOurNames)) {
-      return error(Code::kIncompatible, Detail::kForeignProgram, "%s: not empty and no kvrt store (it has %s); left untouched",
-                   root.c_str(), name.c_str());
+      return error(Code::kIncompatible, Detail::kOtherProgram, "%s: not empty and no kvrt store (it has %s); left untouched", root.c_str(),
+                   name.c_str());
     }
   }
   return s;

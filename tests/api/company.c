@@ -138,9 +138,9 @@ static void many_open(kvrt_runtime* rt, int turns) {
   }
   const kvrt_metrics m = metrics_of(model);
   printf("%d open, %d generating: %" PRIu64 " generations, %" PRIu64 " blocks, %" PRIu64 " evictions, %" PRIu64 " preemptions\n", kOpen,
-         kGenerating, m.generations, m.blocks, m.evictions, m.preemptions);
+         kGenerating, m.generations, m.units, m.evictions, m.preemptions);
   EXPECT(m.generations == begun && m.done_max_tokens == begun && m.failed == 0, "%" PRIu64 " ended", m.done_max_tokens);
-  EXPECT(m.blocks_used == 0 && m.sessions == 0, "%" PRIu64 " blocks leak", m.blocks_used);
+  EXPECT(m.units_used == 0 && m.sessions == 0, "%" PRIu64 " units leak", m.units_used);
   kvrt_model_release(model);
   kvrt_model_release(reference);
 }

@@ -115,9 +115,9 @@ static void* watch(void* user) {
     const kvrt_metrics before = metrics_of(model);
     const uint64_t stored = tokens_stored();
     const kvrt_metrics after = metrics_of(model);
-    if (before.steps == after.steps && before.blocks_used == after.blocks_used && before.blocks_used != 0) {
-      const double blocks = (double)before.blocks_used / (double)before.blocks;
-      const double slots = (double)stored / (double)(before.blocks_used * kBlock);
+    if (before.steps == after.steps && before.units_used == after.units_used && before.units_used != 0) {
+      const double blocks = (double)before.units_used / (double)before.units;
+      const double slots = (double)stored / (double)(before.units_used * kBlock);
       if (blocks > peak_blocks) peak_blocks = blocks, peak_slots = 0;
       if (blocks == peak_blocks && slots > peak_slots) peak_slots = slots;
     }
@@ -164,14 +164,14 @@ int main(int argc, char** argv) {
   }
   const kvrt_metrics m = metrics_of(model);
   printf("%d of %d finished in %.1f s; %" PRIu64 " blocks; at the peak %.4f of the blocks in use, %.4f of their slots full\n",
-         atomic_load(&finished), kSessions, seconds, m.blocks, peak_blocks, peak_slots);
+         atomic_load(&finished), kSessions, seconds, m.units, peak_blocks, peak_slots);
   printf("%" PRIu64 " steps, %" PRIu64 " preemptions, %" PRIu64 " rows recomputed, %" PRIu64 " evictions, prefilled %" PRIu64
          ", reused %" PRIu64 "\n",
          m.steps, m.preemptions, m.recomputed, m.evictions, m.prefilled, m.reused_memory);
-  EXPECT(m.blocks == pool_tokens / kBlock, "%" PRIu64 " blocks", m.blocks);
+  EXPECT(m.units == pool_tokens / kBlock, "%" PRIu64 " blocks", m.units);
   EXPECT(m.recomputed == recomputed && m.done_max_tokens == kSessions, "recomputed %" PRIu64 ", reports %" PRIu64, m.recomputed,
          recomputed);
-  EXPECT(m.blocks_used == 0 && m.sessions == 0, "%" PRIu64 " blocks used by nobody", m.blocks_used);
+  EXPECT(m.units_used == 0 && m.sessions == 0, "%" PRIu64 " blocks used by nobody", m.units_used);
   EXPECT(peak_blocks >= 0.96, "%.4f of the blocks were in use at the peak", peak_blocks);
   if (!tiny) EXPECT(peak_slots >= 0.96, "%.4f of the used blocks' slots held tokens at the peak", peak_slots);
   kvrt_model_release(model);

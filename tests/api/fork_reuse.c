@@ -13,7 +13,7 @@ static char place[kPathMax + 16];  // of the store
 
 static kvrt_model* open_with(uint32_t format, uint32_t pool_blocks) {
   kvrt_model_options o = {.struct_size = sizeof o, .kv_format = format, .block_tokens = kBlock};
-  o.kv_bytes_max = pool_blocks ? pool_blocks * model_props(model).block_bytes : 0;
+  o.kv_bytes_max = pool_blocks ? pool_blocks * model_props(model).unit_bytes : 0;
   kvrt_model* made = NULL;
   MUST(kvrt_model_open(rt, tiny, strlen(tiny), &o, NULL, NULL, &made, NULL));
   return made;
@@ -91,7 +91,7 @@ static kvrt_session* evicted(void) {
   MUST(kvrt_session_prefill(other, 0, NULL, NULL, NULL, NULL));
   store = had;
   kvrt_session_close(other);
-  EXPECT(session_props(s).kv_blocks == 0, "it has %" PRIu64 " blocks", session_props(s).kv_blocks);
+  EXPECT(session_props(s).kv_units == 0, "it has %" PRIu64 " blocks", session_props(s).kv_units);
   return s;
 }
 

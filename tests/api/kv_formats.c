@@ -91,7 +91,7 @@ static void resumed(kvrt_runtime* rt, const char* path, const char* dir, uint32_
 static kvrt_model* open_small(kvrt_runtime* rt, const char* path, const kvrt_model* like) {
   const kvrt_model_props p = model_props(like);
   const kvrt_model_options o = {
-      .struct_size = sizeof o, .kv_format = p.kv_format, .block_tokens = kBlock, .kv_bytes_max = 2 * p.block_bytes};
+      .struct_size = sizeof o, .kv_format = p.kv_format, .block_tokens = kBlock, .kv_bytes_max = 2 * p.unit_bytes};
   kvrt_model* model = NULL;
   MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
   return model;

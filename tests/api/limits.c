@@ -40,12 +40,12 @@ static void pool(struct stage* t) {
   kvrt_model_options mo = {.struct_size = sizeof mo, .block_tokens = 16, .kv_bytes_max = 3 * 16 * per_token};
   kvrt_model* small = NULL;
   MUST(kvrt_model_open(t->runtime, t->tiny, strlen(t->tiny), &mo, NULL, NULL, &small, NULL));
-  EXPECT(model_props(small).blocks == 3, "%" PRIu64 " blocks", model_props(small).blocks);
+  EXPECT(model_props(small).units == 3, "%" PRIu64 " blocks", model_props(small).units);
   int32_t* tokens = many_tokens(64, t->vocab);
   kvrt_session* a = open_session(small, NULL, 0);
   ROW("session_append", "more than the pool could ever hold", kvrt_session_append(a, tokens, 64, NULL), ANY(KVRT_LIMIT));
   EXPECT(strstr(last_message(), "kv_bytes_max") != NULL, "the message does not name the option: %s", last_message());
-  EXPECT(session_props(a).tokens == 0 && session_props(a).kv_blocks == 0, "the refused tokens stayed");
+  EXPECT(session_props(a).tokens == 0 && session_props(a).kv_units == 0, "the refused tokens stayed");
   // Two sessions that do not fit together: the idle one gives its blocks, its tokens stay, and its next call warms it again.
   kvrt_session* b = open_session(small, NULL, 0);
   MUST(kvrt_session_append(a, tokens, 30, NULL));
@@ -77,7 +77,7 @@ static void pool(struct stage* t) {
   kvrt_session_close(alone);
   kvrt_session_close(a);
   kvrt_session_close(b);
-  EXPECT(model_props(small).blocks_free + model_props(small).blocks_cached == 3, "blocks leak");
+  EXPECT(model_props(small).units_free + model_props(small).units_cached == 3, "units leak");
   kvrt_model_release(small);
   free(tokens);
 }

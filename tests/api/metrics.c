@@ -77,8 +77,7 @@ static void counters(struct stage* t) {
   kvrt_model* const was = t->model;
   t->model = model;
   kvrt_metrics m = metrics_of(model);
-  EXPECT(m.steps == 0 && m.generations == 0 && m.prompt_tokens == 0 && m.sessions == 0 && m.blocks == model_props(model).blocks,
-         "at first");
+  EXPECT(m.steps == 0 && m.generations == 0 && m.prompt_tokens == 0 && m.sessions == 0 && m.units == model_props(model).units, "at first");
   const double start = now_ms();
   work(t);
   m = metrics_of(model);
@@ -111,7 +110,7 @@ static void counters(struct stage* t) {
   EXPECT(m.step_rows >= m.prefilled && m.step_rows <= m.prefilled + m.generated + m.recomputed + 10, "%" PRIu64 " rows", m.step_rows);
   EXPECT(m.steps > 0 && m.step_ms_longest > 0 && m.step_ms_longest <= m.step_ms_total && m.step_ms_total <= now_ms() - start,
          "%g ms in steps", m.step_ms_total);
-  EXPECT(m.sessions == 0 && m.generating == 0 && m.paused == 0 && m.blocks_used == 0 && m.blocks_cached > 0, "gauges at rest");
+  EXPECT(m.sessions == 0 && m.generating == 0 && m.paused == 0 && m.units_used == 0 && m.units_cached > 0, "gauges at rest");
   t->model = was;
   kvrt_model_release(model);
 }
@@ -244,7 +243,7 @@ static void prometheus(struct stage* t) {
   EXPECT(parse(t->model, "x", "x", "kvrt_sessions", NULL) == (double)m.sessions, "sessions");
   EXPECT(parse(t->model, "x", "x", "kvrt_generated_tokens_total", NULL) == (double)m.generated && m.generated >= 7, "generated");
   EXPECT(parse(t->model, "x", "x", "kvrt_steps_total", NULL) == (double)m.steps, "steps");
-  EXPECT(parse(t->model, "x", "x", "kvrt_kv_blocks", "used") == (double)m.blocks_used && m.blocks_used == 1, "blocks used");
+  EXPECT(parse(t->model, "x", "x", "kvrt_kv_units", "used") == (double)m.units_used && m.units_used == 1, "blocks used");
   EXPECT(parse(t->model, "x", "x", "kvrt_done_total", "max_tokens") == (double)m.done_max_tokens, "done");
   EXPECT(near(parse(t->model, "x", "x", "kvrt_ttft_seconds_sum", NULL), m.ttft_ms_total * 1e-3), "time to first token");
   EXPECT(parse(t->model, "x", "x", "kvrt_ttft_seconds_count", NULL) == (double)m.first_tokens, "first tokens");

@@ -28,7 +28,7 @@ static kvrt_model* open_planned(kvrt_runtime* rt, const char* path, struct forma
 }
 
 // 1 where a layer has a window: then a pool has a block of zeros beside the others.
-static uint64_t has_windows(const kvrt_model_props* m) { return m->kv_group_window[m->kv_groups - 1] != 0; }
+static uint64_t has_windows(const kvrt_model_props* m) { return m->kv_group_kind[m->kv_groups - 1] != KVRT_GROUP_EVERYTHING; }
 
 // Sessions of n tokens each, the first `shared` of them the same: they fill the planned pool to the last block, and nothing is given up.
 // Between steps a session has given back what it planned for a step's tokens behind its windows.
@@ -51,13 +51,13 @@ static void sessions_as_planned(kvrt_model* model, const kvrt_plan* p, uint32_t 
   for (uint32_t i = 0; i < sessions; ++i) {
     const kvrt_session_props q = session_props(s[i]);
     EXPECT(q.kv_tokens == computed, "session %u of %zu tokens keeps %" PRIu64, i, n, q.kv_tokens);
-    EXPECT(q.kv_bytes == q.kv_blocks * m.block_bytes && (fewer ? q.kv_blocks <= p->session_blocks : q.kv_blocks == p->session_blocks),
-           "%zu tokens: planned %" PRIu64 " blocks, took %" PRIu64, n, p->session_blocks, q.kv_blocks);
+    EXPECT(q.kv_bytes == q.kv_units * m.unit_bytes && (fewer ? q.kv_units <= p->session_units : q.kv_units == p->session_units),
+           "%zu tokens: planned %" PRIu64 " blocks, took %" PRIu64, n, p->session_units, q.kv_units);
   }
-  const uint64_t used = m.blocks - m.blocks_free - m.blocks_cached;
+  const uint64_t used = m.units - m.units_free - m.units_cached;
   const int one = sessions == 1 && n <= m.block_tokens;  // a pool has room for two blocks at least
-  EXPECT(used == p->blocks || (one && 2 * used == p->blocks) || (fewer && used < p->blocks),
-         "%u sessions of %zu: planned %" PRIu64 " blocks, in use %" PRIu64, sessions, n, p->blocks, used);
+  EXPECT(used == p->units || (one && 2 * used == p->units) || (fewer && used < p->units),
+         "%u sessions of %zu: planned %" PRIu64 " blocks, in use %" PRIu64, sessions, n, p->units, used);
   for (uint32_t i = 0; i < sessions; ++i) kvrt_session_close(s[i]);
 }
 
@@ -77,14 +77,13 @@ static void as_allocated(kvrt_runtime* rt, const char* path, struct formats form
                                                     .shared_tokens = cases[i].shared});
     kvrt_model* model = open_planned(rt, path, formats, block, p.kv_bytes);
     const kvrt_model_props m = model_props(model);
-    EXPECT(p.kv_bytes_per_token == m.kv_bytes_per_token && p.block_bytes == m.block_bytes && p.block_tokens == m.block_tokens,
-           "%s: a block is planned with %" PRIu64 " bytes and has %" PRIu64, path, p.block_bytes, m.block_bytes);
+    EXPECT(p.kv_bytes_per_token == m.kv_bytes_per_token && p.unit_bytes == m.unit_bytes && p.block_tokens == m.block_tokens,
+           "%s: a block is planned with %" PRIu64 " bytes and has %" PRIu64, path, p.unit_bytes, m.unit_bytes);
     EXPECT(p.weight_bytes == m.weight_bytes, "%s: weights planned %" PRIu64 ", allocated %" PRIu64, path, p.weight_bytes, m.weight_bytes);
     EXPECT(p.scratch_bytes == m.scratch_bytes, "%s: scratch planned %" PRIu64 ", allocated %" PRIu64, path, p.scratch_bytes,
            m.scratch_bytes);
-    const uint64_t pool_bytes = (m.blocks + has_windows(&m)) * m.block_bytes;
-    EXPECT(p.blocks == m.blocks && p.kv_bytes == pool_bytes, "%s: %" PRIu64 " blocks planned, %" PRIu64 " allocated", path, p.blocks,
-           m.blocks);
+    const uint64_t pool_bytes = (m.units + has_windows(&m)) * m.unit_bytes;
+    EXPECT(p.units == m.units && p.kv_bytes == pool_bytes, "%s: %" PRIu64 " blocks planned, %" PRIu64 " allocated", path, p.units, m.units);
     EXPECT(p.total_bytes == m.weight_bytes + m.scratch_bytes + pool_bytes, "%s: total %" PRIu64, path, p.total_bytes);
     EXPECT(p.layers == m.layers && p.heads == m.heads && p.kv_heads == m.kv_heads && p.head_dim == m.head_dim &&
                p.context_length == m.context_length,
@@ -97,9 +96,9 @@ static void as_allocated(kvrt_runtime* rt, const char* path, struct formats form
 // context_max and sessions_max fit the budget when they are planned in turn, and one more does not.
 static void budget(kvrt_runtime* rt, const char* path) {
   const kvrt_plan one = plan_of(rt, path, (kvrt_plan_options){.session_tokens = 100});
-  const uint64_t zeros = one.kv_group_window[one.kv_groups - 1] != 0, blocks = 3 * one.session_blocks - 1 + zeros;
-  const uint64_t each = one.session_blocks / 4;  // blocks of 32 tokens, without windows
-  kvrt_plan_options o = {.session_tokens = 100, .memory_bytes = one.weight_bytes + one.scratch_bytes + blocks * one.block_bytes + 1};
+  const uint64_t zeros = one.kv_group_kind[one.kv_groups - 1] != KVRT_GROUP_EVERYTHING, blocks = 3 * one.session_units - 1 + zeros;
+  const uint64_t each = one.session_units / 4;  // blocks of 32 tokens, without windows
+  kvrt_plan_options o = {.session_tokens = 100, .memory_bytes = one.weight_bytes + one.scratch_bytes + blocks * one.unit_bytes + 1};
   kvrt_plan p = plan_of(rt, path, o);
   EXPECT(p.fits == 1 && p.sessions_max == 2 && (zeros || p.context_max == blocks / each * 32),
          "max %" PRIu64 " sessions, %" PRIu64 " tokens", p.sessions_max, p.context_max);
@@ -121,7 +120,7 @@ static void budget(kvrt_runtime* rt, const char* path) {
 static void published(kvrt_runtime* rt) {
   kvrt_plan p =
       plan_of(rt, NULL, (kvrt_plan_options){.layers = 32, .kv_heads = 32, .head_dim = 128, .block_tokens = 16, .session_tokens = 500});
-  EXPECT(p.session_blocks == 32 && p.used > 0.9765 && p.used < 0.9775, "%" PRIu64 " blocks, %f", p.session_blocks, p.used);
+  EXPECT(p.session_units == 32 && p.used > 0.9765 && p.used < 0.9775, "%" PRIu64 " blocks, %f", p.session_units, p.used);
   p = plan_of(rt, NULL, (kvrt_plan_options){.layers = 80, .kv_heads = 8, .head_dim = 128, .session_tokens = 131072});
   EXPECT(p.kv_bytes_per_token == 327680 && p.kv_bytes == (uint64_t)40 << 30, "%" PRIu64 " a token", p.kv_bytes_per_token);
   EXPECT(p.weight_bytes == 0 && p.scratch_bytes == 0 && p.context_length == 0 && p.total_bytes == p.kv_bytes, "a geometry has weights");

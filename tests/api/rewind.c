@@ -208,7 +208,7 @@ static void cannot_fit(struct stage* t) {
   ROW("session_begin", "no room for the generation prompt", kvrt_session_begin(s, &o, NULL), ANY(KVRT_LIMIT));
   ROW("session_generate", "no room for the generation prompt", kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL), ANY(KVRT_LIMIT));
   EXPECT(session_props(s).tokens == before.tokens && session_props(s).state == KVRT_STATE_IDLE, "the session changed");
-  EXPECT(metrics_of(small).steps == 0 && metrics_of(small).generations == 0 && metrics_of(small).blocks_used == 0, "it computed");
+  EXPECT(metrics_of(small).steps == 0 && metrics_of(small).generations == 0 && metrics_of(small).units_used == 0, "it computed");
   expect_sound(s, t->model, "after LIMIT");
   kvrt_session_close(s);
   kvrt_model_release(small);

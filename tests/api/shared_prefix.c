@@ -83,7 +83,7 @@ static void together(int n, uint64_t pool_tokens, int threads) {
   EXPECT(prefilled == kPrefix + (uint64_t)n * kTail, "%s: prefilled %" PRIu64 ", the prefix once is %d", what, prefilled,
          kPrefix + n * kTail);
   EXPECT(m.prefilled == prefilled && m.recomputed == recomputed, "%s: metrics", what);
-  EXPECT(m.blocks_used == 0, "%s: blocks leak", what);
+  EXPECT(m.units_used == 0, "%s: units leak", what);
   kvrt_model_release(model);
 }
 
@@ -140,7 +140,7 @@ static void unread(void) {
     const uint64_t unread = session_props(s).events_unread;  // a step gives LOGITS and TOKEN
     EXPECT(left == 0 && unread >= 64 && unread <= 65, "%u runnable, %" PRIu64 " unread", left, unread);
     EXPECT(session_props(s).state == KVRT_STATE_GENERATING && metrics_of(model).paused == 1, "it pauses");
-    const uint64_t held = session_props(s).kv_blocks, paused_at = session_props(s).tokens;
+    const uint64_t held = session_props(s).kv_units, paused_at = session_props(s).tokens;
     for (uint64_t seed = 0; seed < 3; ++seed) {  // each of them needs nearly all
       kvrt_session* big = open_session(model, NULL, 1);
       int32_t many[kPool - kBlock];
@@ -150,8 +150,8 @@ static void unread(void) {
       generate_into(big, 8, &others);
       kvrt_session_close(big);
     }
-    EXPECT(held > 3 && session_props(s).kv_blocks == 0 && metrics_of(model).preemptions == 1, "%" PRIu64 " blocks not lent",
-           session_props(s).kv_blocks);
+    EXPECT(held > 3 && session_props(s).kv_units == 0 && metrics_of(model).preemptions == 1, "%" PRIu64 " blocks not lent",
+           session_props(s).kv_units);
     EXPECT(session_props(s).tokens == paused_at && session_props(s).events_unread == unread, "it went on unread");
     drain(s, &got);
     EXPECT(same_run(&got, &want), "after its blocks were lent it went on differently");

@@ -156,7 +156,7 @@ static kvrt_session* in_state(struct stage* t, kvrt_model* poisoned, enum state 
     EXPECT(p.last_error_status == KVRT_DEVICE && p.last_error_detail == KVRT_DETAIL_NUMERIC && p.last_error_message[0], "the failure: %d",
            p.last_error_status);
   } else if (state == kSuspended) {
-    EXPECT(p.kv_blocks == 0 && p.kv_bytes == 0 && p.revision > 0, "%" PRIu64 " blocks", p.kv_blocks);
+    EXPECT(p.kv_units == 0 && p.kv_bytes == 0 && p.revision > 0, "%" PRIu64 " blocks", p.kv_units);
   }
   return s;
 }

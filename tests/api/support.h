@@ -124,15 +124,15 @@ static inline kvrt_model_props model_props(const kvrt_model* model) {
 // True where it has recurrent layers: the last token always runs, and going back means computing again from a boundary.
 static inline int is_recurrent(const kvrt_model* model) {
   const kvrt_model_props m = model_props(model);
-  return m.kv_groups != 0 && m.kv_group_window[m.kv_groups - 1] == 1;
+  return m.kv_groups != 0 && m.kv_group_kind[m.kv_groups - 1] == KVRT_GROUP_RECURRENT;
 }
 
 // No session is open, and none keeps blocks.
 static inline void expect_no_leaks(const kvrt_model* model) {
   const kvrt_model_props p = model_props(model);
-  EXPECT(p.sessions == 0 && p.blocks_free + p.blocks_cached == p.blocks,
-         "%" PRIu64 " sessions; blocks: %" PRIu64 " free, %" PRIu64 " cached of %" PRIu64, p.sessions, p.blocks_free, p.blocks_cached,
-         p.blocks);
+  EXPECT(p.sessions == 0 && p.units_free + p.units_cached == p.units,
+         "%" PRIu64 " sessions; units: %" PRIu64 " free, %" PRIu64 " cached of %" PRIu64, p.sessions, p.units_free, p.units_cached,
+         p.units);
 }
 
 // pool_tokens 0: the default pool. KVRT_TEST_KV: a KVRT_KV_* by its number, or those of K and V, "4/1", so that any test runs with any.

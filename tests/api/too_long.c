@@ -39,7 +39,7 @@ static void stage_open(struct stage* t, const char* name) {
   t->large = open_model(t->rt, t->path, 0, kBlock, 0);
   t->small = open_small(t);
   const kvrt_model_props m = model_props(t->large);
-  t->exact = m.kv_groups == 1 && m.kv_group_window[0] == 0;
+  t->exact = m.kv_groups == 1 && m.kv_group_kind[0] == KVRT_GROUP_EVERYTHING;
   prompt_tokens(t->tokens, kLong, 3, m.vocab_size);
 }
 
@@ -70,8 +70,8 @@ static uint64_t chunks_stored(struct stage* t, const char* name) {
 
 static void expect_suspended(kvrt_session* s, uint64_t tokens, const char* what) {
   const kvrt_session_props p = session_props(s);
-  EXPECT(p.state == KVRT_STATE_SUSPENDED && p.kv_blocks == 0 && p.tokens == tokens, "%s: state %u, %" PRIu64 " blocks, %" PRIu64 " tokens",
-         what, p.state, p.kv_blocks, p.tokens);
+  EXPECT(p.state == KVRT_STATE_SUSPENDED && p.kv_units == 0 && p.tokens == tokens, "%s: state %u, %" PRIu64 " blocks, %" PRIu64 " tokens",
+         what, p.state, p.kv_units, p.tokens);
 }
 
 static void expect_limit(kvrt_status status, uint64_t tokens, const char* what) {
@@ -151,8 +151,8 @@ static void beside(struct stage* t) {
   kvrt_session_close(s);
   const kvrt_session_props is = session_props(near);
   const kvrt_metrics after = metrics_of(t->small);
-  EXPECT(is.kv_blocks == was.kv_blocks && is.kv_tokens == was.kv_tokens, "the neighbour has %" PRIu64 " blocks of %" PRIu64, is.kv_blocks,
-         was.kv_blocks);
+  EXPECT(is.kv_units == was.kv_units && is.kv_tokens == was.kv_tokens, "the neighbour has %" PRIu64 " blocks of %" PRIu64, is.kv_units,
+         was.kv_units);
   EXPECT(after.evictions == before.evictions && after.preemptions == before.preemptions && after.steps == before.steps, "something ran");
   static struct run got, want;
   got = want = (struct run){0};

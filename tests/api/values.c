@@ -185,7 +185,7 @@ static void stores(struct stage* t) {
   snprintf(path, sizeof path, "%s/foreign", t->dir);
   kvrt_status status = kvrt_store_open(t->runtime, path, strlen(path), NULL, &s, NULL);
   ROW("store_open", "a directory of another program", status, ANY(KVRT_INCOMPATIBLE) | ANY(KVRT_INVALID) | ANY(KVRT_CONFLICT));
-  EXPECT(last_detail() == KVRT_DETAIL_FOREIGN_PROGRAM, "detail %d", (int)last_detail());
+  EXPECT(last_detail() == KVRT_DETAIL_OTHER_PROGRAM, "detail %d", (int)last_detail());
   EXPECT(s == NULL, "out changed");
   ROW("store_stat", "no such session", kvrt_store_stat(t->store, NULL, 0, "nobody", 6, &entry, ERR), ANY(KVRT_NOT_FOUND));
   size_t needed = 0;

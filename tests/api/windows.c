@@ -17,7 +17,11 @@ static uint64_t most_bytes(const kvrt_model_props* m, uint64_t n) {
 static void figures(struct stage* t) {
   const kvrt_model_props m = model_props(t->model);
   t->window = 0;
-  for (uint32_t g = 0; g < m.kv_groups; ++g) t->window = m.kv_group_window[g] > t->window ? m.kv_group_window[g] : t->window;
+  for (uint32_t g = 0; g < m.kv_groups; ++g) {
+    const uint32_t window = m.kv_group_kind[g] == KVRT_GROUP_RECURRENT ? 1 : m.kv_group_window[g];
+    EXPECT((m.kv_group_kind[g] == KVRT_GROUP_WINDOW) == (m.kv_group_window[g] != 0), "group %u has kind %u", g, m.kv_group_kind[g]);
+    t->window = window > t->window ? window : t->window;
+  }
   EXPECT(t->window != 0, "%s has no window", t->path);
   t->recurrent = is_recurrent(t->model);
   uint32_t layers = 0;
@@ -35,7 +39,7 @@ static void figures(struct stage* t) {
     MUST(kvrt_model_plan(t->rt, t->path, strlen(t->path), &o, &p, NULL));
     EXPECT(p.session_bytes == most, "%zu tokens: planned %" PRIu64 ", by groups %" PRIu64, n, p.session_bytes, most);
     const kvrt_session_props q = session_props(s);
-    EXPECT(q.kv_tokens == n - last(t) && q.kv_bytes <= most && q.kv_bytes == q.kv_blocks * m.block_bytes,
+    EXPECT(q.kv_tokens == n - last(t) && q.kv_bytes <= most && q.kv_bytes == q.kv_units * m.unit_bytes,
            "%zu tokens: %" PRIu64 " bytes of %" PRIu64, n, q.kv_bytes, most);
   }
   kvrt_session_close(s);
@@ -200,7 +204,7 @@ static void unmarked_prefix(struct stage* t, int lives) {
     const kvrt_report r = compute(s);
     const char name[] = {(char)('a' + i), 0};
     if (lives) MUST(kvrt_session_checkpoint(s, name, 1, NULL, NULL, NULL));
-    const int known = model_props(t->model).kv_group_window[0] == 0;  // else nothing is left that tells of it
+    const int known = model_props(t->model).kv_group_kind[0] == KVRT_GROUP_EVERYTHING;  // else nothing is left that tells of it
     if (i == 1 && known)
       EXPECT(r.reuse_stopped == KVRT_REUSE_WINDOW, "lives %d: stopped by %u at %" PRIu64 ", computes %" PRIu64, lives, r.reuse_stopped,
              r.reuse_stopped_at, r.prefilled);

@@ -97,7 +97,7 @@ done
 exits 0 plan --layers 1 --kv-heads 1 --head-dim 64 --context 9 --memory 1.5M
 grep -q 'fits into 1.50 MiB' out || fail "--memory 1.5M: $(cat out)"
 exits 0 plan -m "$model" --context 1
-grep -q '^session  *1 token in 1 block, .*KiB' out || fail "plan, one token: $(cat out)"
+grep -q '^session  *1 token in 1 unit, .*KiB' out || fail "plan, one token: $(cat out)"
 exits 0 run -m "$model" -p a -n 1 --store store --session one
 grep -qE 'saved one \(2 tokens.* [0-9.]+ (KiB|B) written' err || fail "bytes of a save: $(cat err)"
 exits 0 store ls store

@@ -23,22 +23,22 @@ is "int8 f16 395264" "$(json out 'j["kv_format"] + " " + j["kv_format_v"] + " " 
 exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 64 --kv fp8 --kv-v bf16
 grep -q '^KV *K fp8, V bf16: 386.0 KiB a token' out || fail "plan, a pair: $(cat out)"
 exits 0 plan -m "$model" --context 100 --block-tokens 16 --json
-is "7 True" "$(json out 'str(j["session_blocks"]) + " " + str(j["fits"])')" "plan of a file"
+is "7 True" "$(json out 'str(j["session_units"]) + " " + str(j["fits"])')" "plan of a file"
 exits 0 plan -m "$model"
 exits 1 plan
 exits 1 plan -m "$model" --layers 3
 exits 14 plan -m "$tiny/vocab_only.gguf"
 exits 2 plan -m none.gguf
 exits 0 plan -m "$tiny/row_gemma2.gguf" --context 1024
-for line in '^KV .* a token; a block: 32 tokens of 1 layer, 32.0 KiB$' '^ *1 layer, window 16: ' '^sessions  *1 in 50 blocks, and one of zeros: 1.59 MiB$'; do
+for line in '^KV .* a token; a unit: 32 tokens of 1 layer, 32.0 KiB$' '^ *1 layer, window 16: ' '^sessions  *1 in 50 units, and one of zeros: 1.59 MiB$'; do
   grep -q "$line" out || fail "plan of a model with windows, no line like $line: $(cat out)"
 done
 exits 0 plan -m "$tiny/row_granitehybrid.gguf"
 grep -q '^boundary  *20.0 KiB at each place to go back to; the pool has room for 1$' out || fail "plan of states: $(cat out)"
 exits 0 plan -m "$tiny/row_gemma2.gguf" --context 1
-grep -q '^sessions  *1 in 4 blocks, the fewest that a pool has, and one of zeros: ' out || fail "plan of one token: $(cat out)"
+grep -q '^sessions  *1 in 4 units, the fewest that a pool has, and one of zeros: ' out || fail "plan of one token: $(cat out)"
 exits 0 plan -m "$model"
-grep -q '^KV .*a block: 32 tokens of 2 layers, 8.00 KiB$' out || fail "plan, a block: $(cat out)"
+grep -q '^KV .*a unit: 32 tokens of 2 layers, 8.00 KiB$' out || fail "plan, a unit: $(cat out)"
 grep -qE '^at most  *[0-9,]+ sessions of 1,024 tokens$' out || fail "plan, a context that is the model's: $(cat out)"
 exits 0 plan -m "$model" --memory 10K
 grep -q '^at most  *no session: weights and scratch alone do not fit$' out || fail "plan, weights that do not fit: $(cat out)"
@@ -46,12 +46,12 @@ exits 0 plan -m "$model" --memory 1000K
 grep -q '^at most  *no session of 1,024 tokens, but one of [1-9]' out || fail "plan, a shorter session: $(cat out)"
 exits 8 plan -m "$model" --context 99999999
 grep -q -- '--context is 99999999' err || fail "plan, no option named: $(cat err)"
-# What a session's bytes hold: the last block is not full, and blocks have more than their layers and states need.
+# What a session's bytes hold: the last block is not full, and units have more than their layers and states need.
 exits 0 plan -m "$tiny/row_granitehybrid.gguf" --block-tokens 16
-for line in '^groups  *1 layer: 96 B for every token, 32 B of them unused$' '^  *2 layers, recurrent: two states of 15.8 KiB, each in 11 blocks, 16.5 KiB$' '^session .* 129.0 KiB; 74.0 % used, 26.0 % waste$'; do
+for line in '^groups  *1 layer: 96 B for every token, 32 B of them unused$' '^  *2 layers, recurrent: two states of 15.8 KiB, each in 11 units, 16.5 KiB$' '^session .* 129.0 KiB; 74.0 % used, 26.0 % waste$'; do
   grep -q "$line" out || fail "plan of recurrent layers, no line like $line: $(cat out)"
 done
 exits 0 plan -m "$tiny/row_granitehybrid.gguf" --block-tokens 16 --json
-is "16896 1" "$(json out 'str(j["boundary_bytes"]) + " " + str(j["boundaries"])')" "plan of boundaries: a state in 11 blocks of 1,536 bytes"
-is "16128 0.74" "$(json out 'str(j["state_bytes"]) + " " + str(round(j["used"], 2))')" "plan of recurrent layers"
+is "16896 1" "$(json out 'str(j["boundary_bytes"]) + " " + str(j["boundaries"])')" "plan of boundaries: a state in 11 units of 1,536 bytes"
+is "16128 0.74" "$(json out 'str(j["recurrent_bytes"]) + " " + str(round(j["used"], 2))')" "plan of recurrent layers"
 echo "plan: ok"

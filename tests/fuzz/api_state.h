@@ -294,7 +294,7 @@ struct World {
     close_all();
     close_store();
     const kvrt_model_props p = model_info();
-    require(p.sessions == 0 && p.blocks_free + p.blocks_cached == p.blocks, "sessions that are closed hold no blocks");
+    require(p.sessions == 0 && p.units_free + p.units_cached == p.units, "sessions that are closed hold no units");
     Input none_left(nullptr, 0);
     Input plain(reinterpret_cast<const uint8_t*>("\1"), 1);
     open_store(plain);

@@ -47,7 +47,7 @@ class Graph(Case):
         status, _, data = get(self.server)
         pool = data.pop("pool")
         self.assertEqual((status, data), (200, {"object": "kvrt.graph", "block_tokens": 32, "sessions": [], "more": 0, "unread": 0}))
-        self.assertEqual(pool["blocks"], pool["free"])
+        self.assertEqual(pool["units"], pool["free"])
 
     def test_open_and_saved_sessions_have_the_same_keys(self):
         self.say("one", "two")

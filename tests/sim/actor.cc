@@ -61,7 +61,7 @@ void Actor::append() {
   if (status.is_ok()) tokens_.insert(tokens_.end(), fresh.begin(), fresh.end());
   if (status.is_ok() && count % 3 == 1) {
     const KvShape& shape = w_->engine->info().kv.shape;
-    const bool room = shape.units_for(tokens_.size()) + shape.boundary_units() <= w_->engine->info().blocks;
+    const bool room = shape.units_for(tokens_.size()) + shape.boundary_units() <= w_->engine->info().units;
     const Status marked = w_->engine->conversations().mark(session_, tokens_.size() - count / 2);
     SIM_CHECK(marked.is_ok() || (marked.code() == Code::kLimit && !room), "mark: %s", marked.message().c_str());
     w_->note(marked.is_ok() ? "marks" : "marks refused");

@@ -316,7 +316,7 @@ int main(int argc, char** argv) {
   EXPECT(m.generations < 500 || (m.reused_memory > 0 && m.reused_disk > 0 && m.evicted > 0 && m.conflicts > 0 && m.restarts > 0),
          "the run missed a part of its purpose");
   for (int i = 0; i < kSessions; ++i) kvrt_session_close(m.session[i].handle);
-  EXPECT(model_props(m.model).blocks_free + model_props(m.model).blocks_cached == model_props(m.model).blocks, "blocks leak");
+  EXPECT(model_props(m.model).units_free + model_props(m.model).units_cached == model_props(m.model).units, "units leak");
   kvrt_store_release(m.store);
   kvrt_model_release(m.model);
   kvrt_runtime_release(m.runtime);

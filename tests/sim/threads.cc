@@ -192,7 +192,7 @@ bool run_seed(uint64_t seed, uint64_t steps, const std::string& dir, Counts* tot
   if (wrong.empty()) wrong = Probe(engine.get()).check(true);
   if (wrong.empty() && store) wrong = resume_all(engine.get(), store);
   EngineMetrics m = engine->metrics();
-  if (wrong.empty() && (m.blocks_used || m.sessions)) wrong = "all is closed, and blocks are held";
+  if (wrong.empty() && (m.units_used || m.sessions)) wrong = "all is closed, and blocks are held";
   if (wrong.empty() && runner->faults) wrong = "a row found no KV, or in pieces, or another's";
   (*total)["preemptions"] += m.counters.preemptions;
   (*total)["evictions"] += m.evictions;

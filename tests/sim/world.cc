@@ -243,7 +243,7 @@ void World::close_all() {
   while (!actors_.empty()) close_one();
   check(true);
   EngineMetrics m = engine_->metrics();
-  SIM_CHECK(m.blocks_used == 0 && m.sessions == 0, "all is closed, and %zu blocks are held", size_t{m.blocks_used});
+  SIM_CHECK(m.units_used == 0 && m.sessions == 0, "all is closed, and %zu blocks are held", size_t{m.units_used});
 }
 
 // ---- the loop

@@ -21,14 +21,14 @@ namespace Kvrt
         /// <summary>Of these, waiting for their host.</summary>
         public ulong Paused => raw.paused;
 
-        /// <summary>Blocks of the pool.</summary>
-        public ulong Blocks => raw.blocks;
+        /// <summary>Units of the pool.</summary>
+        public ulong Units => raw.units;
 
         /// <summary>Of these, held by sessions now.</summary>
-        public ulong BlocksUsed => raw.blocks_used;
+        public ulong UnitsUsed => raw.units_used;
 
         /// <summary>Of these, held by no session, and kept for a prompt that begins the same.</summary>
-        public ulong BlocksCached => raw.blocks_cached;
+        public ulong UnitsCached => raw.units_cached;
 
         /// <summary>Steps that were run.</summary>
         public ulong Steps => raw.steps;
@@ -87,7 +87,7 @@ namespace Kvrt
         /// <summary>Sum of generated.</summary>
         public ulong Generated => raw.generated;
 
-        /// <summary>Generations that lent their blocks to others.</summary>
+        /// <summary>Generations that lent their units to others.</summary>
         public ulong Preemptions => raw.preemptions;
 
         /// <summary>Cached blocks that were given up.</summary>
@@ -143,7 +143,7 @@ namespace Kvrt
         public ulong KvBytesPerToken => raw.kv_bytes_per_token;
 
         /// <summary>As in ModelInfo.</summary>
-        public ulong BlockBytes => raw.block_bytes;
+        public ulong UnitBytes => raw.unit_bytes;
 
         /// <summary>The weights in memory.</summary>
         public ulong WeightBytes => raw.weight_bytes;
@@ -151,25 +151,25 @@ namespace Kvrt
         /// <summary>A step's activations and logits, as in ModelInfo.</summary>
         public ulong ScratchBytes => raw.scratch_bytes;
 
-        /// <summary>Blocks of one session alone, at most: with windows it has fewer between its steps.</summary>
-        public ulong SessionBlocks => raw.session_blocks;
+        /// <summary>The most units of one session: with windows it has fewer between its steps.</summary>
+        public ulong SessionUnits => raw.session_units;
 
         /// <summary>Bytes of these.</summary>
         public ulong SessionBytes => raw.session_bytes;
 
-        /// <summary>Share of these bytes that hold tokens' KV and states, 0 to 1.</summary>
+        /// <summary>Share of these bytes that hold tokens' KV and recurrent states, 0 to 1.</summary>
         public double Used => raw.used;
 
         /// <summary>1 - used.</summary>
         public double Waste => raw.waste;
 
-        /// <summary>Blocks of all sessions, shared ones once.</summary>
-        public ulong Blocks => raw.blocks;
+        /// <summary>Units of all sessions, shared ones once.</summary>
+        public ulong Units => raw.units;
 
-        /// <summary>Bytes of the pool with these: where there are windows, it has one block more, of zeros.</summary>
+        /// <summary>Bytes of the pool with these: if layers have windows or are recurrent, it has one unit more, of zeros.</summary>
         public ulong KvBytes => raw.kv_bytes;
 
-        /// <summary>Tokens that these blocks hold.</summary>
+        /// <summary>Tokens that these units hold.</summary>
         public ulong StoredTokens => raw.stored_tokens;
 
         /// <summary>Tokens that they would hold without sharing.</summary>
@@ -193,22 +193,25 @@ namespace Kvrt
         /// <summary>Layers of the group with KV of their own.</summary>
         public uint[] KvGroupLayers { get { fixed (uint* values = raw.kv_group_layers) return Utf8.Values(values, raw.kv_groups); } }
 
-        /// <summary>Tokens that a token sees in them; 0: all; 1: recurrent layers.</summary>
+        /// <summary>GroupKind.Window: tokens that a token sees in them. Other kinds: 0.</summary>
         public uint[] KvGroupWindow { get { fixed (uint* values = raw.kv_group_window) return Utf8.Values(values, raw.kv_groups); } }
 
-        /// <summary>Bytes of the group's blocks, for each token in them.</summary>
+        /// <summary>Bytes of the group's units, for each token of a block.</summary>
         public uint[] KvGroupBytesPerToken { get { fixed (uint* values = raw.kv_group_bytes_per_token) return Utf8.Values(values, raw.kv_groups); } }
 
         /// <summary>Tokens of which a session has KV at most; 0: all.</summary>
         public uint[] KvGroupTokensMax { get { fixed (uint* values = raw.kv_group_tokens_max) return Utf8.Values(values, raw.kv_groups); } }
 
-        /// <summary>A state of all recurrent layers, without what its blocks have beyond it; 0: there are none.</summary>
-        public ulong StateBytes => raw.state_bytes;
+        /// <summary>A recurrent state of all layers, without what its units have beyond it; 0: there is none.</summary>
+        public ulong RecurrentBytes => raw.recurrent_bytes;
 
-        /// <summary>What the pool keeps for one boundary at most (Session.Mark); 0: no layer has a window.</summary>
+        /// <summary>What the pool keeps for one boundary at most (Session.Mark); 0: it needs to keep nothing.</summary>
         public ulong BoundaryBytes => raw.boundary_bytes;
 
         /// <summary>Boundaries of this size that the planned pool keeps beside what sessions hold, at most.</summary>
         public ulong Boundaries => raw.boundaries;
+
+        /// <summary>What the group's layers keep of the tokens.</summary>
+        public GroupKind[] KvGroupKind { get { fixed (uint* values = raw.kv_group_kind) return Utf8.Kinds(values, raw.kv_groups); } }
     }
 }

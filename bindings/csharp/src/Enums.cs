@@ -71,7 +71,7 @@ namespace Kvrt
         DifferentToken = Native.KVRT_REUSE_DIFFERENT_TOKEN,
         /// <summary>The store knows the tokens and never had their KV.</summary>
         NotStored = Native.KVRT_REUSE_NOT_STORED,
-        /// <summary>This session had computed them; the pool needed the blocks.</summary>
+        /// <summary>This session had computed them; the pool needed the units.</summary>
         Evicted = Native.KVRT_REUSE_EVICTED,
         /// <summary>
         /// The chunk on disk was damaged, missing or could not be read: the log says which. At position 0 with `recomputed`: KV that was reused made
@@ -224,6 +224,17 @@ namespace Kvrt
         User = Native.KVRT_CACHE_USER
     }
 
+    /// <summary>What a group's layers keep of the tokens.</summary>
+    public enum GroupKind
+    {
+        /// <summary>The KV of all of them.</summary>
+        Everything = Native.KVRT_GROUP_EVERYTHING,
+        /// <summary>The KV of the last ones, KvGroupWindow of which a token sees.</summary>
+        Window = Native.KVRT_GROUP_WINDOW,
+        /// <summary>A recurrent state.</summary>
+        Recurrent = Native.KVRT_GROUP_RECURRENT
+    }
+
     /// <summary>Flags of tokenize, detokenize and the calls like them; combine with |.</summary>
     [Flags]
     public enum TextFlags
@@ -254,7 +265,7 @@ namespace Kvrt
         Idle = Native.KVRT_STATE_IDLE,
         /// <summary>From begin until next has given DONE or a failure.</summary>
         Generating = Native.KVRT_STATE_GENERATING,
-        /// <summary>Without blocks: suspended, or resumed too long for the pool; it has computed nothing since.</summary>
+        /// <summary>Without units: suspended, or resumed too long for the pool; it has computed nothing since.</summary>
         Suspended = Native.KVRT_STATE_SUSPENDED,
         /// <summary>Its logits were NaN or infinite. It can only be read.</summary>
         Failed = Native.KVRT_STATE_FAILED

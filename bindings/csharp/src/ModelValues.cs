@@ -97,7 +97,7 @@ namespace Kvrt
         /// <summary>True: the file has a chat template.</summary>
         public bool HasTemplate => raw.has_template != 0;
 
-        /// <summary>Tokens of a KV block.</summary>
+        /// <summary>Tokens of a block.</summary>
         public uint BlockTokens => raw.block_tokens;
 
         /// <summary>The file's size.</summary>
@@ -109,17 +109,17 @@ namespace Kvrt
         /// <summary>KV of a token in all layers.</summary>
         public ulong KvBytesPerToken => raw.kv_bytes_per_token;
 
-        /// <summary>KV of a block.</summary>
-        public ulong BlockBytes => raw.block_bytes;
+        /// <summary>Bytes of a unit.</summary>
+        public ulong UnitBytes => raw.unit_bytes;
 
-        /// <summary>Blocks of the pool.</summary>
-        public ulong Blocks => raw.blocks;
+        /// <summary>Units of the pool.</summary>
+        public ulong Units => raw.units;
 
         /// <summary>Of these, unused.</summary>
-        public ulong BlocksFree => raw.blocks_free;
+        public ulong UnitsFree => raw.units_free;
 
         /// <summary>Of these, held by no session, and kept for a prompt that begins the same; given up when needed.</summary>
-        public ulong BlocksCached => raw.blocks_cached;
+        public ulong UnitsCached => raw.units_cached;
 
         /// <summary>Sessions that are open now.</summary>
         public ulong Sessions => raw.sessions;
@@ -139,26 +139,27 @@ namespace Kvrt
         /// <summary>Of V, never Default.</summary>
         public KvFormat KvFormatV => (KvFormat)raw.kv_format_v;
 
-        /// <summary>Groups of layers: the first so many entries of the next four. A group without a window comes first.</summary>
+        /// <summary>Groups of layers: how many entries of the arrays KvGroup... have. A group that keeps everything comes first.</summary>
         public uint KvGroups => raw.kv_groups;
 
         /// <summary>Layers of the group; not those that read another's KV (Gemma 4).</summary>
         public uint[] KvGroupLayers { get { fixed (uint* values = raw.kv_group_layers) return Utf8.Values(values, raw.kv_groups); } }
 
-        /// <summary>
-        /// Tokens that a token sees in them, itself with them; 0: all before it. 1: recurrent layers. A block of theirs is a state, which stands for
-        /// all tokens before it: a session has two at most, and one at each place that it may come back to.
-        /// </summary>
+        /// <summary>GroupKind.Window: tokens that a token sees in them, itself included. Other kinds: 0.</summary>
         public uint[] KvGroupWindow { get { fixed (uint* values = raw.kv_group_window) return Utf8.Values(values, raw.kv_groups); } }
 
         /// <summary>
-        /// Bytes of the group's blocks, for each token in them. A session of n tokens has, in each group, KV of at most n tokens, rounded up to whole
-        /// blocks, or of KvGroupTokensMax where that is less.
+        /// Bytes of the group's units, for each token of a block. A session of n tokens has, in each group, KV of at most n tokens, rounded up to
+        /// whole blocks, or of KvGroupTokensMax if that is less. Of recurrent layers each block counted so is a recurrent state: a session has at
+        /// most two, and one at each boundary.
         /// </summary>
         public uint[] KvGroupBytesPerToken { get { fixed (uint* values = raw.kv_group_bytes_per_token) return Utf8.Values(values, raw.kv_groups); } }
 
         /// <summary>Tokens, in whole blocks, of which a session has KV at most; 0: all.</summary>
         public uint[] KvGroupTokensMax { get { fixed (uint* values = raw.kv_group_tokens_max) return Utf8.Values(values, raw.kv_groups); } }
+
+        /// <summary>What the group's layers keep of the tokens.</summary>
+        public GroupKind[] KvGroupKind { get { fixed (uint* values = raw.kv_group_kind) return Utf8.Kinds(values, raw.kv_groups); } }
     }
 
     /// <summary>The weight cache that ModelOptions name (CacheDir, cache). Sizes are bytes.</summary>

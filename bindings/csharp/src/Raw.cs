@@ -47,7 +47,7 @@ namespace Kvrt
         [FieldOffset(104)] internal double tpot_ms;
         [FieldOffset(112)] internal double prefill_tokens_per_s;
         [FieldOffset(120)] internal double decode_tokens_per_s;
-        [FieldOffset(128)] internal ulong kv_blocks;
+        [FieldOffset(128)] internal ulong kv_units;
         [FieldOffset(136)] internal ulong kv_bytes;
         [FieldOffset(144)] internal ulong pool_bytes_begin;
         [FieldOffset(152)] internal ulong pool_bytes_prefilled;
@@ -157,7 +157,7 @@ namespace Kvrt
         [FieldOffset(80)] internal ulong cache_bytes_max;
     }
 
-    [StructLayout(LayoutKind.Explicit, Size = 440)]
+    [StructLayout(LayoutKind.Explicit, Size = 472)]
     internal unsafe struct kvrt_model_props
     {
         [FieldOffset(0)] internal uint struct_size;
@@ -179,10 +179,10 @@ namespace Kvrt
         [FieldOffset(216)] internal ulong file_bytes;
         [FieldOffset(224)] internal ulong weight_bytes;
         [FieldOffset(232)] internal ulong kv_bytes_per_token;
-        [FieldOffset(240)] internal ulong block_bytes;
-        [FieldOffset(248)] internal ulong blocks;
-        [FieldOffset(256)] internal ulong blocks_free;
-        [FieldOffset(264)] internal ulong blocks_cached;
+        [FieldOffset(240)] internal ulong unit_bytes;
+        [FieldOffset(248)] internal ulong units;
+        [FieldOffset(256)] internal ulong units_free;
+        [FieldOffset(264)] internal ulong units_cached;
         [FieldOffset(272)] internal ulong sessions;
         [FieldOffset(280)] internal double load_ms;
         [FieldOffset(288)] internal ulong scratch_bytes;
@@ -194,6 +194,7 @@ namespace Kvrt
         [FieldOffset(344)] internal fixed uint kv_group_window[8];
         [FieldOffset(376)] internal fixed uint kv_group_bytes_per_token[8];
         [FieldOffset(408)] internal fixed uint kv_group_tokens_max[8];
+        [FieldOffset(440)] internal fixed uint kv_group_kind[8];
     }
 
     [StructLayout(LayoutKind.Explicit, Size = 72)]
@@ -218,9 +219,9 @@ namespace Kvrt
         [FieldOffset(8)] internal ulong sessions;
         [FieldOffset(16)] internal ulong generating;
         [FieldOffset(24)] internal ulong paused;
-        [FieldOffset(32)] internal ulong blocks;
-        [FieldOffset(40)] internal ulong blocks_used;
-        [FieldOffset(48)] internal ulong blocks_cached;
+        [FieldOffset(32)] internal ulong units;
+        [FieldOffset(40)] internal ulong units_used;
+        [FieldOffset(48)] internal ulong units_cached;
         [FieldOffset(56)] internal ulong steps;
         [FieldOffset(64)] internal ulong step_rows;
         [FieldOffset(72)] internal double step_ms_total;
@@ -265,7 +266,7 @@ namespace Kvrt
         [FieldOffset(52)] internal uint kv_format_v;
     }
 
-    [StructLayout(LayoutKind.Explicit, Size = 320)]
+    [StructLayout(LayoutKind.Explicit, Size = 352)]
     internal unsafe struct kvrt_plan
     {
         [FieldOffset(0)] internal uint struct_size;
@@ -277,14 +278,14 @@ namespace Kvrt
         [FieldOffset(24)] internal uint context_length;
         [FieldOffset(28)] internal uint fits;
         [FieldOffset(32)] internal ulong kv_bytes_per_token;
-        [FieldOffset(40)] internal ulong block_bytes;
+        [FieldOffset(40)] internal ulong unit_bytes;
         [FieldOffset(48)] internal ulong weight_bytes;
         [FieldOffset(56)] internal ulong scratch_bytes;
-        [FieldOffset(64)] internal ulong session_blocks;
+        [FieldOffset(64)] internal ulong session_units;
         [FieldOffset(72)] internal ulong session_bytes;
         [FieldOffset(80)] internal double used;
         [FieldOffset(88)] internal double waste;
-        [FieldOffset(96)] internal ulong blocks;
+        [FieldOffset(96)] internal ulong units;
         [FieldOffset(104)] internal ulong kv_bytes;
         [FieldOffset(112)] internal ulong stored_tokens;
         [FieldOffset(120)] internal ulong unshared_tokens;
@@ -297,9 +298,10 @@ namespace Kvrt
         [FieldOffset(196)] internal fixed uint kv_group_window[8];
         [FieldOffset(228)] internal fixed uint kv_group_bytes_per_token[8];
         [FieldOffset(260)] internal fixed uint kv_group_tokens_max[8];
-        [FieldOffset(296)] internal ulong state_bytes;
+        [FieldOffset(296)] internal ulong recurrent_bytes;
         [FieldOffset(304)] internal ulong boundary_bytes;
         [FieldOffset(312)] internal ulong boundaries;
+        [FieldOffset(320)] internal fixed uint kv_group_kind[8];
     }
 
     [StructLayout(LayoutKind.Explicit, Size = 4128)]
@@ -370,7 +372,7 @@ namespace Kvrt
         [FieldOffset(48)] internal ulong chunks_lost;
         [FieldOffset(56)] internal ulong bytes_kept;
         [FieldOffset(64)] internal double ms;
-        [FieldOffset(72)] internal ulong chunks_unowned;
+        [FieldOffset(72)] internal ulong chunks_orphaned;
     }
 
     [StructLayout(LayoutKind.Explicit, Size = 136)]
@@ -405,7 +407,7 @@ namespace Kvrt
         [FieldOffset(4)] internal uint state;
         [FieldOffset(8)] internal ulong tokens;
         [FieldOffset(16)] internal ulong kv_tokens;
-        [FieldOffset(24)] internal ulong kv_blocks;
+        [FieldOffset(24)] internal ulong kv_units;
         [FieldOffset(32)] internal ulong kv_bytes;
         [FieldOffset(40)] internal ulong events_unread;
         [FieldOffset(48)] internal ulong messages;
@@ -531,7 +533,7 @@ namespace Kvrt
         internal const int KVRT_DETAIL_CATALOG_CORRUPT = 2;
         internal const int KVRT_DETAIL_CATALOG_MISSING = 3;
         internal const int KVRT_DETAIL_STORE_TOO_NEW = 4;
-        internal const int KVRT_DETAIL_FOREIGN_PROGRAM = 5;
+        internal const int KVRT_DETAIL_OTHER_PROGRAM = 5;
         internal const int KVRT_DETAIL_READ_ONLY = 6;
         internal const int KVRT_DETAIL_PERMISSION = 7;
         internal const int KVRT_DETAIL_UNSAFE_DIRECTORY = 8;
@@ -611,6 +613,10 @@ namespace Kvrt
         internal const int KVRT_KV_F32 = 3;
         internal const int KVRT_KV_INT8 = 4;
         internal const int KVRT_KV_FP8 = 5;
+
+        internal const int KVRT_GROUP_EVERYTHING = 1;
+        internal const int KVRT_GROUP_WINDOW = 2;
+        internal const int KVRT_GROUP_RECURRENT = 3;
 
         internal const int KVRT_CACHE_DEFAULT = 0;
         internal const int KVRT_CACHE_NONE = 1;
@@ -877,25 +883,25 @@ namespace Kvrt
         internal static readonly string[] Layout =
         {
             "kvrt_error 1024 struct_size 0 status 4 detail 8 os_code 12 message 16",
-            "kvrt_report 176 struct_size 0 reason 4 prompt_tokens 8 reused_memory 16 reused_disk 24 prefilled 32 generated 40 reuse_stopped 48 stop_string_tokens 52 reuse_stopped_at 56 seed 64 queue_ms 72 ttft_ms 80 prefill_ms 88 decode_ms 96 tpot_ms 104 prefill_tokens_per_s 112 decode_tokens_per_s 120 kv_blocks 128 kv_bytes 136 pool_bytes_begin 144 pool_bytes_prefilled 152 pool_bytes_end 160 recomputed 168",
+            "kvrt_report 176 struct_size 0 reason 4 prompt_tokens 8 reused_memory 16 reused_disk 24 prefilled 32 generated 40 reuse_stopped 48 stop_string_tokens 52 reuse_stopped_at 56 seed 64 queue_ms 72 ttft_ms 80 prefill_ms 88 decode_ms 96 tpot_ms 104 prefill_tokens_per_s 112 decode_tokens_per_s 120 kv_units 128 kv_bytes 136 pool_bytes_begin 144 pool_bytes_prefilled 152 pool_bytes_end 160 recomputed 168",
             "kvrt_store_entry 632 struct_size 0 pinned 4 name 8 domain 264 id 520 revision 560 tokens 568 chunks 576 chunks_missing 584 bytes 592 bytes_shared 600 created_unix_ms 608 saved_unix_ms 616 expires_unix_ms 624",
             "kvrt_token_value 8 token 0 value 4",
             "kvrt_event 112 struct_size 0 type 4 token 8 reason 12 position 16 text 24 text_size 32 logprob 40 done 48 total 56 logits 64 logits_count 72 report 80 entry 88 top 96 top_count 104",
             "kvrt_runtime_options 72 struct_size 0 threads 4 isa 8 log_level 12 log 16 log_user 24 log_user_free 32 device 40 device_index 44 cuda_library 48 cuda_library_size 56 determinism 64 prompt_gemm 68",
             "kvrt_runtime_props 1416 struct_size 0 threads 4 device 8 isa 24 numerics 40 isa_tables 56 libraries 184 device_name 312 device_memory 376 device_memory_free 384 devices 392",
             "kvrt_model_options 88 struct_size 0 kv_format 4 block_tokens 8 prefill_chunk 12 kv_bytes_max 16 step_ms_max 24 from_fd 28 fd 32 kv_populate 36 fd_offset 40 fd_size 48 cache_dir 56 cache_dir_size 64 cache 72 kv_format_v 76 cache_bytes_max 80",
-            "kvrt_model_props 440 struct_size 0 has_weights 4 architecture 8 name 40 vocab_size 168 context_length 172 layers 176 heads 180 kv_heads 184 head_dim 188 width 192 bos_token 196 eos_token 200 add_bos 204 has_template 208 block_tokens 212 file_bytes 216 weight_bytes 224 kv_bytes_per_token 232 block_bytes 240 blocks 248 blocks_free 256 blocks_cached 264 sessions 272 load_ms 280 scratch_bytes 288 step_ms_max 296 kv_format 300 kv_format_v 304 kv_groups 308 kv_group_layers 312 kv_group_window 344 kv_group_bytes_per_token 376 kv_group_tokens_max 408",
+            "kvrt_model_props 472 struct_size 0 has_weights 4 architecture 8 name 40 vocab_size 168 context_length 172 layers 176 heads 180 kv_heads 184 head_dim 188 width 192 bos_token 196 eos_token 200 add_bos 204 has_template 208 block_tokens 212 file_bytes 216 weight_bytes 224 kv_bytes_per_token 232 unit_bytes 240 units 248 units_free 256 units_cached 264 sessions 272 load_ms 280 scratch_bytes 288 step_ms_max 296 kv_format 300 kv_format_v 304 kv_groups 308 kv_group_layers 312 kv_group_window 344 kv_group_bytes_per_token 376 kv_group_tokens_max 408 kv_group_kind 440",
             "kvrt_template_options 72 struct_size 0 no_generation_prompt 4 source 8 source_size 16 tools 24 tools_size 32 documents 40 documents_size 48 variables 56 variables_size 64",
-            "kvrt_metrics 264 struct_size 0 sessions 8 generating 16 paused 24 blocks 32 blocks_used 40 blocks_cached 48 steps 56 step_rows 64 step_ms_total 72 step_ms_longest 80 generations 88 prefills 96 done_eos 104 done_stop 112 done_max_tokens 120 done_context_full 128 done_cancelled 136 done_prefilled 144 failed 152 prompt_tokens 160 reused_memory 168 reused_disk 176 prefilled 184 recomputed 192 generated 200 preemptions 208 evictions 216 first_tokens 224 ttft_ms_total 232 queue_ms_total 240 prefill_ms_total 248 decode_ms_total 256",
+            "kvrt_metrics 264 struct_size 0 sessions 8 generating 16 paused 24 units 32 units_used 40 units_cached 48 steps 56 step_rows 64 step_ms_total 72 step_ms_longest 80 generations 88 prefills 96 done_eos 104 done_stop 112 done_max_tokens 120 done_context_full 128 done_cancelled 136 done_prefilled 144 failed 152 prompt_tokens 160 reused_memory 168 reused_disk 176 prefilled 184 recomputed 192 generated 200 preemptions 208 evictions 216 first_tokens 224 ttft_ms_total 232 queue_ms_total 240 prefill_ms_total 248 decode_ms_total 256",
             "kvrt_plan_options 56 struct_size 0 kv_format 4 block_tokens 8 sessions 12 session_tokens 16 shared_tokens 24 memory_bytes 32 layers 40 kv_heads 44 head_dim 48 kv_format_v 52",
-            "kvrt_plan 320 struct_size 0 block_tokens 4 layers 8 heads 12 kv_heads 16 head_dim 20 context_length 24 fits 28 kv_bytes_per_token 32 block_bytes 40 weight_bytes 48 scratch_bytes 56 session_blocks 64 session_bytes 72 used 80 waste 88 blocks 96 kv_bytes 104 stored_tokens 112 unshared_tokens 120 total_bytes 128 memory_bytes 136 sessions_max 144 context_max 152 kv_groups 160 kv_group_layers 164 kv_group_window 196 kv_group_bytes_per_token 228 kv_group_tokens_max 260 state_bytes 296 boundary_bytes 304 boundaries 312",
+            "kvrt_plan 352 struct_size 0 block_tokens 4 layers 8 heads 12 kv_heads 16 head_dim 20 context_length 24 fits 28 kv_bytes_per_token 32 unit_bytes 40 weight_bytes 48 scratch_bytes 56 session_units 64 session_bytes 72 used 80 waste 88 units 96 kv_bytes 104 stored_tokens 112 unshared_tokens 120 total_bytes 128 memory_bytes 136 sessions_max 144 context_max 152 kv_groups 160 kv_group_layers 164 kv_group_window 196 kv_group_bytes_per_token 228 kv_group_tokens_max 260 recurrent_bytes 296 boundary_bytes 304 boundaries 312 kv_group_kind 320",
             "kvrt_cache_props 4128 struct_size 0 files 4 bytes 8 bytes_max 16 bytes_free 24 directory 32",
             "kvrt_store_options 32 struct_size 0 read_only 4 must_exist 8 reserved 12 disk_bytes_max 16 free_bytes_min 24",
             "kvrt_store_props 104 struct_size 0 read_only 4 format 8 sessions 16 chunks 24 segments 32 chunk_bytes 40 chunk_raw_bytes 48 disk_bytes 56 chunks_damaged 64 chunks_evicted 72 old_bytes 80 bytes_free 88 resumes_evicted 96",
             "kvrt_gc_report 72 struct_size 0 sessions_removed 8 chunks_removed 16 segments_removed 24 bytes_freed 32 ms 40 bytes_rewritten 48 bytes_punched 56 log_bytes_kept 64",
-            "kvrt_repair_report 80 struct_size 0 outcome 4 sessions_kept 8 sessions_with_holes 16 sessions_recovered 24 sessions_lost 32 chunks_kept 40 chunks_lost 48 bytes_kept 56 ms 64 chunks_unowned 72",
+            "kvrt_repair_report 80 struct_size 0 outcome 4 sessions_kept 8 sessions_with_holes 16 sessions_recovered 24 sessions_lost 32 chunks_kept 40 chunks_lost 48 bytes_kept 56 ms 64 chunks_orphaned 72",
             "kvrt_session_options 136 struct_size 0 no_prefix_cache 4 store 8 domain 16 domain_size 24 tools 32 tools_size 40 wake 48 wake_user 56 wake_user_free 64 documents 72 documents_size 80 variables 88 variables_size 96 autosave_name 104 autosave_name_size 112 autosave_turn 120 autosave_tokens 124 autosave_idle_ms 128 foreign_kv 132",
-            "kvrt_session_props 896 struct_size 0 state 4 tokens 8 kv_tokens 16 kv_blocks 24 kv_bytes 32 events_unread 40 messages 48 revision 56 id 64 name 104 last_error_status 360 last_error_detail 364 awaits_accept 368 inexact 372 last_error_message 376 other_process 888",
+            "kvrt_session_props 896 struct_size 0 state 4 tokens 8 kv_tokens 16 kv_units 24 kv_bytes 32 events_unread 40 messages 48 revision 56 id 64 name 104 last_error_status 360 last_error_detail 364 awaits_accept 368 inexact 372 last_error_message 376 other_process 888",
             "kvrt_append_info 32 struct_size 0 appended 8 rewritten 16 rewritten_at 24",
             "kvrt_generate_options 192 struct_size 0 max_tokens 4 temperature 8 top_k 12 top_p 16 min_p 20 repetition_penalty 24 frequency_penalty 28 presence_penalty 32 penalty_window 36 logit_bias 40 logit_bias_count 48 seed 56 stop_tokens 64 stop_token_count 72 stop_strings 80 stop_strings_size 88 ignore_eos 96 top_logprobs 100 sampler 104 emit_logits 108 no_generation_prompt 112 all_or_nothing 116 prefill 120 logits 124 grammar_kind 128 reply 132 grammar 136 grammar_size 144 cancel 152 tool_choice 160 parallel_calls_max 164 reasoning_tokens_max 168 tool_name 176 tool_name_size 184",
             "kvrt_message_props 32 struct_size 0 generated 4 begin 8 end 16 ended 24",

@@ -71,13 +71,13 @@ namespace Kvrt
         /// <summary>Tokens after the first, in DecodeMs.</summary>
         public double DecodeTokensPerS => raw.decode_tokens_per_s;
 
-        /// <summary>Blocks of this session at the end; shared ones count in full.</summary>
-        public ulong KvBlocks => raw.kv_blocks;
+        /// <summary>Units of this session at the end; shared ones count in full.</summary>
+        public ulong KvUnits => raw.kv_units;
 
-        /// <summary>Bytes of these blocks.</summary>
+        /// <summary>Bytes of these units.</summary>
         public ulong KvBytes => raw.kv_bytes;
 
-        /// <summary>Bytes of the model's pool that open sessions held when it began; a shared block counts once.</summary>
+        /// <summary>Bytes of the model's pool that open sessions held when it began; a shared unit counts once.</summary>
         public ulong PoolBytesBegin => raw.pool_bytes_begin;
 
         /// <summary>The same at the first token, or at the end of a prefill.</summary>
@@ -87,7 +87,7 @@ namespace Kvrt
         public ulong PoolBytesEnd => raw.pool_bytes_end;
 
         /// <summary>
-        /// Tokens whose KV was computed a second time: the session's blocks were lent to others meanwhile, or reused KV made NaN or infinite logits.
+        /// Tokens whose KV was computed a second time: the session's units were lent to others meanwhile, or reused KV made NaN or infinite logits.
         /// </summary>
         public ulong Recomputed => raw.recomputed;
     }
@@ -166,8 +166,8 @@ namespace Kvrt
         /// </summary>
         public ulong KvTokens => raw.kv_tokens;
 
-        /// <summary>Blocks that it holds, shared ones in full.</summary>
-        public ulong KvBlocks => raw.kv_blocks;
+        /// <summary>Units that it holds, shared ones in full.</summary>
+        public ulong KvUnits => raw.kv_units;
 
         /// <summary>Bytes of these.</summary>
         public ulong KvBytes => raw.kv_bytes;

@@ -54,7 +54,7 @@ namespace Kvrt
         /// <summary>A later kvrt wrote the store. It is left as it is.</summary>
         StoreTooNew = Native.KVRT_DETAIL_STORE_TOO_NEW,
         /// <summary>The directory or database belongs to another program.</summary>
-        ForeignProgram = Native.KVRT_DETAIL_FOREIGN_PROGRAM,
+        OtherProgram = Native.KVRT_DETAIL_OTHER_PROGRAM,
         /// <summary>The store, its directory or its file system cannot be written.</summary>
         ReadOnly = Native.KVRT_DETAIL_READ_ONLY,
         /// <summary>The system refused access.</summary>

@@ -172,6 +172,6 @@ namespace Kvrt
         public double Ms => raw.ms;
 
         /// <summary>Whole chunks of lost sessions: nothing tells their model and domain.</summary>
-        public ulong ChunksUnowned => raw.chunks_unowned;
+        public ulong ChunksOrphaned => raw.chunks_orphaned;
     }
 }

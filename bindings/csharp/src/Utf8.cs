@@ -32,6 +32,11 @@ namespace Kvrt
             return copy;
         }
 
+        internal static GroupKind[] Kinds(uint* values, uint count)
+        {
+            return Array.ConvertAll(Values(values, count), value => (GroupKind)value);
+        }
+
         internal delegate T Taker<T>(byte* output, UIntPtr count);
 
         /// <summary>The text that a call with buffer, capacity and needed gives.</summary>

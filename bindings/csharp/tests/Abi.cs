@@ -35,7 +35,7 @@ namespace Kvrt.Tests
             { "KVRT", typeof(Status) }, { "KVRT_DETAIL", typeof(Detail) }, { "KVRT_EVENT", typeof(EventType) }, { "KVRT_REASON", typeof(Reason) },
             { "KVRT_REUSE", typeof(ReuseStopped) }, { "KVRT_LOG", typeof(LogLevel) }, { "KVRT_ISA", typeof(Isa) }, { "KVRT_DEVICE", typeof(Device) },
             { "KVRT_DETERMINISM", typeof(Determinism) }, { "KVRT_GEMM", typeof(Gemm) }, { "KVRT_KV", typeof(KvFormat) },
-            { "KVRT_CACHE", typeof(Cache) }, { "KVRT_TEXT", typeof(TextFlags) }, { "KVRT_REPAIR", typeof(RepairOutcome) },
+            { "KVRT_GROUP", typeof(GroupKind) }, { "KVRT_CACHE", typeof(Cache) }, { "KVRT_TEXT", typeof(TextFlags) }, { "KVRT_REPAIR", typeof(RepairOutcome) },
             { "KVRT_STATE", typeof(State) }, { "KVRT_FOREIGN_KV", typeof(ForeignKv) }, { "KVRT_LOGITS", typeof(Logits) },
             { "KVRT_SAMPLER", typeof(Sampler) }, { "KVRT_GRAMMAR", typeof(GrammarKind) }, { "KVRT_TOOL_CHOICE", typeof(ToolChoice) },
             { "KVRT_REPLY", typeof(Reply) }, { "KVRT_DURABILITY", typeof(Durability) }, { "KVRT_CODEC", typeof(Codec) }
@@ -207,13 +207,13 @@ namespace Kvrt.Tests
         {
             if (type == typeof(string)) return ((char)('a' + value)).ToString();
             if (type == typeof(bool)) return "True";
-            if (type == typeof(uint[])) return value + " 0 0 0 0 0 0 0";
+            if (type.IsArray) return value + " 0 0 0 0 0 0 0";
             return value.ToString();
         }
 
         private static string Shown(object value)
         {
-            if (value is uint[]) return string.Join(" ", (uint[])value);
+            if (value is Array) return string.Join(" ", ((Array)value).Cast<object>().Select(Shown));
             return value is Enum ? Convert.ToInt64(value).ToString() : Convert.ToString(value, System.Globalization.CultureInfo.InvariantCulture);
         }
 

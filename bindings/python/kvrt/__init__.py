@@ -7,7 +7,7 @@
 
 Every handle closes with its with block, in any order. A failed call raises kvrt.Error, or the subclass of its status class.
 """
-from ._enums import (Codec, Detail, Determinism, Device, Durability, EventType, ForeignKv, Gemm, Isa, KvFormat, Logits, Reason, RepairOutcome, Reply,
+from ._enums import (Codec, Detail, Determinism, Device, Durability, EventType, ForeignKv, Gemm, GroupKind, Isa, KvFormat, Logits, Reason, RepairOutcome, Reply,
                      ReuseStopped, State, Status, ToolChoice)
 from ._errors import (Busy, Cancelled, Conflict, Corrupt, DeviceFailed, Error, Incompatible, Internal, Invalid, IOFailed, LimitExceeded, NoMemory,
                       NoSpace, NotFound, TooSmall, Unsupported)
@@ -33,7 +33,7 @@ def library_version() -> str:
 
 __all__ = [
     "AppendInfo", "AsyncGeneration", "Autosave", "Busy", "CacheInfo", "Cancel", "Cancelled", "Codec", "Conflict", "Corrupt", "Detail", "Determinism", "Device", "DeviceFailed", "Durability", "Error", "Event",
-    "EventType", "ForeignKv", "GcReport", "Gemm", "GenerateOptions", "Generation", "IOFailed", "Incompatible", "Internal", "Invalid", "Isa", "KvFormat",
+    "EventType", "ForeignKv", "GcReport", "Gemm", "GenerateOptions", "Generation", "GroupKind", "IOFailed", "Incompatible", "Internal", "Invalid", "Isa", "KvFormat",
     "LimitExceeded", "Logits", "Message", "Metrics", "Model", "ModelInfo", "NoMemory", "NoSpace", "NotFound", "Plan", "Reason", "RepairOutcome", "RepairReport", "Reply", "Report",
     "ReuseStopped", "Runtime", "RuntimeInfo", "Sampler", "SaveReport", "Session", "SessionInfo", "State", "Status", "Store", "StoreEntry",
     "StoreInfo", "TokenLogprob", "TooSmall", "ToolChoice", "Unsupported", "apply_template", "library_version",

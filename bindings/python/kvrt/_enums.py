@@ -31,7 +31,7 @@ class Detail(Open):
     CATALOG_CORRUPT = 2
     CATALOG_MISSING = 3
     STORE_TOO_NEW = 4
-    FOREIGN_PROGRAM = 5
+    OTHER_PROGRAM = 5
     READ_ONLY = 6
     PERMISSION = 7
     UNSAFE_DIRECTORY = 8
@@ -147,6 +147,14 @@ class KvFormat(Open):
     F32 = 3
     INT8 = 4
     FP8 = 5
+
+
+class GroupKind(Open):
+    """KVRT_GROUP_...: what a group's layers keep of the tokens."""
+
+    EVERYTHING = 1
+    WINDOW = 2
+    RECURRENT = 3
 
 
 class Cache(Open):

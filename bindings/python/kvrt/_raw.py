@@ -48,7 +48,7 @@ class kvrt_report(Struct):
     tpot_ms: float
     prefill_tokens_per_s: float
     decode_tokens_per_s: float
-    kv_blocks: int
+    kv_units: int
     kv_bytes: int
     pool_bytes_begin: int
     pool_bytes_prefilled: int
@@ -73,7 +73,7 @@ class kvrt_report(Struct):
         ("tpot_ms", c_double),
         ("prefill_tokens_per_s", c_double),
         ("decode_tokens_per_s", c_double),
-        ("kv_blocks", c_uint64),
+        ("kv_units", c_uint64),
         ("kv_bytes", c_uint64),
         ("pool_bytes_begin", c_uint64),
         ("pool_bytes_prefilled", c_uint64),
@@ -276,10 +276,10 @@ class kvrt_model_props(Struct):
     file_bytes: int
     weight_bytes: int
     kv_bytes_per_token: int
-    block_bytes: int
-    blocks: int
-    blocks_free: int
-    blocks_cached: int
+    unit_bytes: int
+    units: int
+    units_free: int
+    units_cached: int
     sessions: int
     load_ms: float
     scratch_bytes: int
@@ -291,6 +291,7 @@ class kvrt_model_props(Struct):
     kv_group_window: "Array[c_uint32]"
     kv_group_bytes_per_token: "Array[c_uint32]"
     kv_group_tokens_max: "Array[c_uint32]"
+    kv_group_kind: "Array[c_uint32]"
     _fields_ = [
         ("struct_size", c_uint32),
         ("has_weights", c_uint32),
@@ -311,10 +312,10 @@ class kvrt_model_props(Struct):
         ("file_bytes", c_uint64),
         ("weight_bytes", c_uint64),
         ("kv_bytes_per_token", c_uint64),
-        ("block_bytes", c_uint64),
-        ("blocks", c_uint64),
-        ("blocks_free", c_uint64),
-        ("blocks_cached", c_uint64),
+        ("unit_bytes", c_uint64),
+        ("units", c_uint64),
+        ("units_free", c_uint64),
+        ("units_cached", c_uint64),
         ("sessions", c_uint64),
         ("load_ms", c_double),
         ("scratch_bytes", c_uint64),
@@ -326,6 +327,7 @@ class kvrt_model_props(Struct):
         ("kv_group_window", c_uint32 * 8),
         ("kv_group_bytes_per_token", c_uint32 * 8),
         ("kv_group_tokens_max", c_uint32 * 8),
+        ("kv_group_kind", c_uint32 * 8),
     ]
 
 
@@ -359,9 +361,9 @@ class kvrt_metrics(Struct):
     sessions: int
     generating: int
     paused: int
-    blocks: int
-    blocks_used: int
-    blocks_cached: int
+    units: int
+    units_used: int
+    units_cached: int
     steps: int
     step_rows: int
     step_ms_total: float
@@ -393,9 +395,9 @@ class kvrt_metrics(Struct):
         ("sessions", c_uint64),
         ("generating", c_uint64),
         ("paused", c_uint64),
-        ("blocks", c_uint64),
-        ("blocks_used", c_uint64),
-        ("blocks_cached", c_uint64),
+        ("units", c_uint64),
+        ("units_used", c_uint64),
+        ("units_cached", c_uint64),
         ("steps", c_uint64),
         ("step_rows", c_uint64),
         ("step_ms_total", c_double),
@@ -462,14 +464,14 @@ class kvrt_plan(Struct):
     context_length: int
     fits: int
     kv_bytes_per_token: int
-    block_bytes: int
+    unit_bytes: int
     weight_bytes: int
     scratch_bytes: int
-    session_blocks: int
+    session_units: int
     session_bytes: int
     used: float
     waste: float
-    blocks: int
+    units: int
     kv_bytes: int
     stored_tokens: int
     unshared_tokens: int
@@ -482,9 +484,10 @@ class kvrt_plan(Struct):
     kv_group_window: "Array[c_uint32]"
     kv_group_bytes_per_token: "Array[c_uint32]"
     kv_group_tokens_max: "Array[c_uint32]"
-    state_bytes: int
+    recurrent_bytes: int
     boundary_bytes: int
     boundaries: int
+    kv_group_kind: "Array[c_uint32]"
     _fields_ = [
         ("struct_size", c_uint32),
         ("block_tokens", c_uint32),
@@ -495,14 +498,14 @@ class kvrt_plan(Struct):
         ("context_length", c_uint32),
         ("fits", c_uint32),
         ("kv_bytes_per_token", c_uint64),
-        ("block_bytes", c_uint64),
+        ("unit_bytes", c_uint64),
         ("weight_bytes", c_uint64),
         ("scratch_bytes", c_uint64),
-        ("session_blocks", c_uint64),
+        ("session_units", c_uint64),
         ("session_bytes", c_uint64),
         ("used", c_double),
         ("waste", c_double),
-        ("blocks", c_uint64),
+        ("units", c_uint64),
         ("kv_bytes", c_uint64),
         ("stored_tokens", c_uint64),
         ("unshared_tokens", c_uint64),
@@ -515,9 +518,10 @@ class kvrt_plan(Struct):
         ("kv_group_window", c_uint32 * 8),
         ("kv_group_bytes_per_token", c_uint32 * 8),
         ("kv_group_tokens_max", c_uint32 * 8),
-        ("state_bytes", c_uint64),
+        ("recurrent_bytes", c_uint64),
         ("boundary_bytes", c_uint64),
         ("boundaries", c_uint64),
+        ("kv_group_kind", c_uint32 * 8),
     ]
 
 
@@ -622,7 +626,7 @@ class kvrt_repair_report(Struct):
     chunks_lost: int
     bytes_kept: int
     ms: float
-    chunks_unowned: int
+    chunks_orphaned: int
     _fields_ = [
         ("struct_size", c_uint32),
         ("outcome", c_uint32),
@@ -634,7 +638,7 @@ class kvrt_repair_report(Struct):
         ("chunks_lost", c_uint64),
         ("bytes_kept", c_uint64),
         ("ms", c_double),
-        ("chunks_unowned", c_uint64),
+        ("chunks_orphaned", c_uint64),
     ]
 
 
@@ -688,7 +692,7 @@ class kvrt_session_props(Struct):
     state: int
     tokens: int
     kv_tokens: int
-    kv_blocks: int
+    kv_units: int
     kv_bytes: int
     events_unread: int
     messages: int
@@ -706,7 +710,7 @@ class kvrt_session_props(Struct):
         ("state", c_uint32),
         ("tokens", c_uint64),
         ("kv_tokens", c_uint64),
-        ("kv_blocks", c_uint64),
+        ("kv_units", c_uint64),
         ("kv_bytes", c_uint64),
         ("events_unread", c_uint64),
         ("messages", c_uint64),

@@ -9,7 +9,7 @@ from typing import Any, Dict, Optional, Tuple, Type, TypeVar
 
 from . import _raw
 from ._base import Struct
-from ._enums import Detail, EventType, KvFormat, Reason, RepairOutcome, ReuseStopped, State, Status
+from ._enums import Detail, EventType, GroupKind, KvFormat, Reason, RepairOutcome, ReuseStopped, State, Status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Report:
     tpot_ms: float
     prefill_tokens_per_s: float
     decode_tokens_per_s: float
-    kv_blocks: int
+    kv_units: int
     kv_bytes: int
     pool_bytes_begin: int
     pool_bytes_prefilled: int
@@ -140,10 +140,10 @@ class ModelInfo:
     file_bytes: int
     weight_bytes: int
     kv_bytes_per_token: int
-    block_bytes: int
-    blocks: int
-    blocks_free: int
-    blocks_cached: int
+    unit_bytes: int
+    units: int
+    units_free: int
+    units_cached: int
     sessions: int
     load_ms: float
     scratch_bytes: int
@@ -155,6 +155,7 @@ class ModelInfo:
     kv_group_window: Tuple[int, ...]
     kv_group_bytes_per_token: Tuple[int, ...]
     kv_group_tokens_max: Tuple[int, ...]
+    kv_group_kind: Tuple[GroupKind, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,9 +165,9 @@ class Metrics:
     sessions: int
     generating: int
     paused: int
-    blocks: int
-    blocks_used: int
-    blocks_cached: int
+    units: int
+    units_used: int
+    units_cached: int
     steps: int
     step_rows: int
     step_ms_total: float
@@ -207,14 +208,14 @@ class Plan:
     context_length: int
     fits: bool
     kv_bytes_per_token: int
-    block_bytes: int
+    unit_bytes: int
     weight_bytes: int
     scratch_bytes: int
-    session_blocks: int
+    session_units: int
     session_bytes: int
     used: float
     waste: float
-    blocks: int
+    units: int
     kv_bytes: int
     stored_tokens: int
     unshared_tokens: int
@@ -227,9 +228,10 @@ class Plan:
     kv_group_window: Tuple[int, ...]
     kv_group_bytes_per_token: Tuple[int, ...]
     kv_group_tokens_max: Tuple[int, ...]
-    state_bytes: int
+    recurrent_bytes: int
     boundary_bytes: int
     boundaries: int
+    kv_group_kind: Tuple[GroupKind, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,7 +291,7 @@ class RepairReport:
     chunks_lost: int
     bytes_kept: int
     ms: float
-    chunks_unowned: int
+    chunks_orphaned: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -299,7 +301,7 @@ class SessionInfo:
     state: State
     tokens: int
     kv_tokens: int
-    kv_blocks: int
+    kv_units: int
     kv_bytes: int
     events_unread: int
     messages: int
@@ -362,7 +364,7 @@ def from_struct(cls: Type[T], struct: Any) -> T:
         if kind is str:
             values[name] = value.decode("utf-8", "replace")
         else:
-            values[name] = tuple(value) if typing.get_origin(kind) is tuple else kind(value)
+            values[name] = tuple(map(typing.get_args(kind)[0], value)) if typing.get_origin(kind) is tuple else kind(value)
     return cls(**values)
 
 

@@ -91,7 +91,7 @@ class Text(Case):
         plan, info = self.runtime.plan(MODEL, sessions=3, session_tokens=100), self.model.info()
         self.assertEqual((plan.weight_bytes, plan.kv_bytes_per_token), (info.weight_bytes, info.kv_bytes_per_token))
         self.assertTrue(plan.fits)
-        self.assertEqual(plan.blocks, 3 * math.ceil(100 / 32))
+        self.assertEqual(plan.units, 3 * math.ceil(100 / 32))
         shape = self.runtime.plan(layers=2, kv_heads=3, head_dim=8, session_tokens=32)
         pair = self.runtime.plan(kv_format=kvrt.KvFormat.INT8, kv_format_v=kvrt.KvFormat.F16, layers=2, kv_heads=3, head_dim=8, session_tokens=32)
         self.assertEqual(pair.kv_bytes_per_token, 2 * 3 * (8 + 2 + 16))

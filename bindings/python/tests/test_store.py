@@ -137,7 +137,7 @@ class Verbs(Case):
         self.assertRaises(kvrt.Conflict, other.suspend, "ann")
         other.suspend("ann", overwrite=True)
         self.assertEqual(other.info().state, kvrt.State.SUSPENDED)
-        self.assertEqual(other.info().kv_blocks, 0)
+        self.assertEqual(other.info().kv_units, 0)
         self.answer(other, 2)  # warms
         self.assertEqual(other.info().state, kvrt.State.IDLE)
         with self.assertRaises(kvrt.Conflict) as caught:

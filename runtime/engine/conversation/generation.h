@@ -41,7 +41,7 @@ struct Report {
   uint32_t stop_string_tokens = 0;
   uint64_t seed = 0;
   double queue_ms = 0, ttft_ms = 0, prefill_ms = 0, decode_ms = 0;
-  uint64_t kv_blocks = 0, kv_bytes = 0;
+  uint64_t kv_units = 0, kv_bytes = 0;
   uint64_t pool_bytes_begin = 0, pool_bytes_prefilled = 0, pool_bytes_end = 0;
   uint64_t recomputed = 0;
 };

@@ -61,14 +61,14 @@ void add_chunks(const SessionOut& saved, const std::vector<std::vector<ChunkSize
   uint64_t at = 0;
   for (size_t i = 0; i < saved.keys.size(); ++i) {
     uint64_t bytes = 0;
-    std::string groups;
+    std::string numbers;
     for (const ChunkSize& chunk : sizes[i]) {
       bytes += chunk.bytes;
-      groups += (groups.empty() ? "\"" : ", \"") + std::to_string(chunk.group) + "\": " + std::to_string(chunk.bytes);
+      numbers += (numbers.empty() ? "\"" : ", \"") + std::to_string(chunk.group) + "\": " + std::to_string(chunk.bytes);
     }
     *out += (i ? ", {\"key\": \"" : "{\"key\": \"") + saved.keys[i].hex() + "\", \"begin\": " + std::to_string(at) +
-            ", \"end\": " + std::to_string(at + saved.node_tokens[i]) + ", \"bytes\": " + std::to_string(bytes) + ", \"groups\": {" +
-            groups + "}}";
+            ", \"end\": " + std::to_string(at + saved.node_tokens[i]) + ", \"bytes\": " + std::to_string(bytes) + ", \"by_number\": {" +
+            numbers + "}}";
     at += saved.node_tokens[i];
   }
   *out += "]";

@@ -140,21 +140,21 @@ Result<SessionsPlan> plan_sessions(const ModelCost& cost, const ModelKv& kv, con
   const KvShape& shape = kv.shape;
   SessionsPlan p;
   p.memory_bytes = r.memory_bytes;
-  p.session_blocks = shape.units_for(r.session_tokens);
-  p.session_bytes = p.session_blocks * kv.unit_bytes();
+  p.session_units = shape.units_for(r.session_tokens);
+  p.session_bytes = p.session_units * kv.unit_bytes();
   p.used = used_bytes(kv, r.session_tokens, p.session_bytes);
   p.waste = 1 - p.used;
 
   // Only full blocks are shared: the tail of the common tokens is every session's own.
-  const uint64_t shared = std::min(shared_units(shape, r.shared_tokens), p.session_blocks), own = p.session_blocks - shared;
-  p.blocks = std::max<uint64_t>(shared + r.sessions * own, kPoolBlocksMin * shape.units());
+  const uint64_t shared = std::min(shared_units(shape, r.shared_tokens), p.session_units), own = p.session_units - shared;
+  p.units = std::max<uint64_t>(shared + r.sessions * own, kPoolBlocksMin * shape.units());
   p.unshared_tokens = r.sessions * r.session_tokens;
   p.stored_tokens = p.unshared_tokens - (shared > 0 ? (r.sessions - 1) * (r.shared_tokens / shape.block_tokens) * shape.block_tokens : 0);
-  if (p.blocks > kPoolBlocksMax) {
-    return error(Code::kLimit, Detail::kNone, "sessions x session_tokens need %llu KV blocks, the limit is %u", Ull{p.blocks},
+  if (p.units > kPoolBlocksMax) {
+    return error(Code::kLimit, Detail::kNone, "sessions x session_tokens need %llu units of KV, the limit is %u", Ull{p.units},
                  kPoolBlocksMax);
   }
-  const CheckedSize kv_bytes = CheckedSize(p.blocks + kv.zero_units()) * kv.unit_bytes();
+  const CheckedSize kv_bytes = CheckedSize(p.units + kv.zero_units()) * kv.unit_bytes();
   if (!kv_bytes.get(UINT64_MAX, &p.kv_bytes) || !(kv_bytes + cost.weight_bytes + cost.scratch_bytes).get(UINT64_MAX, &p.total_bytes)) {
     return error(Code::kLimit, Detail::kNone, "sessions x session_tokens need more than 2^64 bytes");
   }

@@ -48,9 +48,9 @@ struct PlanRequest {
 };
 
 struct SessionsPlan {
-  uint64_t session_blocks = 0, session_bytes = 0;   // of one session alone
+  uint64_t session_units = 0, session_bytes = 0;    // of one session alone
   double used = 0, waste = 0;                       // share of these bytes that hold tokens and states, and that do not
-  uint64_t blocks = 0, kv_bytes = 0;                // the pool that holds all sessions, shared blocks once
+  uint64_t units = 0, kv_bytes = 0;                 // the pool that holds all sessions, shared units once
   uint64_t stored_tokens = 0, unshared_tokens = 0;  // tokens that the pool has for the sessions, with sharing and without
   uint64_t total_bytes = 0, memory_bytes = 0;       // weights, scratch and pool; the budget
   uint64_t sessions_max = 0, context_max = 0;       // the most such sessions, and the most tokens of one alone, within the budget

@@ -61,7 +61,7 @@ Status Conversations::mark(Session* session, uint64_t tokens) {
   if (session->kv.share && boundary > 0 && needs + boundary > cache_->size()) {
     return error(
         Code::kLimit, Detail::kNone,
-        "mark: what a boundary keeps takes %llu KV blocks, and %llu tokens %llu, the pool has %u: raise kv_bytes_max of model_open",
+        "mark: what a boundary keeps takes %llu units of KV, and %llu tokens %llu, the pool has %u: raise kv_bytes_max of model_open",
         static_cast<unsigned long long>(boundary), static_cast<unsigned long long>(beside), static_cast<unsigned long long>(needs),
         cache_->size());
   }

@@ -47,7 +47,7 @@ Status SessionGate::check_room(uint64_t tokens, uint64_t more) const {
   const uint64_t units = shape.units_for(n);
   if (units > cache_->size()) {
     return error(Code::kLimit, Detail::kNone,
-                 "%llu tokens need %llu KV blocks, the pool has %u, which hold %llu tokens: truncate or erase, or raise kv_bytes_max of "
+                 "%llu tokens need %llu units of KV, the pool has %u, which hold %llu tokens: truncate or erase, or raise kv_bytes_max of "
                  "model_open",
                  static_cast<unsigned long long>(n), static_cast<unsigned long long>(units), cache_->size(),
                  static_cast<unsigned long long>(shape.tokens_in(cache_->size())));

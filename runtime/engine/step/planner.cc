@@ -223,11 +223,10 @@ void Planner::plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t
 // Only the oldest has had every block it can get: any other waits for those that began before it.
 void Planner::fail_starved(Session* starved, const StepPlan& plan) {
   if (!queue_->oldest(*starved) || !plan.seqs.empty() || queue_->blocks_come_back()) return;
-  generations_->fail(starved,
-                     error(Code::kLimit, Detail::kNone,
-                           "the pool of %u KV blocks of %u tokens has none left for this session of %zu tokens: raise kv_bytes_max of "
-                           "model_open, or close sessions",
-                           cache_->size(), block_tokens_, starved->tokens.size()));
+  generations_->fail(starved, error(Code::kLimit, Detail::kNone,
+                                    "the pool of %u units of %u tokens has none left for this session of %zu tokens: raise kv_bytes_max of "
+                                    "model_open, or close sessions",
+                                    cache_->size(), block_tokens_, starved->tokens.size()));
 }
 
 // The step as a device sees it: it borrows the plan's arrays, which do not grow any more.

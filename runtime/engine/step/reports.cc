@@ -91,8 +91,8 @@ void Reports::set_times(Generation* g, uint64_t now_ns) const {
 void Reports::set_held(Session* s) const {
   Generation& g = *s->generation;
   Report& r = g.report;
-  r.kv_blocks = s->kv.units_held();
-  r.kv_bytes = r.kv_blocks * unit_bytes_;
+  r.kv_units = s->kv.units_held();
+  r.kv_bytes = r.kv_units * unit_bytes_;
   r.pool_bytes_end = pool_bytes_used();
   if (!g.times.first_token_ns) r.pool_bytes_prefilled = r.pool_bytes_end;
 }

@@ -157,8 +157,8 @@ function sumOf(data, blocks) {
   if (data.more > 0) parts.push(`${counted(data.more, "older session")} not shown.`);
   if (data.unread > 0) parts.push(`${counted(data.unread, "session")} still being read.`);
   if (data.pool) {
-    const { blocks: all, free, cached } = data.pool;
-    parts.push(`Memory for ${counted(all, "block")}: ${(all - free).toLocaleString("en")} in use, ` +
+    const { units: all, free, cached } = data.pool;
+    parts.push(`Memory for ${counted(all, "unit")}: ${(all - free).toLocaleString("en")} in use, ` +
                `${cached.toLocaleString("en")} of them for prompts that may come again.`);
   }
   return parts.join(" ");

@@ -55,9 +55,9 @@ TEST(Plan, PublishedBytesPerTokenAndContext) {
 TEST(Plan, PublishedBlocksAndWaste) {
   const ModelCost cost = geometry(32, 32, 128);
   const SessionsPlan a = plan(cost, 16, {1, 500, 0, kGiB}), b = plan(cost, 16, {1, 1000, 0, kGiB});
-  EXPECT_EQ(a.session_blocks, 32u);
+  EXPECT_EQ(a.session_units, 32u);
   EXPECT_NEAR(100 * a.used, 97.7, 0.05);
-  EXPECT_EQ(b.session_blocks, 63u);
+  EXPECT_EQ(b.session_units, 63u);
   EXPECT_NEAR(100 * b.waste, 0.8, 0.05);
   EXPECT_DOUBLE_EQ(a.used + a.waste, 1);
 }
@@ -67,7 +67,7 @@ TEST(Plan, PublishedSharing) {
     const SessionsPlan p = plan(geometry(32, 32, 128), block_tokens, {1000, 3072, 2048, kGiB});
     EXPECT_EQ(p.stored_tokens, 1'026'048u);
     EXPECT_EQ(p.unshared_tokens, 3'072'000u);
-    EXPECT_EQ(p.blocks, 1'026'048u / block_tokens);
+    EXPECT_EQ(p.units, 1'026'048u / block_tokens);
   }
 }
 
@@ -182,10 +182,10 @@ TEST(Plan, AgreesWithCountingOneByOne) {
     const uint64_t memory = 1 + random() % (60 * kv.unit_bytes());
     const SessionsPlan p = plan(cost, block_tokens, {sessions, n, shared, memory});
     const Counted all = count_one_by_one(sessions, n, shared, block_tokens);
-    EXPECT_EQ(p.session_blocks, count_one_by_one(1, n, shared, block_tokens).blocks);
-    EXPECT_EQ(p.blocks, std::max<uint64_t>(all.blocks, kPoolBlocksMin));
+    EXPECT_EQ(p.session_units, count_one_by_one(1, n, shared, block_tokens).blocks);
+    EXPECT_EQ(p.units, std::max<uint64_t>(all.blocks, kPoolBlocksMin));
     EXPECT_EQ(p.stored_tokens, all.tokens);
-    EXPECT_EQ(p.total_bytes, cost.weight_bytes + cost.scratch_bytes + p.blocks * kv.unit_bytes());
+    EXPECT_EQ(p.total_bytes, cost.weight_bytes + cost.scratch_bytes + p.units * kv.unit_bytes());
     const auto fits = [&](uint64_t s, uint64_t tokens, uint64_t common) {
       const uint64_t blocks = std::max<uint64_t>(count_one_by_one(s, tokens, common, block_tokens).blocks, kPoolBlocksMin);
       return cost.weight_bytes + cost.scratch_bytes + blocks * kv.unit_bytes() <= memory;
@@ -224,7 +224,7 @@ TEST(Plan, WhatIsAbsurdIsNamed) {
   }
   const SessionsPlan p = plan(model, 256, {});  // all defaults
   EXPECT_EQ(p.unshared_tokens, 1024u);
-  EXPECT_EQ(p.session_blocks, 4u);
+  EXPECT_EQ(p.session_units, 4u);
   EXPECT_EQ(plan(large, 16, {1, 16, 0, UINT64_MAX}).context_max, kContextMax);
 }
 
@@ -253,7 +253,7 @@ TEST(Plan, EngineAllocatesWhatWasPlanned) {
             EXPECT_EQ(info.weight_bytes, cost.weight_bytes);
             EXPECT_EQ(info.scratch_bytes, cost.scratch_bytes);
             EXPECT_EQ(info.pool_bytes, p.kv_bytes);
-            EXPECT_EQ(info.blocks, p.blocks);
+            EXPECT_EQ(info.units, p.units);
             EXPECT_EQ(info.pool_bytes + info.weight_bytes + info.scratch_bytes, p.total_bytes);
           }
         }

@@ -65,7 +65,7 @@ TEST_F(Show, SaysWhatWasSaved) {
     end += chain_.nodes[i].tokens.size();
     EXPECT_EQ(json["chunks"][i]["end"], end);
     EXPECT_GT(json["chunks"][i]["bytes"], 0);
-    EXPECT_EQ(json["chunks"][i]["groups"], nlohmann::json({{"0", json["chunks"][i]["bytes"]}}));
+    EXPECT_EQ(json["chunks"][i]["by_number"], nlohmann::json({{"0", json["chunks"][i]["bytes"]}}));
   }
 }
 
@@ -76,7 +76,7 @@ TEST_F(Show, ChunksThatAreGoneHaveNoBytes) {
   auto shown = show_session(store_.get(), "", "ann");
   ASSERT_OK(shown.status());
   const auto json = nlohmann::json::parse(*shown);
-  for (const auto& chunk : json["chunks"]) EXPECT_TRUE(chunk["bytes"] == 0 && chunk["groups"].empty());
+  for (const auto& chunk : json["chunks"]) EXPECT_TRUE(chunk["bytes"] == 0 && chunk["by_number"].empty());
   EXPECT_EQ(json["tokens"].size(), 40u);
 }
 

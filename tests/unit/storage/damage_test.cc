@@ -158,14 +158,14 @@ TEST_F(Damage, NewerAndForeignAreLeftUntouched) {
   expect_refused(Detail::kFormat);
   write_file(catalog(), good);
   sql("PRAGMA application_id = 1234");
-  expect_refused(Detail::kForeignProgram);
+  expect_refused(Detail::kOtherProgram);
   write_file(catalog(), good);
   write_file(root() + "/FORMAT", {'k', 'v', 'r', 't', '-', 's', 't', 'o', 'r', 'e', ' ', '2', '\n'});
   expect_refused(Detail::kStoreTooNew);
   for (std::string text : {"", "kvrt-store", "kvrt-store 1", "kvrt-store x\n", "kvrt-store 12345678901234567890\n", "something else\n"}) {
     write_file(root() + "/FORMAT", std::vector<uint8_t>(text.begin(), text.end()));
     fs::rename(catalog(), tmp_.path() + "/catalog.db");
-    expect_refused(Detail::kForeignProgram);
+    expect_refused(Detail::kOtherProgram);
     fs::rename(tmp_.path() + "/catalog.db", catalog());
     EXPECT_OK(open_status()) << "beside a good catalog it is a damaged one: " << text;
     EXPECT_EQ(test::read_file(root() + "/FORMAT"), format);
@@ -180,7 +180,7 @@ TEST_F(Damage, ForeignDirectoryIsLeftUntouched) {
   fs::permissions(dir, fs::perms::owner_all);
   write_file(dir + "/cat.jpg", {1});
   Status status = open_store(dir).take_status();
-  EXPECT_EQ(status.detail(), Detail::kForeignProgram);
+  EXPECT_EQ(status.detail(), Detail::kOtherProgram);
   EXPECT_NE(status.message().find("cat.jpg"), std::string::npos);
   EXPECT_EQ(std::distance(fs::directory_iterator(dir), fs::directory_iterator()), 1);
   EXPECT_EQ(open_store(dir + "/cat.jpg").status().code(), Code::kIo);

@@ -63,7 +63,7 @@ TEST_F(Foreign, AnotherStoresCatalogIsRefusedByName) {
   EXPECT_EQ(report->outcome, RepairReport::Outcome::kRebuilt);
   EXPECT_EQ(report->sessions_kept, 0u);
   EXPECT_EQ(report->sessions_lost, 1u) << "the other store's";
-  EXPECT_GT(report->chunks_unowned, 0u) << "this one's";
+  EXPECT_GT(report->chunks_orphaned, 0u) << "this one's";
   EXPECT_EQ(test::read_file(report->aside + "/catalog.db"), test::read_file(other() + "/catalog.db"));
   auto store = open_store(root());
   ASSERT_OK(store.status());
@@ -149,7 +149,7 @@ TEST_F(Foreign, TheLogOfAnotherStoreBesideAKilledOne) {
   auto report = repair_store(posix_env(), nullptr, killed, {});
   ASSERT_OK(report.status());
   EXPECT_EQ(report->sessions_kept, 0u);
-  EXPECT_EQ(report->chunks_unowned, chain_.nodes.size());
+  EXPECT_EQ(report->chunks_orphaned, chain_.nodes.size());
   EXPECT_TRUE(fs::exists(killed + "/damaged-1/" + segment));
   EXPECT_TRUE(open_store(killed).value()->verify(nullptr)->empty());
 }
@@ -230,7 +230,7 @@ TEST_F(ForeignSegment, ThatNoRowNamesIsMovedAsideToo) {
     ASSERT_OK(report.status());
     EXPECT_EQ(report->outcome, lost ? RepairReport::Outcome::kRebuilt : RepairReport::Outcome::kMended);
     EXPECT_EQ(report->sessions_recovered, 0u);
-    EXPECT_EQ(report->chunks_unowned, 0u);
+    EXPECT_EQ(report->chunks_orphaned, 0u);
     EXPECT_FALSE(fs::exists(to));
     EXPECT_TRUE(fs::exists(report->aside + "/" + fs::path(from).filename().string()));
   }

@@ -169,7 +169,7 @@ TEST_F(Repair, NothingIsLeftOfTheCatalog) {
     EXPECT_TRUE(repaired(&r).empty());
     EXPECT_EQ(r.report.outcome, Outcome::kRebuilt);
     EXPECT_EQ(r.report.sessions_recovered, 0u) << "nobody knows whose they are";
-    EXPECT_GT(r.report.chunks_unowned, 0u);
+    EXPECT_GT(r.report.chunks_orphaned, 0u);
     EXPECT_EQ(r.lines.back().find(root() + "/damaged-1"), 0u) << r.lines.back();
     size_t aside = 0;
     for (auto& e : fs::directory_iterator(root() + "/damaged-1")) aside += e.path().extension() == ".seg";
@@ -219,7 +219,7 @@ TEST_F(Repair, PagesOfAnotherSizeAreReadThroughSqlite) {
     EXPECT_NE(refused.message().find(root()), std::string::npos) << refused.message();
     Repaired r;
     EXPECT_EQ(repaired(&r).size(), saved_->sessions.size());
-    EXPECT_EQ(r.report.sessions_lost + r.report.chunks_lost + r.report.chunks_unowned, 0u);
+    EXPECT_EQ(r.report.sessions_lost + r.report.chunks_lost + r.report.chunks_orphaned, 0u);
     EXPECT_EQ(sql_rows(catalog(), "PRAGMA page_size"), "4096|\n");
   }
 }

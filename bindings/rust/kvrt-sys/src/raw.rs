@@ -26,7 +26,7 @@ pub const KVRT_DETAIL_FORMAT: i32 = 1;
 pub const KVRT_DETAIL_CATALOG_CORRUPT: i32 = 2;
 pub const KVRT_DETAIL_CATALOG_MISSING: i32 = 3;
 pub const KVRT_DETAIL_STORE_TOO_NEW: i32 = 4;
-pub const KVRT_DETAIL_FOREIGN_PROGRAM: i32 = 5;
+pub const KVRT_DETAIL_OTHER_PROGRAM: i32 = 5;
 pub const KVRT_DETAIL_READ_ONLY: i32 = 6;
 pub const KVRT_DETAIL_PERMISSION: i32 = 7;
 pub const KVRT_DETAIL_UNSAFE_DIRECTORY: i32 = 8;
@@ -106,6 +106,10 @@ pub const KVRT_KV_BF16: u32 = 2;
 pub const KVRT_KV_F32: u32 = 3;
 pub const KVRT_KV_INT8: u32 = 4;
 pub const KVRT_KV_FP8: u32 = 5;
+
+pub const KVRT_GROUP_EVERYTHING: u32 = 1;
+pub const KVRT_GROUP_WINDOW: u32 = 2;
+pub const KVRT_GROUP_RECURRENT: u32 = 3;
 
 pub const KVRT_CACHE_DEFAULT: u32 = 0;
 pub const KVRT_CACHE_NONE: u32 = 1;
@@ -228,7 +232,7 @@ pub struct kvrt_report {
     pub tpot_ms: f64,
     pub prefill_tokens_per_s: f64,
     pub decode_tokens_per_s: f64,
-    pub kv_blocks: u64,
+    pub kv_units: u64,
     pub kv_bytes: u64,
     pub pool_bytes_begin: u64,
     pub pool_bytes_prefilled: u64,
@@ -360,10 +364,10 @@ pub struct kvrt_model_props {
     pub file_bytes: u64,
     pub weight_bytes: u64,
     pub kv_bytes_per_token: u64,
-    pub block_bytes: u64,
-    pub blocks: u64,
-    pub blocks_free: u64,
-    pub blocks_cached: u64,
+    pub unit_bytes: u64,
+    pub units: u64,
+    pub units_free: u64,
+    pub units_cached: u64,
     pub sessions: u64,
     pub load_ms: f64,
     pub scratch_bytes: u64,
@@ -375,6 +379,7 @@ pub struct kvrt_model_props {
     pub kv_group_window: [u32; 8],
     pub kv_group_bytes_per_token: [u32; 8],
     pub kv_group_tokens_max: [u32; 8],
+    pub kv_group_kind: [u32; 8],
 }
 
 #[repr(C)]
@@ -399,9 +404,9 @@ pub struct kvrt_metrics {
     pub sessions: u64,
     pub generating: u64,
     pub paused: u64,
-    pub blocks: u64,
-    pub blocks_used: u64,
-    pub blocks_cached: u64,
+    pub units: u64,
+    pub units_used: u64,
+    pub units_cached: u64,
     pub steps: u64,
     pub step_rows: u64,
     pub step_ms_total: f64,
@@ -458,14 +463,14 @@ pub struct kvrt_plan {
     pub context_length: u32,
     pub fits: u32,
     pub kv_bytes_per_token: u64,
-    pub block_bytes: u64,
+    pub unit_bytes: u64,
     pub weight_bytes: u64,
     pub scratch_bytes: u64,
-    pub session_blocks: u64,
+    pub session_units: u64,
     pub session_bytes: u64,
     pub used: f64,
     pub waste: f64,
-    pub blocks: u64,
+    pub units: u64,
     pub kv_bytes: u64,
     pub stored_tokens: u64,
     pub unshared_tokens: u64,
@@ -478,9 +483,10 @@ pub struct kvrt_plan {
     pub kv_group_window: [u32; 8],
     pub kv_group_bytes_per_token: [u32; 8],
     pub kv_group_tokens_max: [u32; 8],
-    pub state_bytes: u64,
+    pub recurrent_bytes: u64,
     pub boundary_bytes: u64,
     pub boundaries: u64,
+    pub kv_group_kind: [u32; 8],
 }
 
 #[repr(C)]
@@ -551,7 +557,7 @@ pub struct kvrt_repair_report {
     pub chunks_lost: u64,
     pub bytes_kept: u64,
     pub ms: f64,
-    pub chunks_unowned: u64,
+    pub chunks_orphaned: u64,
 }
 
 #[repr(C)]
@@ -586,7 +592,7 @@ pub struct kvrt_session_props {
     pub state: u32,
     pub tokens: u64,
     pub kv_tokens: u64,
-    pub kv_blocks: u64,
+    pub kv_units: u64,
     pub kv_bytes: u64,
     pub events_unread: u64,
     pub messages: u64,
@@ -759,25 +765,25 @@ extern "C" {
 pub fn layout() -> Vec<crate::Layout> {
     vec![
         layout!(kvrt_error { struct_size, status, detail, os_code, message }),
-        layout!(kvrt_report { struct_size, reason, prompt_tokens, reused_memory, reused_disk, prefilled, generated, reuse_stopped, stop_string_tokens, reuse_stopped_at, seed, queue_ms, ttft_ms, prefill_ms, decode_ms, tpot_ms, prefill_tokens_per_s, decode_tokens_per_s, kv_blocks, kv_bytes, pool_bytes_begin, pool_bytes_prefilled, pool_bytes_end, recomputed }),
+        layout!(kvrt_report { struct_size, reason, prompt_tokens, reused_memory, reused_disk, prefilled, generated, reuse_stopped, stop_string_tokens, reuse_stopped_at, seed, queue_ms, ttft_ms, prefill_ms, decode_ms, tpot_ms, prefill_tokens_per_s, decode_tokens_per_s, kv_units, kv_bytes, pool_bytes_begin, pool_bytes_prefilled, pool_bytes_end, recomputed }),
         layout!(kvrt_store_entry { struct_size, pinned, name, domain, id, revision, tokens, chunks, chunks_missing, bytes, bytes_shared, created_unix_ms, saved_unix_ms, expires_unix_ms }),
         layout!(kvrt_token_value { token, value }),
         layout!(kvrt_event { struct_size, type_, token, reason, position, text, text_size, logprob, done, total, logits, logits_count, report, entry, top, top_count }),
         layout!(kvrt_runtime_options { struct_size, threads, isa, log_level, log, log_user, log_user_free, device, device_index, cuda_library, cuda_library_size, determinism, prompt_gemm }),
         layout!(kvrt_runtime_props { struct_size, threads, device, isa, numerics, isa_tables, libraries, device_name, device_memory, device_memory_free, devices }),
         layout!(kvrt_model_options { struct_size, kv_format, block_tokens, prefill_chunk, kv_bytes_max, step_ms_max, from_fd, fd, kv_populate, fd_offset, fd_size, cache_dir, cache_dir_size, cache, kv_format_v, cache_bytes_max }),
-        layout!(kvrt_model_props { struct_size, has_weights, architecture, name, vocab_size, context_length, layers, heads, kv_heads, head_dim, width, bos_token, eos_token, add_bos, has_template, block_tokens, file_bytes, weight_bytes, kv_bytes_per_token, block_bytes, blocks, blocks_free, blocks_cached, sessions, load_ms, scratch_bytes, step_ms_max, kv_format, kv_format_v, kv_groups, kv_group_layers, kv_group_window, kv_group_bytes_per_token, kv_group_tokens_max }),
+        layout!(kvrt_model_props { struct_size, has_weights, architecture, name, vocab_size, context_length, layers, heads, kv_heads, head_dim, width, bos_token, eos_token, add_bos, has_template, block_tokens, file_bytes, weight_bytes, kv_bytes_per_token, unit_bytes, units, units_free, units_cached, sessions, load_ms, scratch_bytes, step_ms_max, kv_format, kv_format_v, kv_groups, kv_group_layers, kv_group_window, kv_group_bytes_per_token, kv_group_tokens_max, kv_group_kind }),
         layout!(kvrt_template_options { struct_size, no_generation_prompt, source, source_size, tools, tools_size, documents, documents_size, variables, variables_size }),
-        layout!(kvrt_metrics { struct_size, sessions, generating, paused, blocks, blocks_used, blocks_cached, steps, step_rows, step_ms_total, step_ms_longest, generations, prefills, done_eos, done_stop, done_max_tokens, done_context_full, done_cancelled, done_prefilled, failed, prompt_tokens, reused_memory, reused_disk, prefilled, recomputed, generated, preemptions, evictions, first_tokens, ttft_ms_total, queue_ms_total, prefill_ms_total, decode_ms_total }),
+        layout!(kvrt_metrics { struct_size, sessions, generating, paused, units, units_used, units_cached, steps, step_rows, step_ms_total, step_ms_longest, generations, prefills, done_eos, done_stop, done_max_tokens, done_context_full, done_cancelled, done_prefilled, failed, prompt_tokens, reused_memory, reused_disk, prefilled, recomputed, generated, preemptions, evictions, first_tokens, ttft_ms_total, queue_ms_total, prefill_ms_total, decode_ms_total }),
         layout!(kvrt_plan_options { struct_size, kv_format, block_tokens, sessions, session_tokens, shared_tokens, memory_bytes, layers, kv_heads, head_dim, kv_format_v }),
-        layout!(kvrt_plan { struct_size, block_tokens, layers, heads, kv_heads, head_dim, context_length, fits, kv_bytes_per_token, block_bytes, weight_bytes, scratch_bytes, session_blocks, session_bytes, used, waste, blocks, kv_bytes, stored_tokens, unshared_tokens, total_bytes, memory_bytes, sessions_max, context_max, kv_groups, kv_group_layers, kv_group_window, kv_group_bytes_per_token, kv_group_tokens_max, state_bytes, boundary_bytes, boundaries }),
+        layout!(kvrt_plan { struct_size, block_tokens, layers, heads, kv_heads, head_dim, context_length, fits, kv_bytes_per_token, unit_bytes, weight_bytes, scratch_bytes, session_units, session_bytes, used, waste, units, kv_bytes, stored_tokens, unshared_tokens, total_bytes, memory_bytes, sessions_max, context_max, kv_groups, kv_group_layers, kv_group_window, kv_group_bytes_per_token, kv_group_tokens_max, recurrent_bytes, boundary_bytes, boundaries, kv_group_kind }),
         layout!(kvrt_cache_props { struct_size, files, bytes, bytes_max, bytes_free, directory }),
         layout!(kvrt_store_options { struct_size, read_only, must_exist, reserved, disk_bytes_max, free_bytes_min }),
         layout!(kvrt_store_props { struct_size, read_only, format, sessions, chunks, segments, chunk_bytes, chunk_raw_bytes, disk_bytes, chunks_damaged, chunks_evicted, old_bytes, bytes_free, resumes_evicted }),
         layout!(kvrt_gc_report { struct_size, sessions_removed, chunks_removed, segments_removed, bytes_freed, ms, bytes_rewritten, bytes_punched, log_bytes_kept }),
-        layout!(kvrt_repair_report { struct_size, outcome, sessions_kept, sessions_with_holes, sessions_recovered, sessions_lost, chunks_kept, chunks_lost, bytes_kept, ms, chunks_unowned }),
+        layout!(kvrt_repair_report { struct_size, outcome, sessions_kept, sessions_with_holes, sessions_recovered, sessions_lost, chunks_kept, chunks_lost, bytes_kept, ms, chunks_orphaned }),
         layout!(kvrt_session_options { struct_size, no_prefix_cache, store, domain, domain_size, tools, tools_size, wake, wake_user, wake_user_free, documents, documents_size, variables, variables_size, autosave_name, autosave_name_size, autosave_turn, autosave_tokens, autosave_idle_ms, foreign_kv }),
-        layout!(kvrt_session_props { struct_size, state, tokens, kv_tokens, kv_blocks, kv_bytes, events_unread, messages, revision, id, name, last_error_status, last_error_detail, awaits_accept, inexact, last_error_message, other_process }),
+        layout!(kvrt_session_props { struct_size, state, tokens, kv_tokens, kv_units, kv_bytes, events_unread, messages, revision, id, name, last_error_status, last_error_detail, awaits_accept, inexact, last_error_message, other_process }),
         layout!(kvrt_append_info { struct_size, appended, rewritten, rewritten_at }),
         layout!(kvrt_generate_options { struct_size, max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty, penalty_window, logit_bias, logit_bias_count, seed, stop_tokens, stop_token_count, stop_strings, stop_strings_size, ignore_eos, top_logprobs, sampler, emit_logits, no_generation_prompt, all_or_nothing, prefill, logits, grammar_kind, reply, grammar, grammar_size, cancel, tool_choice, parallel_calls_max, reasoning_tokens_max, tool_name, tool_name_size }),
         layout!(kvrt_message_props { struct_size, generated, begin, end, ended }),

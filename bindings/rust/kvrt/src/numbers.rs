@@ -92,12 +92,12 @@ numbers! {
         /// A later kvrt wrote the store. It is left as it is.
         STORE_TOO_NEW = KVRT_DETAIL_STORE_TOO_NEW,
         /// The directory or database belongs to another program.
-        FOREIGN_PROGRAM = KVRT_DETAIL_FOREIGN_PROGRAM,
+        OTHER_PROGRAM = KVRT_DETAIL_OTHER_PROGRAM,
         /// The store, its directory or its file system cannot be written.
         READ_ONLY = KVRT_DETAIL_READ_ONLY,
         /// The system refused access.
         PERMISSION = KVRT_DETAIL_PERMISSION,
-        /// Others own or can write the directory; or a file in it is theirs, a link, or no file.
+        /// The directory is another user's, or others can write it; or a file in it is theirs, a link, or not a regular file.
         UNSAFE_DIRECTORY = KVRT_DETAIL_UNSAFE_DIRECTORY,
         /// Another process writes the store, or repairs it.
         STORE_LOCKED = KVRT_DETAIL_STORE_LOCKED,
@@ -162,7 +162,7 @@ numbers! {
         DIFFERENT_TOKEN = KVRT_REUSE_DIFFERENT_TOKEN,
         /// The store knows the tokens and never had their KV.
         NOT_STORED = KVRT_REUSE_NOT_STORED,
-        /// This session had computed them; the pool needed the blocks.
+        /// This session had computed them; the pool needed the units.
         EVICTED = KVRT_REUSE_EVICTED,
         /// The chunk on disk was damaged, missing or could not be read: the log says which. At position 0 with `recomputed`: KV that
         /// was reused made logits that are not finite, so all was computed again.
@@ -297,10 +297,21 @@ numbers! {
         IDLE = KVRT_STATE_IDLE,
         /// From begin until next has given DONE or a failure.
         GENERATING = KVRT_STATE_GENERATING,
-        /// Without blocks: suspended, or resumed too long for the pool; it has computed nothing since.
+        /// Without units: suspended, or resumed too long for the pool; it has computed nothing since.
         SUSPENDED = KVRT_STATE_SUSPENDED,
         /// Its logits were NaN or infinite. It can only be read.
         FAILED = KVRT_STATE_FAILED,
+    }
+
+    /// What a group's layers keep of the tokens.
+    #[derive(Default)]
+    GroupKind: u32 {
+        /// The KV of all of them.
+        EVERYTHING = KVRT_GROUP_EVERYTHING,
+        /// The KV of the last ones, kv_group_window of which a token sees.
+        WINDOW = KVRT_GROUP_WINDOW,
+        /// A recurrent state.
+        RECURRENT = KVRT_GROUP_RECURRENT,
     }
 
     /// `SessionOptions::foreign_kv`: what resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round.

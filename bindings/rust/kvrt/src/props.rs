@@ -59,7 +59,7 @@ values! {
         add_bos: bool,
         /// The file has a chat template.
         has_template: bool,
-        /// Tokens of a KV block.
+        /// Tokens of a block.
         block_tokens: u32,
         /// The file's size.
         file_bytes: u64,
@@ -67,14 +67,14 @@ values! {
         weight_bytes: u64,
         /// KV of a token in all layers.
         kv_bytes_per_token: u64,
-        /// KV of a block.
-        block_bytes: u64,
-        /// Blocks of the pool.
-        blocks: u64,
+        /// Bytes of a unit.
+        unit_bytes: u64,
+        /// Units of the pool.
+        units: u64,
         /// Of these, unused.
-        blocks_free: u64,
+        units_free: u64,
         /// Of these, held by no session, and kept for a prompt that begins the same; given up when needed.
-        blocks_cached: u64,
+        units_cached: u64,
         /// Sessions that are open now.
         sessions: u64,
         /// Milliseconds that model_open took.
@@ -87,18 +87,20 @@ values! {
         kv_format: KvFormat,
         /// Of V, never DEFAULT.
         kv_format_v: KvFormat,
-        /// Groups of layers: the first so many entries of the next four. A group without a window comes first.
+        /// Groups of layers: how many entries of the arrays kv_group_... count. A group that keeps everything comes first.
         kv_groups: u32,
         /// Layers of the group; not those that read another's KV (Gemma 4).
         kv_group_layers: [u32; 8],
-        /// Tokens that a token sees in them, itself with them; 0: all before it. 1: recurrent layers. A block of theirs is a state,
-        /// which stands for all tokens before it: a session has two at most, and one at each place that it may come back to.
+        /// `GroupKind::WINDOW`: tokens that a token sees in them, itself included. Other kinds: 0.
         kv_group_window: [u32; 8],
-        /// Bytes of the group's blocks, for each token in them. A session of n tokens has, in each group, KV of at most n tokens,
-        /// rounded up to whole blocks, or of kv_group_tokens_max where that is less.
+        /// Bytes of the group's units, for each token of a block. A session of n tokens has, in each group, KV of at most n tokens, rounded
+        /// up to whole blocks, or of kv_group_tokens_max if that is less. Of recurrent layers each block counted so is a recurrent state: a
+        /// session has at most two, and one at each boundary.
         kv_group_bytes_per_token: [u32; 8],
         /// Tokens, in whole blocks, of which a session has KV at most; 0: all.
         kv_group_tokens_max: [u32; 8],
+        /// What the group's layers keep of the tokens.
+        kv_group_kind: [GroupKind; 8],
     }
 
     /// A model's counters since it was opened, and its gauges. prompt_tokens to generated are sums of these fields in the reports, and
@@ -110,12 +112,12 @@ values! {
         generating: u64,
         /// Of these, waiting for their host.
         paused: u64,
-        /// Blocks of the pool.
-        blocks: u64,
+        /// Units of the pool.
+        units: u64,
         /// Of these, held by sessions now.
-        blocks_used: u64,
+        units_used: u64,
         /// Of these, held by no session, and kept for a prompt that begins the same.
-        blocks_cached: u64,
+        units_cached: u64,
         /// Steps that were run.
         steps: u64,
         /// Rows in them, one for each token.
@@ -154,7 +156,7 @@ values! {
         recomputed: u64,
         /// Sum of generated.
         generated: u64,
-        /// Generations that lent their blocks to others.
+        /// Generations that lent their units to others.
         preemptions: u64,
         /// Cached blocks that were given up.
         evictions: u64,
@@ -189,24 +191,25 @@ values! {
         /// As in `ModelProps`.
         kv_bytes_per_token: u64,
         /// As in `ModelProps`.
-        block_bytes: u64,
+        unit_bytes: u64,
         /// The weights in memory.
         weight_bytes: u64,
         /// A step's activations and logits, as in `ModelProps`.
         scratch_bytes: u64,
-        /// Blocks of one session alone, at most: with windows it has fewer between its steps.
-        session_blocks: u64,
+        /// The most units of one session: with windows it has fewer between its steps.
+        session_units: u64,
         /// Bytes of these.
         session_bytes: u64,
-        /// Share of these bytes that hold tokens' KV and states, 0 to 1.
+        /// Share of these bytes that hold tokens' KV and recurrent states, 0 to 1.
         used: f64,
         /// 1 - used.
         waste: f64,
-        /// Blocks of all sessions, shared ones once.
-        blocks: u64,
-        /// Bytes of the pool with these: where there are windows, it has one block more, of zeros.
+        /// Units of all sessions, shared ones once.
+        units: u64,
+        /// Bytes of the pool with these: if layers have windows or are recurrent, it has one unit more, of
+        /// zeros.
         kv_bytes: u64,
-        /// Tokens that these blocks hold.
+        /// Tokens that these units hold.
         stored_tokens: u64,
         /// Tokens that they would hold without sharing.
         unshared_tokens: u64,
@@ -222,18 +225,20 @@ values! {
         kv_groups: u32,
         /// Layers of the group with KV of their own.
         kv_group_layers: [u32; 8],
-        /// Tokens that a token sees in them; 0: all; 1: recurrent layers.
+        /// `GroupKind::WINDOW`: tokens that a token sees in them. Other kinds: 0.
         kv_group_window: [u32; 8],
-        /// Bytes of the group's blocks, for each token in them.
+        /// Bytes of the group's units, for each token of a block.
         kv_group_bytes_per_token: [u32; 8],
         /// Tokens of which a session has KV at most; 0: all.
         kv_group_tokens_max: [u32; 8],
-        /// A state of all recurrent layers, without what its blocks have beyond it; 0: there are none.
-        state_bytes: u64,
-        /// What the pool keeps for one boundary at most (`Session::mark`); 0: no layer has a window.
+        /// A recurrent state of all layers, without what its units have beyond it; 0: there is none.
+        recurrent_bytes: u64,
+        /// What the pool keeps for one boundary at most (`Session::mark`); 0: it needs to keep nothing.
         boundary_bytes: u64,
         /// Boundaries of this size that the planned pool keeps beside what sessions hold, at most.
         boundaries: u64,
+        /// What the group's layers keep of the tokens.
+        kv_group_kind: [GroupKind; 8],
     }
 
     /// The weight cache that `ModelOptions` name (cache_dir, cache). Sizes are bytes.

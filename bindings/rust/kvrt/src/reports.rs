@@ -43,17 +43,17 @@ values! {
         prefill_tokens_per_s: f64,
         /// Tokens after the first, in decode_ms.
         decode_tokens_per_s: f64,
-        /// Blocks of this session at the end; shared ones count in full.
-        kv_blocks: u64,
-        /// Bytes of these blocks.
+        /// Units of this session at the end; shared ones count in full.
+        kv_units: u64,
+        /// Bytes of these units.
         kv_bytes: u64,
-        /// Bytes of the model's pool that open sessions held when it began; a shared block counts once.
+        /// Bytes of the model's pool that open sessions held when it began; a shared unit counts once.
         pool_bytes_begin: u64,
         /// The same at the first token, or at the end of a prefill.
         pool_bytes_prefilled: u64,
         /// The same at the end.
         pool_bytes_end: u64,
-        /// Tokens whose KV was computed a second time: the session's blocks were lent to others meanwhile, or reused KV made NaN or
+        /// Tokens whose KV was computed a second time: the session's units were lent to others meanwhile, or reused KV made NaN or
         /// infinite logits.
         recomputed: u64,
     }
@@ -159,20 +159,20 @@ values! {
         /// Milliseconds that it took.
         ms: f64,
         /// Whole chunks of lost sessions: nothing tells their model and domain.
-        chunks_unowned: u64,
+        chunks_orphaned: u64,
     }
 
-    /// A session's state. Texts are NUL-terminated.
+    /// A session as it is now. Texts are NUL-terminated.
     SessionProps: kvrt_session_props {
         /// Its state.
         state: State,
         /// Tokens that it has.
         tokens: u64,
         /// Leading tokens that are computed and whose KV the session has, of layers with windows as far as the next token needs it;
-        /// where layers are recurrent, those up to its last state. A generation looks for more of it in the pool and the store first.
+        /// where layers are recurrent, those up to its last recurrent state. A generation looks for more of it in the pool and the store first.
         kv_tokens: u64,
-        /// Blocks that it holds, shared ones in full.
-        kv_blocks: u64,
+        /// Units that it holds, shared ones in full.
+        kv_units: u64,
         /// Bytes of these.
         kv_bytes: u64,
         /// Events that next has ready.

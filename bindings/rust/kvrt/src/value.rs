@@ -37,6 +37,12 @@ macro_rules! numbers_of {
 }
 numbers_of!(Status: i32, Detail: i32, Reason: u32, Reuse: u32, KvFormat: u32, State: u32, RepairOutcome: u32);
 
+impl<const N: usize> Of<[u32; N]> for [GroupKind; N] {
+    fn of(raw: [u32; N]) -> Self {
+        raw.map(GroupKind::from)
+    }
+}
+
 /// Declares structs with fields of the same names as `kvrt.h`'s, and makes them of it.
 macro_rules! values {
     ($($(#[$of:meta])* $name:ident: $raw:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)+ })+) => {$(

@@ -58,6 +58,7 @@ fn every_constant_has_a_use() {
         "KVRT_DETERMINISM",
         "KVRT_GEMM",
         "KVRT_KV",
+        "KVRT_GROUP",
         "KVRT_CACHE",
         "KVRT_STATE",
         "KVRT_FOREIGN_KV",

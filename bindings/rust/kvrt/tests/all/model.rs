@@ -50,7 +50,7 @@ fn a_model_tells() {
     fails(Status::INVALID, Model::open(&runtime, model_path(), &ModelOptions { prefill_chunk: 513, ..Default::default() }));
     fails(Status::INVALID, Model::open(&runtime, model_path(), &ModelOptions { step_ms_max: 60001, ..Default::default() }));
     let populated = ModelOptions { kv_populate: true, kv_bytes_max: 1 << 20, ..Default::default() };
-    assert!(Model::open(&runtime, model_path(), &populated).unwrap().info().unwrap().blocks > 0);
+    assert!(Model::open(&runtime, model_path(), &populated).unwrap().info().unwrap().units > 0);
     fails(Status::CANCELLED, Model::open_with(&runtime, model_path(), &Default::default(), |_| Break(())));
 }
 
@@ -115,7 +115,7 @@ fn plans_contents_caches_and_counters() {
     let found =
         plan(Some(&model_path()), PlanOptions { sessions: 3, session_tokens: 100, shared_tokens: 32, ..Default::default() }).unwrap();
     assert_eq!((found.weight_bytes, found.kv_bytes_per_token, found.fits), (info.weight_bytes, info.kv_bytes_per_token, true));
-    assert_eq!(found.blocks, 1 + 3 * 3);
+    assert_eq!(found.units, 1 + 3 * 3);
     let shape = PlanOptions {
         layers: 2,
         kv_heads: 3,
