@@ -38,7 +38,7 @@ struct SessionId {
   bool operator==(const SessionId&) const = default;
 };
 
-// A chunk has a block's KV of one group of layers. Group 0 has all layers.
+// A chunk has a block's KV of some layers, which its number tells: 0 is all of them, g + 1 group g of the model. The code calls it group.
 inline constexpr uint32_t kChunkGroups = 32;  // ids of groups are below it, so that a bit mask holds them
 inline bool has_group(uint32_t groups, uint32_t group) { return (groups >> group & 1) != 0; }
 
@@ -48,7 +48,7 @@ struct ChunkKey {
   uint32_t group = 0;
   bool operator==(const ChunkKey&) const = default;
   std::string shown() const {
-    return "chunk " + node.hex().substr(0, 16) + (group != 0 ? " of group " + std::to_string(group) : std::string());
+    return "chunk " + node.hex().substr(0, 16) + (group != 0 ? " of number " + std::to_string(group) : std::string());
   }
 };
 struct ChunkKeyHasher {

@@ -81,10 +81,10 @@ Status check_known(uint16_t version, uint8_t flags, uint8_t cipher, uint32_t gro
     return error(Code::kIncompatible, Detail::kStoreTooNew, "frame with cipher %u of a newer kvrt, this one knows none", cipher);
   }
   if (version == kFrameVersion && group >= kChunkGroups) {
-    return error(Code::kIncompatible, Detail::kStoreTooNew, "frame of group %u of a newer kvrt, this one knows groups below %u", group,
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "frame of number %u of a newer kvrt, this one knows numbers below %u", group,
                  kChunkGroups);
   }
-  if (version != version_of(group)) return error(Code::kCorrupt, Detail::kFormat, "frame version %u with group %u", version, group);
+  if (version != version_of(group)) return error(Code::kCorrupt, Detail::kFormat, "frame version %u with number %u", version, group);
   constexpr uint8_t kKnown = kFrameHighZstd | kFramePlain;
   if ((flags & ~kKnown) != 0) {
     return error(Code::kIncompatible, Detail::kStoreTooNew, "frame flags %02x of a newer kvrt, this one knows %02x", flags, kKnown);
@@ -210,7 +210,7 @@ Result<std::span<const uint8_t>> Codec::encode(const ChunkIn& chunk) {
     return error(Code::kInvalid, Detail::kNone, "chunk of %zu tokens, at most %u fit", chunk.tokens.size(), kBlockTokensMax);
   }
   if (chunk.group >= kChunkGroups) {
-    return error(Code::kInvalid, Detail::kNone, "chunk of group %u, the last is %u", chunk.group, kChunkGroups - 1);
+    return error(Code::kInvalid, Detail::kNone, "chunk of number %u, the last is %u", chunk.group, kChunkGroups - 1);
   }
   size_t raw = chunk.payload.size();
   size_t low = chunk.codec == ChunkCodec::kNone ? 0 : raw - raw / chunk.elem_bytes;
@@ -282,7 +282,7 @@ Status Codec::decode(std::span<const uint8_t> frame, const NodeIn& node, uint32_
   if (h.parent != node.parent || !std::equal(h.tokens.begin(), h.tokens.end(), node.tokens.begin(), node.tokens.end())) {
     return error(Code::kCorrupt, Detail::kFormat, "other tokens, or another parent, under the same key");
   }
-  if (h.group != group) return error(Code::kCorrupt, Detail::kFormat, "holds group %u, expected group %u", h.group, group);
+  if (h.group != group) return error(Code::kCorrupt, Detail::kFormat, "holds number %u, expected number %u", h.group, group);
   if (h.layout != layout || h.raw_bytes != out.size()) {
     return error(Code::kCorrupt, Detail::kFormat, "layout %u with %llu bytes, expected layout %u with %zu", h.layout, ull(h.raw_bytes),
                  layout, out.size());

@@ -18,7 +18,7 @@ std::string compare(const ChunkRow& row, const FrameHeader& frame) {
   const ChunkKey& chunk = row.place.chunk;
   if (frame.key != chunk.node) return "holds another chunk (" + frame.key.hex().substr(0, 16) + ")";
   if (frame.group != chunk.group) {
-    return "holds group " + std::to_string(frame.group) + ", group " + std::to_string(chunk.group) + " in the catalog";
+    return "holds number " + std::to_string(frame.group) + ", number " + std::to_string(chunk.group) + " in the catalog";
   }
   if (row.parent && frame.parent != *row.parent) return "has another parent than the catalog";
   if (frame.tokens != row.tokens) return "has other tokens than the catalog";

@@ -158,10 +158,10 @@ TEST_F(Groups, ADamagedOneIsForgottenAlone) {
   auto faults = store_->verify(nullptr);
   ASSERT_OK(faults.status());
   ASSERT_EQ(faults->size(), 1u);
-  EXPECT_NE(faults->at(0).what.find(" of group 3: checksum differs"), std::string::npos) << faults->at(0).what;
+  EXPECT_NE(faults->at(0).what.find(" of number 3: checksum differs"), std::string::npos) << faults->at(0).what;
   std::string why;
   EXPECT_EQ(read(chain_, 1, 3, &why), ChunkState::kDamaged);
-  EXPECT_NE(why.find(" of group 3 in segs/"), std::string::npos) << why;
+  EXPECT_NE(why.find(" of number 3 in segs/"), std::string::npos) << why;
   EXPECT_EQ(read(chain_, 1, 3, &why), ChunkState::kAbsent);
   for (const uint32_t group : {0u, 5u}) EXPECT_EQ(readable_chunks(store_.get(), chain_, group), nodes_) << group;
   const std::vector<uint32_t> groups = store_->find(chain_.nodes);
@@ -203,10 +203,10 @@ TEST_F(Groups, AFrameIsNotReadForAnother) {
   auto faults = store_->verify(nullptr);
   ASSERT_OK(faults.status());
   ASSERT_EQ(faults->size(), 1u);
-  EXPECT_NE(faults->at(0).what.find("of group 9: holds group 3, group 9 in the catalog"), std::string::npos) << faults->at(0).what;
+  EXPECT_NE(faults->at(0).what.find("of number 9: holds number 3, number 9 in the catalog"), std::string::npos) << faults->at(0).what;
   std::string why;
   EXPECT_EQ(read(chain_, 1, 9, &why), ChunkState::kDamaged);
-  EXPECT_NE(why.find("holds group 3, expected group 9"), std::string::npos) << why;
+  EXPECT_NE(why.find("holds number 3, expected number 9"), std::string::npos) << why;
   EXPECT_EQ(store_->find(chain_.nodes)[1], 0u);
   EXPECT_EQ(store_->stat("", "ann")->chunks_missing, 1u);
 }
