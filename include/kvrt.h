@@ -465,7 +465,7 @@ typedef struct kvrt_report {
 typedef struct kvrt_store_entry {
   uint32_t struct_size;    /**< sizeof this struct. */
   uint32_t pinned;         /**< Its priority, 1 to 255; 0: not pinned. */
-  char name[256];          /**< NUL-terminated. */
+  char name[256];          /**< Its name, NUL-terminated. */
   char domain[256];        /**< NUL-terminated; "": the default domain. */
   char id[40];             /**< 32 hex digits, NUL-terminated. */
   uint64_t revision;       /**< Grows with every save of this name; none comes twice, even if the name was removed. */
@@ -534,7 +534,7 @@ enum {
   KVRT_ISA_AVX512 = 3   /**< AVX-512. */
 };
 
-/** kvrt_runtime_options.device. A runtime computes on one device. Several runtimes may have a device each; one model
+/** kvrt_runtime_options.device: what computes. A runtime computes on one device. Several runtimes may have a device each; one model
  * over several devices is UNSUPPORTED. CUDA is a library of its own, libkvrt_cuda.so. The first runtime that asks for
  * CUDA loads it, and it stays loaded until the process ends. libkvrt itself needs no driver and no file of NVIDIA's.
  * Each device has numerics of its own: a device does not use KV that another one computed, it computes the tokens again
@@ -590,9 +590,9 @@ typedef struct kvrt_runtime_options {
   uint32_t struct_size; /**< sizeof this struct. */
   /** Compute threads, the caller's included, at most 256; 0: one for each CPU that affinity and cgroup leave. */
   uint32_t threads;
-  uint32_t isa;               /**< KVRT_ISA_..., if the CPU computes. UNSUPPORTED: the machine lacks it. INVALID with DEVICE_CUDA. */
+  uint32_t isa;               /**< KVRT_ISA_... UNSUPPORTED: the machine lacks it. INVALID with KVRT_DEVICE_CUDA. */
   uint32_t log_level;         /**< KVRT_LOG_... */
-  kvrt_log_fn log;            /**< NULL: nothing is logged. */
+  kvrt_log_fn log;            /**< Receives the lines of the log; NULL: nothing is logged. */
   void* log_user;             /**< Its user pointer. */
   kvrt_free_fn log_user_free; /**< Called once with log_user after the last call of log; not if open fails; NULL: none. */
   uint32_t device;            /**< KVRT_DEVICE_... */
@@ -601,8 +601,8 @@ typedef struct kvrt_runtime_options {
   uint32_t device_index;
   const char* cuda_library; /**< Path of libkvrt_cuda.so; NULL: the one beside libkvrt, else as the dynamic linker finds it. */
   size_t cuda_library_size; /**< Bytes of that path. */
-  uint32_t determinism;     /**< KVRT_DETERMINISM_... of CUDA. The CPU ignores it. */
-  /** KVRT_GEMM_... of CUDA. INVALID with DEVICE_CPU, except DEFAULT. With AUTO the CPU ignores it. */
+  uint32_t determinism;     /**< KVRT_DETERMINISM_... The CPU ignores it. */
+  /** KVRT_GEMM_... INVALID with KVRT_DEVICE_CPU, except DEFAULT. With KVRT_DEVICE_AUTO the CPU ignores it. */
   uint32_t prompt_gemm;
 } kvrt_runtime_options;
 
@@ -678,7 +678,7 @@ enum {
 /** Groups of layers that a model has at most: entries of the arrays kv_group_... */
 #define KVRT_KV_GROUPS_MAX 8
 
-/** kv_group_kind: what a group's layers keep of the tokens. */
+/** kvrt_model_props.kv_group_kind: what a group's layers keep of the tokens. */
 enum {
   KVRT_GROUP_EVERYTHING = 1, /**< The KV of all of them. */
   KVRT_GROUP_WINDOW = 2,     /**< The KV of the last ones, kv_group_window of which a token sees. */
@@ -700,7 +700,7 @@ enum {
 /** Options of kvrt_model_open. */
 typedef struct kvrt_model_options {
   uint32_t struct_size;  /**< sizeof this struct. */
-  uint32_t kv_format;    /**< KVRT_KV_... of K, and of V if kv_format_v is 0. */
+  uint32_t kv_format;    /**< KVRT_KV_...: of K, and of V if kv_format_v is 0. */
   uint32_t block_tokens; /**< Tokens of a block: 16, 32, 64, 128 or 256; 0: 32. */
   /** Prompt tokens of a step at most, 1 to 512; 0: 512. It holds whatever step_ms_max allows. A smaller number makes
    * cancel take effect sooner. */
@@ -739,7 +739,7 @@ typedef struct kvrt_model_options {
   const char* cache_dir;
   size_t cache_dir_size; /**< Bytes of that path. */
   uint32_t cache;        /**< KVRT_CACHE_... */
-  uint32_t kv_format_v;  /**< KVRT_KV_... of V; 0: as K's. */
+  uint32_t kv_format_v;  /**< KVRT_KV_...: of V; 0: as K's. */
   /** Bytes of all files in the weight cache together; 0: a tenth of the file system, at most 20 GiB. To make room for a
    * new file, files that no process maps are removed, the least recently used first. A file that finds no room, or that
    * would leave less than a twentieth of the file system free (at most 1 GiB), is not written. */
@@ -779,10 +779,10 @@ typedef struct kvrt_model_props {
   /** A step's activations and logits. CUDA: with the memory of kernels and cuBLASLt, which models share. */
   uint64_t scratch_bytes;
   uint32_t step_ms_max; /**< Milliseconds that a step may take. */
-  uint32_t kv_format;   /**< KVRT_KV_... of K, never DEFAULT. */
-  uint32_t kv_format_v; /**< KVRT_KV_... of V, never DEFAULT. */
-  uint32_t
-      kv_groups; /**< Groups of layers: how many entries of the arrays kv_group_... count. A group that keeps everything comes first. */
+  uint32_t kv_format;   /**< KVRT_KV_...: of K, never DEFAULT. */
+  uint32_t kv_format_v; /**< KVRT_KV_...: of V, never DEFAULT. */
+  /** Groups of layers: how many entries of the arrays kv_group_... count. A group that keeps everything comes first. */
+  uint32_t kv_groups;
   uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX]; /**< Layers of the group; not those that read another's KV (Gemma 4). */
   /** WINDOW: tokens that a token sees in them, itself included. Other kinds: 0. */
   uint32_t kv_group_window[KVRT_KV_GROUPS_MAX];
@@ -1082,7 +1082,7 @@ typedef struct kvrt_store_options {
 typedef struct kvrt_store_props {
   uint32_t struct_size; /**< sizeof this struct. */
   /** 1: it is open only for reading. 2: only for reading for lack of room, until a call that writes finds some: see
-   * kvrt_store_options.read_only. */
+   * kvrt_store_options.read_only. 0: for writing. */
   uint32_t read_only;
   uint32_t format;          /**< The directory's format number. */
   uint64_t sessions;        /**< Saved sessions, of all domains. */
@@ -1244,7 +1244,7 @@ KVRT_API kvrt_status kvrt_store_remove_old(kvrt_store* store, uint64_t* bytes, k
  * - Blocks: until all is read. */
 KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_error* err);
 
-/** kvrt_repair_report.outcome. */
+/** kvrt_repair_report.outcome: what a repair did. */
 enum {
   KVRT_REPAIR_SOUND = 1,  /**< There was nothing to do. */
   KVRT_REPAIR_MENDED = 2, /**< Damaged chunks are forgotten. */
@@ -1319,7 +1319,7 @@ KVRT_API uint32_t kvrt_cancel_fired(const kvrt_cancel* cancel);
  * which state.
  * @{ */
 
-/** kvrt_session_props.state: see "Session states". */
+/** kvrt_session_props.state: what a session does now ("Session states" says what it may do). */
 enum {
   KVRT_STATE_IDLE = 1,       /**< It waits for calls. */
   KVRT_STATE_GENERATING = 2, /**< From begin until next has given DONE or a failure. */
@@ -1390,7 +1390,7 @@ typedef struct kvrt_session_options {
   uint32_t autosave_tokens;
   /** Save when nothing has happened to the session for this number of milliseconds, at most a day; 0: not. */
   uint32_t autosave_idle_ms;
-  uint32_t foreign_kv; /**< KVRT_FOREIGN_KV_..., for resume. */
+  uint32_t foreign_kv; /**< KVRT_FOREIGN_KV_... */
 } kvrt_session_options;
 
 /** A session as it is now. Texts are NUL-terminated. */
@@ -1409,8 +1409,8 @@ typedef struct kvrt_session_props {
   uint64_t revision;             /**< The revision of its name that it last saved or resumed; 0: it was never saved. */
   char id[40];                   /**< 32 hex digits. Suspend and resume keep it; a save under another name takes a new one. */
   char name[256];                /**< The name of the last save or resume; "": none. */
-  kvrt_status last_error_status; /**< Of the last generation or save that failed; KVRT_OK: none did. */
-  int32_t last_error_detail;     /**< KVRT_DETAIL_... of it. */
+  kvrt_status last_error_status; /**< The status of the last generation or save that failed; KVRT_OK: none did. */
+  int32_t last_error_detail;     /**< KVRT_DETAIL_... */
   uint32_t awaits_accept;        /**< 1: the generation waits for kvrt_session_accept. */
   uint32_t inexact;              /**< 1: it was resumed with KVRT_FOREIGN_KV_ACCEPT, and took KV of another arithmetic. */
   char last_error_message[512];  /**< The message of last_error_status. */

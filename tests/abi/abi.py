@@ -21,6 +21,7 @@ from pycparser import c_ast, c_parser
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings"))
 import raw  # noqa: E402
+import words  # noqa: E402
 
 FROZEN = (0, 2, 0)
 # The types that the parser must know of the headers that kvrt.h includes; the sizes come from the real ones.
@@ -133,6 +134,7 @@ def describe(header, symbol_map, cc):
     node_of, newest = nodes(symbol_map)
     for name, function in found["functions"].items():
         function["node"] = node_of.get(name) or sys.exit(f"abi: {symbol_map}: {name} of {header.name} is in no node")
+    words.describe(found, header.read_text())
     target = {"library": f"libkvrt.so.{head['version'][0]}", "abi_version": head["abi_version"], "machine": run(cc, "-dumpmachine").split("-")[0]}
     return {**target, **found}, newest, tuple(head["version"])
 
@@ -183,7 +185,7 @@ class Changes:
                 self.unmoved.append(name)
         elif old.get("node") != new.get("node"):
             self.breaks.append(f"{name} went from {old['node']} to {new['node']}: programs that were linked with it do not start any more")
-        elif old["parameters"] != new["parameters"]:
+        elif [p["name"] for p in old["parameters"]] != [p["name"] for p in new["parameters"]]:
             self.additions.append(f"{name}: parameters have other names")
 
     def compare(self, old, new):
@@ -215,13 +217,14 @@ def to_json(abi):
     lines = lambda items, indent: (",\n" + " " * indent).join(items)
     named = lambda values, indent: lines([f"{one(name)}: {one(value)}" for name, value in values.items()], indent)
     structs = lines([f'{one(name)}: {{"size": {s["size"]}, "align": {s["align"]}, "fields": [\n      '
-                     + lines([one({key: f[key] for key in ("name", "offset", "size", "type")}) for f in s["fields"]], 6) + "]}"
+                     + lines([one({key: f[key] for key in ("name", "offset", "size", "type", "role", "enum", "doc") if key in f}) for f in s["fields"]], 6) + "]}"
                      for name, s in abi["structs"].items()], 4)
     enums = lines([f"{one(name)}: {{\n      {named(values, 6)}}}" for name, values in abi["enums"].items()], 4)
     functions = {name: {key: f[key] for key in ("node", "result", "parameters")} for name, f in abi["functions"].items()}
     return (f'{{\n  "library": {one(abi["library"])},\n  "abi_version": {abi["abi_version"]},\n  "machine": {one(abi["machine"])},\n'
             f'  "typedefs": {one(abi["typedefs"])},\n  "handles": {one(abi["handles"])},\n  "callbacks": {{\n    {named(abi["callbacks"], 4)}\n  }},\n'
-            f'  "enums": {{\n    {enums}\n  }},\n  "structs": {{\n    {structs}\n  }},\n  "functions": {{\n    {named(functions, 4)}\n  }}\n}}\n')
+            f'  "enums": {{\n    {enums}\n  }},\n  "structs": {{\n    {structs}\n  }},\n  "functions": {{\n    {named(functions, 4)}\n  }},\n'
+            f'  "docs": {{\n    {named(abi["docs"], 4)}\n  }}\n}}\n')
 
 
 def to_table(abi):
