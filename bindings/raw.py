@@ -1,37 +1,24 @@
 #!/usr/bin/env python3
-"""The raw layers of the bindings, made of include/kvrt.abi.json: kvrt.h's structs, constants and functions as each language declares them.
+"""What is made of include/kvrt.abi.json for the bindings: the raw layers, which are kvrt.h's structs, constants and functions as each language
+declares them, and with made_*.py the enums, values and options that programs see, with their docs.
 
   raw.py check --source DIR     fails where a file differs from what write makes
   raw.py write --source DIR     writes them anew (./dev abi does, too)
 
-Each names in one table the size of every struct and the offset of every field, so that a binding compares with the library that it loads.
+Each raw layer names in one table the size of every struct and the offset of every field, so that a binding compares with the library that it loads.
 """
 import argparse
-import json
 import pathlib
-import re
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import made_csharp  # noqa: E402
+import made_go  # noqa: E402
+import made_python  # noqa: E402
+import made_rust  # noqa: E402
+from phrases import Abi, camel  # noqa: E402
+
 MADE = "Made of include/kvrt.abi.json by bindings/raw.py (./dev abi): do not edit."
-
-
-class Abi:
-    def __init__(self, text):
-        described = json.loads(text)
-        self.library, self.version = described["library"], described["abi_version"]
-        self.typedefs, self.handles = described["typedefs"], described["handles"]
-        self.callbacks, self.enums = described["callbacks"], described["enums"]
-        self.structs, self.functions = described["structs"], described["functions"]
-
-    def plain(self, declared):
-        """A type without its typedef, and the length of an array."""
-        array = re.fullmatch(r"(.+)\[(\d+)\]", declared)
-        name, count = (array[1], int(array[2])) if array else (declared, None)
-        return self.typedefs.get(name, name), count
-
-
-def camel(name):
-    return "".join(word.capitalize() for word in name.removeprefix("kvrt_").split("_"))
 
 
 # ---- Rust ---------------------------------------------------------------------------------------------------------------------------
@@ -83,133 +70,6 @@ def rust(abi):
             "    vec!["]
     out += [f"        layout!({name} {{ {', '.join(rust_field(f) for f in struct['fields'])} }})," for name, struct in abi.structs.items()]
     return "\n".join(out + ["    ]", "}", ""])
-
-
-# ---- Go -----------------------------------------------------------------------------------------------------------------------------
-
-GO = {"char": "string", "int32_t": "int32", "uint32_t": "uint32", "int64_t": "int64", "uint64_t": "uint64", "float": "float32",
-      "double": "float64", "size_t": "uint64"}
-# Each enumeration of kvrt.h: the type of its values, which begin with `prefix`.
-GO_ENUMS = {"KVRT": ("Status", "Status"), "KVRT_DETAIL": ("Detail", "Detail"), "KVRT_EVENT": ("EventType", "Event"), "KVRT_REASON": ("Reason", "Reason"),
-            "KVRT_REUSE": ("Reuse", "Reuse"), "KVRT_LOG": ("LogLevel", "Log"), "KVRT_ISA": ("ISA", "ISA"), "KVRT_DEVICE": ("Device", "Device"),
-            "KVRT_DETERMINISM": ("Determinism", "Determinism"), "KVRT_GEMM": ("GEMM", "GEMM"), "KVRT_KV": ("KVFormat", "KV"),
-            "KVRT_GROUP": ("GroupKind", "Group"), "KVRT_CACHE": ("Cache", "Cache"), "KVRT_TEXT": ("TextFlags", "Text"), "KVRT_INSPECT": ("InspectFlags", "Inspect"),
-            "KVRT_REPAIR": ("RepairOutcome", "Repair"), "KVRT_STATE": ("State", "State"), "KVRT_FOREIGN_KV": ("ForeignKV", "ForeignKV"),
-            "KVRT_LOGITS": ("Logits", "Logits"), "KVRT_SAMPLER": ("Sampler", "Sampler"), "KVRT_GRAMMAR": ("GrammarKind", "Grammar"),
-            "KVRT_TOOL_CHOICE": ("ToolChoice", "ToolChoice"), "KVRT_REPLY": ("Reply", "Reply"), "KVRT_DURABILITY": ("Durability", "Durability"),
-            "KVRT_CODEC": ("Codec", "Codec")}
-GO_FLAGS = ("KVRT_TEXT", "KVRT_INSPECT")
-# Fields whose number is a value of an enumeration, or 0 or 1; in structs where they are int32_t or uint32_t.
-GO_FIELDS = {"reason": "Reason", "reuse_stopped": "Reuse", "isa": "ISA", "log_level": "LogLevel", "device": "Device", "determinism": "Determinism",
-             "prompt_gemm": "GEMM", "kv_format": "KVFormat", "kv_format_v": "KVFormat", "kv_group_kind": "GroupKind", "cache": "Cache", "outcome": "RepairOutcome", "state": "State",
-             "foreign_kv": "ForeignKV", "logits": "Logits", "sampler": "Sampler", "grammar_kind": "GrammarKind", "tool_choice": "ToolChoice",
-             "reply": "Reply", "durability": "Durability", "codec": "Codec", "last_error_status": "Status", "last_error_detail": "Detail",
-             **{name: "bool" for name in (
-                 "from_fd", "kv_populate", "no_generation_prompt", "has_weights", "add_bos", "has_template", "fits", "read_only", "must_exist",
-                 "no_prefix_cache", "autosave_turn", "ignore_eos", "emit_logits", "all_or_nothing", "prefill", "overwrite", "generated",
-                 "awaits_accept", "inexact", "ended")}}
-# Pointers that are no text: their type in Go, and the function of `texts` for what goes beside the struct; "": the package sets them by hand.
-GO_POINTERS = {"log": ("func(level LogLevel, text string)", ""), "wake": ("func()", ""), "store": ("*Store", ""), "cancel": ("*Cancel", ""),
-               "logit_bias": ("[]TokenValue", ""), "stop_tokens": ("[]int32", ""), "stop_strings": ("[]string", "list"), "tools": ("any", "json"),
-               "documents": ("any", "json"), "variables": ("any", "json")}
-GO_BY_HAND = ("kvrt_error", "kvrt_event")
-GO_CAPITALS = {word: word.upper() for word in (
-    "kv", "isa", "cuda", "cpu", "io", "gemm", "id", "bos", "eos", "fd", "os", "ttl", "ttft", "tpot", "avx2", "avx512", "f16", "bf16", "f32", "int8", "fp8",
-    "json", "gbnf", "gc")} | {"zstd": "ZSTD", "ok": "OK"}
-
-
-def go_name(words):
-    return "".join(GO_CAPITALS.get(word, word.capitalize()) for word in words.lower().split("_"))
-
-
-def go_struct_name(name):
-    return go_name(name.removeprefix("kvrt_"))
-
-
-def go_fields(abi, struct):
-    """(field, its type in Go, the way that it goes): what a program sees of a struct. An array's length, and sizes beside pointers, stay inside."""
-    fields = abi.structs[struct]["fields"]
-    names = {f["name"] for f in fields if abi.plain(f["type"])[0].endswith("*")}
-    for field in fields:
-        name = field["name"]
-        base, count = abi.plain(field["type"])
-        size_of = name.removesuffix("_size").removesuffix("_count")
-        if name in ("struct_size", "reserved") or name.endswith(("_user", "_user_free")) or size_of != name and {size_of, size_of + "s"} & names:
-            continue
-        if name in GO_FIELDS and base in ("uint32_t", "int32_t"):
-            yield name, (f"[{count}]" if count else "") + GO_FIELDS[name], "array" if count else "number"
-        elif name in GO_POINTERS and (base.endswith("*") or base in abi.callbacks):
-            yield (name, *GO_POINTERS[name])
-        elif base == "const char*":
-            yield name, "string", "add"
-        elif base == "char":
-            yield name, "string", "chars"
-        else:
-            yield name, (f"[{count}]" if count else "") + GO[base], "array" if count else "number"
-
-
-def go_columns(rows, before="\t"):
-    """Lines as gofmt aligns them: rows of two texts."""
-    width = max((len(row[0]) for row in rows), default=0)
-    return [f"{before}{row[0]:{width}} {row[1]}" for row in rows]
-
-
-def go_enum(enum, values):
-    kind, prefix = GO_ENUMS[enum]
-    made = {name: prefix + go_name(name.removeprefix(enum + "_")) for name in values}
-    base = "int32" if enum in ("KVRT", "KVRT_DETAIL", "KVRT_LOG") else "uint32"
-    out = ["", f"// {kind} has the values {enum}_... of kvrt.h, which says what each means.", f"type {kind} {base}", "",
-           f"// The values of {kind}.", "const ("]
-    out += go_columns([(made[name], f"{kind} = {value}") for name, value in values.items()]) + [")", ""]
-    out += [f"// String gives the name as kvrt.h has it, without {enum}_.", f"func (v {kind}) String() string {{"]
-    if enum in GO_FLAGS:
-        pairs = ", ".join(f'{{uint32({made[name]}), "{name.removeprefix(enum + "_")}"}}' for name in values)
-        return out + [f"\treturn flagNames(uint32(v), []flagName{{{pairs}}})", "}"]
-    out.append("\tswitch v {")
-    for name in values:
-        out += [f"\tcase {made[name]}:", f'\t\treturn "{name.removeprefix(enum + "_")}"']
-    return out + ["\t}", "\treturn unknown(int64(v))", "}"]
-
-
-def go_struct(abi, name):
-    fields = list(go_fields(abi, name))
-    kind = go_struct_name(name)
-    out = ["", f"// {kind} is {name}: kvrt.h says what each field means" + (", and 0 is its default." if name.endswith("_options") else "."),
-           f"type {kind} struct {{"] + go_columns([(go_name(field), declared) for field, declared, _ in fields]) + ["}", ""]
-    if name.endswith("_options"):
-        out += [f"func (o *{kind}) fill(c *C.{name}, t *texts) {{", "\tc.struct_size = C.uint32_t(unsafe.Sizeof(*c))", "\tif o == nil {", "\t\treturn", "\t}"]
-        for field, declared, way in fields:
-            at = f"o.{go_name(field)}"
-            if way == "number":
-                c_type = next(abi.plain(f["type"])[0] for f in abi.structs[name]["fields"] if f["name"] == field)
-                out.append(f"\tc.{field} = " + (f"flag({at})" if declared == "bool" else f"C.{c_type}({at})"))
-            elif way:
-                out.append(f"\tc.{field}_size = t.{way}({at})")
-        return out + ["}"]
-    out += [f"func to{kind}(c *C.{name}) {kind} {{", f"\treturn {kind}{{"]
-    rows = []
-    for field, declared, way in fields:
-        c = f"c.{field}"
-        value = f"chars({c}[:])" if way == "chars" else f"{c} != 0" if declared == "bool" else f"numbers[{declared.partition(']')[2]}]({c})" if way == "array" else f"{declared}({c})"
-        rows.append((go_name(field) + ":", value + ","))
-    return out + go_columns(rows, "\t\t") + ["\t}", "}"]
-
-
-def go(abi):
-    out = ["// Code generated by bindings/raw.py of include/kvrt.abi.json (./dev abi). DO NOT EDIT.", "", "package kvrt", "", "// #include <kvrt.h>", 'import "C"', "", 'import "unsafe"', "",
-           "// The ABI that this package was made for: see kvrt_abi_version.", f"const abiVersion = {abi.version}"]
-    for enum, values in abi.enums.items():
-        out += go_enum(enum, values)
-    for name in abi.structs:
-        if name not in GO_BY_HAND:
-            out += go_struct(abi, name)
-    out += ["", "// layouts has each struct, its size, and its fields with their offsets, as the compiler of this package sees them.", "func layouts() []layout {",
-            "\treturn []layout{"]
-    for name, struct in abi.structs.items():
-        out.append(f'\t\t{{"{name}", unsafe.Sizeof(C.{name}{{}}), []field{{')
-        out += [f'\t\t\t{{"{f["name"]}", unsafe.Offsetof(C.{name}{{}}.{"_type" if f["name"] == "type" else f["name"]})}},' for f in struct["fields"]]
-        out.append("\t\t}},")
-    return "\n".join(out + ["\t}", "}", ""])
 
 
 # ---- C# -----------------------------------------------------------------------------------------------------------------------------
@@ -267,25 +127,6 @@ def csharp(abi):
 
 PYTHON = {"void": "None", "char": "c_char", "int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64",
           "float": "c_float", "double": "c_double", "size_t": "c_size_t"}
-# Each enumeration of kvrt.h: its class in Python, and a word on it.
-PYTHON_ENUMS = {
-    "KVRT": ("Status", "The class of a call's result."), "KVRT_DETAIL": ("Detail", "The finer reason of a failure."),
-    "KVRT_EVENT": ("EventType", "What an event tells."), "KVRT_REASON": ("Reason", "Why a generation ended."),
-    "KVRT_REUSE": ("ReuseStopped", "Why a prompt's KV was reused no further than reuse_stopped_at."),
-    "KVRT_LOG": ("LogLevel", "The level of a line of the log."), "KVRT_ISA": ("Isa", "Which instructions the CPU's kernels use."),
-    "KVRT_DEVICE": ("Device", "What a runtime computes on."), "KVRT_DETERMINISM": ("Determinism", "Which bits CUDA promises."),
-    "KVRT_GEMM": ("Gemm", "The precision in which CUDA multiplies a prompt."), "KVRT_KV": ("KvFormat", "The format in which K or V is stored."),
-    "KVRT_GROUP": ("GroupKind", "What a group's layers keep of the tokens."),
-    "KVRT_CACHE": ("Cache", "Which directory keeps weights from one open to the next."),
-    "KVRT_TEXT": ("TextFlags", "Flags of tokenize, detokenize and the calls like them."), "KVRT_INSPECT": ("InspectFlags", "Flags of inspect."),
-    "KVRT_REPAIR": ("RepairOutcome", "What a repair did."), "KVRT_STATE": ("State", "A session's state."),
-    "KVRT_FOREIGN_KV": ("ForeignKv", "The use that a resume makes of KV of another arithmetic."),
-    "KVRT_LOGITS": ("Logits", "Which logits a prefill gives."), "KVRT_SAMPLER": ("SamplerKind", "Who chooses the tokens."),
-    "KVRT_GRAMMAR": ("GrammarKind", "What an answer is constrained by."), "KVRT_TOOL_CHOICE": ("ToolChoice", "Which calls of the session's tools an answer has."),
-    "KVRT_REPLY": ("Reply", "How an answer is split into CONTENT, REASONING and TOOL_CALL events."),
-    "KVRT_DURABILITY": ("Durability", "Which part of a save is on the disk when it returns."), "KVRT_CODEC": ("Codec", "How a save stores KV chunks.")}
-
-
 def python_type(abi, declared, read=False):
     """A type of ctypes. Every pointer is a c_void_p, but for text that the library reads (`read`), which is bytes."""
     name, count = abi.plain(declared)
@@ -319,26 +160,17 @@ def python(abi):
     return "\n".join(out + ["}", ""])
 
 
-def python_enums(abi):
-    out = [f'"""The enums of kvrt.h, which says what each value means. {MADE}"""', "from ._base import Open, OpenFlag"]
-    for enum, values in abi.enums.items():
-        name, about = PYTHON_ENUMS[enum]
-        flags = enum in ("KVRT_TEXT", "KVRT_INSPECT")
-        out += ["", "", f"class {name}({'OpenFlag' if flags else 'Open'}):", f'    """{enum}_...: {about[0].lower()}{about[1:]}"""', ""]
-        out += [f"    {value.removeprefix(enum + '_')} = {number}" for value, number in values.items()]
-    return "\n".join(out + [""])
-
-
 # ---- output -------------------------------------------------------------------------------------------------------------------------
 
-# A language adds itself here.
-OUTPUTS = {"bindings/rust/kvrt-sys/src/raw.rs": rust, "bindings/go/raw.go": go, "bindings/csharp/src/Raw.cs": csharp,
-           "bindings/python/kvrt/_raw.py": python, "bindings/python/kvrt/_enums.py": python_enums}
+# A language adds itself here: its raw layer, and what is made with the header's words.
+MADE_OF_WORDS = (made_rust, made_csharp, made_go, made_python)
+OUTPUTS = {"bindings/rust/kvrt-sys/src/raw.rs": rust, "bindings/csharp/src/Raw.cs": csharp,
+           "bindings/python/kvrt/_raw.py": python}
 
 
 def outputs(text):
     abi = Abi(text)
-    return {path: make(abi) for path, make in OUTPUTS.items()}
+    return {path: make(abi) for path, make in OUTPUTS.items()} | {path: text for made in MADE_OF_WORDS for path, text in made.files(abi).items()}
 
 
 def main():

@@ -10,30 +10,62 @@ import "unsafe"
 // The ABI that this package was made for: see kvrt_abi_version.
 const abiVersion = 0
 
-// Status has the values KVRT_... of kvrt.h, which says what each means.
+// Status: the status classes, each with the thing to do next.
 type Status int32
 
 // The values of Status.
 const (
-	StatusOK           Status = 0
-	StatusInvalid      Status = 1
-	StatusNotFound     Status = 2
-	StatusConflict     Status = 3
-	StatusBusy         Status = 4
-	StatusCancelled    Status = 5
-	StatusNoMemory     Status = 6
-	StatusTooSmall     Status = 7
-	StatusLimit        Status = 8
-	StatusCorrupt      Status = 9
+	// StatusOK: it is done.
+	StatusOK Status = 0
+
+	// StatusInvalid: the caller's mistake: correct the call.
+	StatusInvalid Status = 1
+
+	// StatusNotFound: no such file, session or message: create it or name another.
+	StatusNotFound Status = 2
+
+	// StatusConflict: the name is taken, or another handle saved it since: resume it, take another name, or overwrite.
+	StatusConflict Status = 3
+
+	// StatusBusy: in use by another call, a generation or another process: try again when that is over.
+	StatusBusy Status = 4
+
+	// StatusCancelled: stopped by Session.Cancel, Cancel.Fire or a callback.
+	StatusCancelled Status = 5
+
+	// StatusNoMemory: the system gave no memory: release something, or lower KVBytesMax.
+	StatusNoMemory Status = 6
+
+	// StatusTooSmall: the buffer is smaller than `*needed`: call again with a larger one.
+	StatusTooSmall Status = 7
+
+	// StatusLimit: past a limit. The message names it, and the option that raises it if there is one.
+	StatusLimit Status = 8
+
+	// StatusCorrupt: a file is damaged: get it again; for a store see Runtime.RepairStore.
+	StatusCorrupt Status = 9
+
+	// StatusIncompatible: sound, but of another model, program or version: use the one that it belongs to.
 	StatusIncompatible Status = 10
-	StatusIO           Status = 11
-	StatusNoSpace      Status = 12
-	StatusDevice       Status = 13
-	StatusUnsupported  Status = 14
-	StatusInternal     Status = 15
+
+	// StatusIO: the system failed to read or write. OSCode is errno (EMFILE: raise RLIMIT_NOFILE) or SQLite's extended code.
+	StatusIO Status = 11
+
+	// StatusNoSpace: the disk, a quota, RLIMIT_FSIZE or DiskBytesMax is full: free space and call again. No tokens were lost; other saved sessions may
+	// have lost KV.
+	StatusNoSpace Status = 12
+
+	// StatusDevice: the compute device failed, or its logits are not numbers (detail NUMERIC).
+	StatusDevice Status = 13
+
+	// StatusUnsupported: this build or version cannot do it. The message names the thing.
+	StatusUnsupported Status = 14
+
+	// StatusInternal: a defect of kvrt: please report the message.
+	StatusInternal Status = 15
 )
 
-// String gives the name as kvrt.h has it, without KVRT_.
+// String gives the name, such as OK.
 func (v Status) String() string {
 	switch v {
 	case StatusOK:
@@ -72,37 +104,82 @@ func (v Status) String() string {
 	return unknown(int64(v))
 }
 
-// Detail has the values KVRT_DETAIL_... of kvrt.h, which says what each means.
+// Detail: finer reasons, in Error.Detail. Treat one that you do not know as DetailNone.
 type Detail int32
 
 // The values of Detail.
 const (
-	DetailNone            Detail = 0
-	DetailFormat          Detail = 1
-	DetailCatalogCorrupt  Detail = 2
-	DetailCatalogMissing  Detail = 3
-	DetailStoreTooNew     Detail = 4
-	DetailOtherProgram    Detail = 5
-	DetailReadOnly        Detail = 6
-	DetailPermission      Detail = 7
+	// DetailNone: the status says it all.
+	DetailNone Detail = 0
+
+	// DetailFormat: bytes that break the format.
+	DetailFormat Detail = 1
+
+	// DetailCatalogCorrupt: the store's catalog is damaged, or another store's: see Runtime.RepairStore.
+	DetailCatalogCorrupt Detail = 2
+
+	// DetailCatalogMissing: a store's directory without its catalog: see Runtime.RepairStore.
+	DetailCatalogMissing Detail = 3
+
+	// DetailStoreTooNew: a later kvrt wrote the store. It is left as it is.
+	DetailStoreTooNew Detail = 4
+
+	// DetailOtherProgram: the directory or database belongs to another program.
+	DetailOtherProgram Detail = 5
+
+	// DetailReadOnly: the store, its directory or its file system cannot be written.
+	DetailReadOnly Detail = 6
+
+	// DetailPermission: the system refused access.
+	DetailPermission Detail = 7
+
+	// DetailUnsafeDirectory: the directory is another user's, or others can write it; or a file in it is theirs, a link, or not a regular file.
 	DetailUnsafeDirectory Detail = 8
-	DetailStoreLocked     Detail = 9
-	DetailRevision        Detail = 10
-	DetailNameTaken       Detail = 11
-	DetailModelMismatch   Detail = 12
-	DetailForked          Detail = 13
-	DetailReentrant       Detail = 14
-	DetailConcurrent      Detail = 15
-	DetailTemplateError   Detail = 16
-	DetailTemplateLimit   Detail = 17
-	DetailState           Detail = 18
-	DetailNumeric         Detail = 19
-	DetailStructTail      Detail = 20
-	DetailGrammarError    Detail = 21
-	DetailGrammarLimit    Detail = 22
+
+	// DetailStoreLocked: another process writes the store, or repairs it.
+	DetailStoreLocked Detail = 9
+
+	// DetailRevision: the name was saved since this handle last saw it.
+	DetailRevision Detail = 10
+
+	// DetailNameTaken: another session has the name.
+	DetailNameTaken Detail = 11
+
+	// DetailModelMismatch: the session was made with another model.
+	DetailModelMismatch Detail = 12
+
+	// DetailForked: the handle was opened before a fork(2).
+	DetailForked Detail = 13
+
+	// DetailReentrant: a callback called into its own session.
+	DetailReentrant Detail = 14
+
+	// DetailConcurrent: another thread is inside a call on this session.
+	DetailConcurrent Detail = 15
+
+	// DetailTemplateError: the chat template is malformed, or refuses the messages.
+	DetailTemplateError Detail = 16
+
+	// DetailTemplateLimit: the chat template takes too many steps, too much memory, depth or output.
+	DetailTemplateLimit Detail = 17
+
+	// DetailState: the call does not fit the session's state.
+	DetailState Detail = 18
+
+	// DetailNumeric: logits are NaN or infinite.
+	DetailNumeric Detail = 19
+
+	// DetailStructTail: an option that this library does not know is set.
+	DetailStructTail Detail = 20
+
+	// DetailGrammarError: the grammar or schema is malformed, or nothing fits it.
+	DetailGrammarError Detail = 21
+
+	// DetailGrammarLimit: the grammar or schema exceeds a limit.
+	DetailGrammarLimit Detail = 22
 )
 
-// String gives the name as kvrt.h has it, without KVRT_DETAIL_.
+// String gives the name, such as NONE.
 func (v Detail) String() string {
 	switch v {
 	case DetailNone:
@@ -155,25 +232,50 @@ func (v Detail) String() string {
 	return unknown(int64(v))
 }
 
-// EventType has the values KVRT_EVENT_... of kvrt.h, which says what each means.
+// EventType: which fields of the event are filled. The others are 0 or nil. Ignore a type that you do not know.
+//
+// EventContent, EventReasoning and EventToolCall come only if the option `reply` is set: after the EventToken that completes them, or before
+// EventDone. EventToken and EventDone still have the whole text: show the one kind or the other.
 type EventType uint32
 
 // The values of EventType.
 const (
-	EventNone      EventType = 0
-	EventToken     EventType = 1
-	EventProgress  EventType = 2
-	EventLogits    EventType = 3
-	EventDone      EventType = 4
-	EventEntry     EventType = 5
-	EventFault     EventType = 6
-	EventIdle      EventType = 7
-	EventContent   EventType = 8
+	// EventNone: next: nothing came before the timeout; the session generates on.
+	EventNone EventType = 0
+
+	// EventToken: a new token, also an end or stop token: token, position, text, logprob, and top with TopLogprobs.
+	EventToken EventType = 1
+
+	// EventProgress: progress: done of total, in tokens (prefill), bytes (Runtime.OpenModel, verify, repair), chunks (resume), or expired sessions and
+	// one more for the files (gc).
+	EventProgress EventType = 2
+
+	// EventLogits: logits[LogitsCount] of `position`: they predict the token at position + 1.
+	EventLogits EventType = 3
+
+	// EventDone: the end: reason, report, and text: what was held back because a stop string might have begun with it.
+	EventDone EventType = 4
+
+	// EventEntry: store.List: entry.
+	EventEntry EventType = 5
+
+	// EventFault: store.Verify and Runtime.RepairStore: text says where and what.
+	EventFault EventType = 6
+
+	// EventIdle: next: the session does not generate; no event will come.
+	EventIdle EventType = 7
+
+	// EventContent: text: more of the answer itself.
+	EventContent EventType = 8
+
+	// EventReasoning: text: more of what the model thinks before its answer.
 	EventReasoning EventType = 9
-	EventToolCall  EventType = 10
+
+	// EventToolCall: text: one whole tool call as JSON: `{"name": string, "arguments": object}`, and `"id"` if the model gave one.
+	EventToolCall EventType = 10
 )
 
-// String gives the name as kvrt.h has it, without KVRT_EVENT_.
+// String gives the name, such as NONE.
 func (v EventType) String() string {
 	switch v {
 	case EventNone:
@@ -202,22 +304,38 @@ func (v EventType) String() string {
 	return unknown(int64(v))
 }
 
-// Reason has the values KVRT_REASON_... of kvrt.h, which says what each means.
+// Reason: why a generation ended.
 type Reason uint32
 
 // The values of Reason.
 const (
-	ReasonNone        Reason = 0
-	ReasonEOS         Reason = 1
-	ReasonStop        Reason = 2
-	ReasonMaxTokens   Reason = 3
+	// ReasonNone: it has not ended.
+	ReasonNone Reason = 0
+
+	// ReasonEOS: the model ended its turn. The end token is in the session.
+	ReasonEOS Reason = 1
+
+	// ReasonStop: a stop string or a stop token came.
+	ReasonStop Reason = 2
+
+	// ReasonMaxTokens: maxTokens were generated.
+	ReasonMaxTokens Reason = 3
+
+	// ReasonContextFull: the session has as many tokens as the model's context, or as the whole pool holds: truncate or erase, or start another session.
+	// (A pool that others fill is LIMIT, from next.).
 	ReasonContextFull Reason = 4
-	ReasonCancelled   Reason = 5
-	ReasonPrefilled   Reason = 6
-	ReasonFailed      Reason = 7
+
+	// ReasonCancelled: session.Cancel, Cancel.Fire or the callback ended it.
+	ReasonCancelled Reason = 5
+
+	// ReasonPrefilled: a prefill is over.
+	ReasonPrefilled Reason = 6
+
+	// ReasonFailed: in no event and no report: next returns the failure as its status, and Session.Info has it.
+	ReasonFailed Reason = 7
 )
 
-// String gives the name as kvrt.h has it, without KVRT_REASON_.
+// String gives the name, such as NONE.
 func (v Reason) String() string {
 	switch v {
 	case ReasonNone:
@@ -240,22 +358,40 @@ func (v Reason) String() string {
 	return unknown(int64(v))
 }
 
-// Reuse has the values KVRT_REUSE_... of kvrt.h, which says what each means.
+// Reuse: why the prompt's KV was reused no further than ReuseStoppedAt.
 type Reuse uint32
 
 // The values of Reuse.
 const (
-	ReuseAll            Reuse = 0
-	ReuseNewTokens      Reuse = 1
+	// ReuseAll: all of it was reused.
+	ReuseAll Reuse = 0
+
+	// ReuseNewTokens: the tokens from here on were never computed after the tokens before them.
+	ReuseNewTokens Reuse = 1
+
+	// ReuseDifferentToken: a block in memory begins the same and has another token here.
 	ReuseDifferentToken Reuse = 2
-	ReuseNotStored      Reuse = 3
-	ReuseEvicted        Reuse = 4
-	ReuseDamaged        Reuse = 5
-	ReuseOtherNumerics  Reuse = 6
-	ReuseWindow         Reuse = 7
+
+	// ReuseNotStored: the store knows the tokens and never had their KV.
+	ReuseNotStored Reuse = 3
+
+	// ReuseEvicted: this session had computed them; the pool needed the units. From resume, at position 0: it is longer than the pool holds (see
+	// "Session states").
+	ReuseEvicted Reuse = 4
+
+	// ReuseDamaged: the chunk on disk was damaged, missing or could not be read: the log says which. At position 0 with `recomputed`: KV that was reused
+	// made logits that are not finite, so all was computed again.
+	ReuseDamaged Reuse = 5
+
+	// ReuseOtherNumerics: the saved KV is of another format, numerics or block size.
+	ReuseOtherNumerics Reuse = 6
+
+	// ReuseWindow: the tokens from here on had KV, but the window or recurrent state before them is gone. Computing starts at this position, the last
+	// boundary: see Session.Mark.
+	ReuseWindow Reuse = 7
 )
 
-// String gives the name as kvrt.h has it, without KVRT_REUSE_.
+// String gives the name, such as ALL.
 func (v Reuse) String() string {
 	switch v {
 	case ReuseAll:
@@ -278,19 +414,28 @@ func (v Reuse) String() string {
 	return unknown(int64(v))
 }
 
-// LogLevel has the values KVRT_LOG_... of kvrt.h, which says what each means.
+// LogLevel: this level and those before it are logged.
 type LogLevel int32
 
 // The values of LogLevel.
 const (
+	// LogDefault: logWarn.
 	LogDefault LogLevel = 0
-	LogError   LogLevel = 1
-	LogWarn    LogLevel = 2
-	LogInfo    LogLevel = 3
-	LogDebug   LogLevel = 4
+
+	// LogError: something failed.
+	LogError LogLevel = 1
+
+	// LogWarn: something is wrong, and kvrt goes on.
+	LogWarn LogLevel = 2
+
+	// LogInfo: a choice of kvrt's, and its reason.
+	LogInfo LogLevel = 3
+
+	// LogDebug: all that kvrt has to say.
+	LogDebug LogLevel = 4
 )
 
-// String gives the name as kvrt.h has it, without KVRT_LOG_.
+// String gives the name, such as DEFAULT.
 func (v LogLevel) String() string {
 	switch v {
 	case LogDefault:
@@ -307,18 +452,25 @@ func (v LogLevel) String() string {
 	return unknown(int64(v))
 }
 
-// ISA has the values KVRT_ISA_... of kvrt.h, which says what each means.
+// ISA: which instructions the CPU's kernels use. The results are the same with each.
 type ISA uint32
 
 // The values of ISA.
 const (
+	// ISADefault: the best that the machine has and that passes its self-check.
 	ISADefault ISA = 0
-	ISAScalar  ISA = 1
-	ISAAVX2    ISA = 2
-	ISAAVX512  ISA = 3
+
+	// ISAScalar: scalar code.
+	ISAScalar ISA = 1
+
+	// ISAAVX2: ISAAVX2.
+	ISAAVX2 ISA = 2
+
+	// ISAAVX512: AVX-512.
+	ISAAVX512 ISA = 3
 )
 
-// String gives the name as kvrt.h has it, without KVRT_ISA_.
+// String gives the name, such as DEFAULT.
 func (v ISA) String() string {
 	switch v {
 	case ISADefault:
@@ -333,18 +485,29 @@ func (v ISA) String() string {
 	return unknown(int64(v))
 }
 
-// Device has the values KVRT_DEVICE_... of kvrt.h, which says what each means.
+// Device: what computes. A runtime computes on one device. Several runtimes may have a device each; one model over several devices is UNSUPPORTED.
+// DeviceCUDA is a library of its own, libkvrt_cuda.so. The first runtime that asks for DeviceCUDA loads it, and it stays loaded until the process
+// ends. libkvrt itself needs no driver and no file of NVIDIA's. Each device has numerics of its own: a device does not use KV that another one
+// computed, it computes the tokens again (ReuseOtherNumerics), unless the host asks for that KV (ForeignKVAccept).
 type Device uint32
 
 // The values of Device.
 const (
+	// DeviceDefault: deviceCPU.
 	DeviceDefault Device = 0
-	DeviceCPU     Device = 1
-	DeviceCUDA    Device = 2
-	DeviceAuto    Device = 3
+
+	// DeviceCPU: the DeviceCPU.
+	DeviceCPU Device = 1
+
+	// DeviceCUDA: an NVIDIA GPU. UNSUPPORTED if libkvrt_cuda.so, the driver or the device is missing: the message says which, and where it was looked
+	// for. INCOMPATIBLE: libkvrt_cuda.so is of another version, or is another library. DEVICE: the device is there and failed.
+	DeviceCUDA Device = 2
+
+	// DeviceAuto: deviceCUDA if it opens, else the DeviceCPU; the log then says why (INFO).
+	DeviceAuto Device = 3
 )
 
-// String gives the name as kvrt.h has it, without KVRT_DEVICE_.
+// String gives the name, such as DEFAULT.
 func (v Device) String() string {
 	switch v {
 	case DeviceDefault:
@@ -359,18 +522,28 @@ func (v Device) String() string {
 	return unknown(int64(v))
 }
 
-// Determinism has the values KVRT_DETERMINISM_... of kvrt.h, which says what each means.
+// Determinism: which bits CUDA promises. A GPU has kernels for few rows and for many, which round differently. Restored KV is exact with each choice.
 type Determinism uint32
 
 // The values of Determinism.
 const (
+	// DeterminismDefault: determinismByClass.
 	DeterminismDefault Determinism = 0
+
+	// DeterminismByClass: a row's bits depend on whether its step has few rows or many, and on the other rows in no other way. So the last bits of a
+	// prompt's KV may change with the other sessions that generate, and with the cuts of the prompt into steps (PrefillChunk, StepMsMax, a prefix that
+	// is found).
 	DeterminismByClass Determinism = 1
-	DeterminismStrict  Determinism = 2
-	DeterminismNone    Determinism = 3
+
+	// DeterminismStrict: all of convention 11 holds, as on the CPU: every row takes the kernels for few rows. Prompts are computed 16 rows at a time, so
+	// they read the weights more often and take longer. Decodes are as fast as ever. DeterminismStrict has numerics of its own.
+	DeterminismStrict Determinism = 2
+
+	// DeterminismNone: a row's bits may depend on all rows of its step, if that is faster.
+	DeterminismNone Determinism = 3
 )
 
-// String gives the name as kvrt.h has it, without KVRT_DETERMINISM_.
+// String gives the name, such as DEFAULT.
 func (v Determinism) String() string {
 	switch v {
 	case DeterminismDefault:
@@ -385,17 +558,26 @@ func (v Determinism) String() string {
 	return unknown(int64(v))
 }
 
-// GEMM has the values KVRT_GEMM_... of kvrt.h, which says what each means.
+// GEMM: the precision in which CUDA multiplies a prompt. It applies to steps of more than 64 tokens (16 if the weights are GEMMF16 or BF16).
 type GEMM uint32
 
 // The values of GEMM.
 const (
+	// GEMMDefault: GEMMF16.
 	GEMMDefault GEMM = 0
-	GEMMF16     GEMM = 1
-	GEMMFP8     GEMM = 2
+
+	// GEMMF16: activations and weights are rounded to GEMMF16.
+	GEMMF16 GEMM = 1
+
+	// GEMMFP8: they are rounded to GEMMFP8 (E4M3, a scale for each row): half the bytes of GEMMF16, 3 bits of fraction. On one model (135M parameters)
+	// the logits were off by 7 % of the largest, and perplexity rose by 4 %: try it on your own prompts. Its KV has numerics of its own
+	// ("cuda-2-sm90-f8") and is never taken for GEMMF16's, nor the other way round. GEMMFP8 needs compute capability 8.9 and cuBLASLt, else UNSUPPORTED:
+	// the message says which is missing. Matrices that are F32 in the file, or whose sides are not multiples of 16, stay GEMMF16. INVALID with STRICT,
+	// which has no such steps. On an H100 it was slower than GEMMF16, 0.5 to 0.9 times: making GEMMFP8 of the weights took more than it saved.
+	GEMMFP8 GEMM = 2
 )
 
-// String gives the name as kvrt.h has it, without KVRT_GEMM_.
+// String gives the name, such as DEFAULT.
 func (v GEMM) String() string {
 	switch v {
 	case GEMMDefault:
@@ -408,20 +590,36 @@ func (v GEMM) String() string {
 	return unknown(int64(v))
 }
 
-// KVFormat has the values KVRT_KV_... of kvrt.h, which says what each means.
+// KVFormat: the format in which K or V is stored; the two may have different ones. A token takes KVHeads * HeadDim elements of each in every layer. A
+// latent (DeepSeek) holds K and V in one row of HeadDim, so both have one format. KVINT8 and KVFP8 also take a scale of 2 bytes for each layer and KV
+// head. KV of one pair of formats is never used for another: a session that is resumed with another pair keeps its tokens, and its KV is computed
+// again (ReuseOtherNumerics). Every device computes with every pair.
 type KVFormat uint32
 
 // The values of KVFormat.
 const (
+	// KVDefault: KVF16.
 	KVDefault KVFormat = 0
-	KVF16     KVFormat = 1
-	KVBF16    KVFormat = 2
-	KVF32     KVFormat = 3
-	KVINT8    KVFormat = 4
-	KVFP8     KVFormat = 5
+
+	// KVF16: 2 bytes an element.
+	KVF16 KVFormat = 1
+
+	// KVBF16: 2 bytes: the range of KVF32 and an eighth of KVF16's precision.
+	KVBF16 KVFormat = 2
+
+	// KVF32: 4 bytes.
+	KVF32 KVFormat = 3
+
+	// KVINT8: 1 byte. It halves memory, saved KV and the bytes that a decode reads. K is stored transformed (Walsh-Hadamard), which spreads its large
+	// elements. The loss is small beside that of 4-bit weights, yet not nothing.
+	KVINT8 KVFormat = 4
+
+	// KVFP8: 1 byte, E4M3. It halves the same as KVINT8 and loses more: with SmolLM2 a divergence 13 times KVINT8's. Take KVINT8, unless you want K
+	// stored as it is, or each element with a precision relative to itself.
+	KVFP8 KVFormat = 5
 )
 
-// String gives the name as kvrt.h has it, without KVRT_KV_.
+// String gives the name, such as DEFAULT.
 func (v KVFormat) String() string {
 	switch v {
 	case KVDefault:
@@ -440,17 +638,22 @@ func (v KVFormat) String() string {
 	return unknown(int64(v))
 }
 
-// GroupKind has the values KVRT_GROUP_... of kvrt.h, which says what each means.
+// GroupKind: what a group's layers keep of the tokens.
 type GroupKind uint32
 
 // The values of GroupKind.
 const (
+	// GroupEverything: the KV of all of them.
 	GroupEverything GroupKind = 1
-	GroupWindow     GroupKind = 2
-	GroupRecurrent  GroupKind = 3
+
+	// GroupWindow: the KV of the last ones, KVGroupWindow of which a token sees.
+	GroupWindow GroupKind = 2
+
+	// GroupRecurrent: a recurrent state.
+	GroupRecurrent GroupKind = 3
 )
 
-// String gives the name as kvrt.h has it, without KVRT_GROUP_.
+// String gives the name, such as EVERYTHING.
 func (v GroupKind) String() string {
 	switch v {
 	case GroupEverything:
@@ -463,17 +666,25 @@ func (v GroupKind) String() string {
 	return unknown(int64(v))
 }
 
-// Cache has the values KVRT_CACHE_... of kvrt.h, which says what each means.
+// Cache: which directory keeps weights from one open to the next, if CacheDir names none. In a program that has more rights than its user (setuid)
+// the environment is not read.
 type Cache uint32
 
 // The values of Cache.
 const (
+	// CacheDefault: the directory in the environment variable KVRT_CACHE; none if that is unset or empty.
 	CacheDefault Cache = 0
-	CacheNone    Cache = 1
-	CacheUser    Cache = 2
+
+	// CacheNone: none, whatever the environment says. INVALID with a CacheDir.
+	CacheNone Cache = 1
+
+	// CacheUser: as CacheDefault; if KVRT_CACHE is unset, the user's directory: `$XDG_CACHE_HOME/kvrt/weights`, else `$HOME/.cache/kvrt/weights`, made
+	// with mode 0700. A relative path in these variables counts as unset. None if both are unset, the directory is another user's, or it is on a network
+	// file system; the log says why (INFO). It is meant for programs that a user starts.
+	CacheUser Cache = 2
 )
 
-// String gives the name as kvrt.h has it, without KVRT_CACHE_.
+// String gives the name, such as DEFAULT.
 func (v Cache) String() string {
 	switch v {
 	case CacheDefault:
@@ -486,44 +697,53 @@ func (v Cache) String() string {
 	return unknown(int64(v))
 }
 
-// TextFlags has the values KVRT_TEXT_... of kvrt.h, which says what each means.
+// TextFlags: flags of tokenize, detokenize and the calls like them; combine with |.
 type TextFlags uint32
 
 // The values of TextFlags.
 const (
+	// TextSpecial: into tokens: text that spells a special token becomes it. Into text: special tokens are spelled out.
 	TextSpecial TextFlags = 1
-	TextBOS     TextFlags = 2
+
+	// TextBOS: tokenize: begin with the model's TextBOS token, if it has one.
+	TextBOS TextFlags = 2
 )
 
-// String gives the name as kvrt.h has it, without KVRT_TEXT_.
+// String gives the name, such as SPECIAL.
 func (v TextFlags) String() string {
 	return flagNames(uint32(v), []flagName{{uint32(TextSpecial), "SPECIAL"}, {uint32(TextBOS), "BOS"}})
 }
 
-// InspectFlags has the values KVRT_INSPECT_... of kvrt.h, which says what each means.
+// InspectFlags: flags of Runtime.Inspect.
 type InspectFlags uint32
 
 // The values of InspectFlags.
 const (
+	// InspectAll: arrays to their end; without it only their first elements.
 	InspectAll InspectFlags = 1
 )
 
-// String gives the name as kvrt.h has it, without KVRT_INSPECT_.
+// String gives the name, such as ALL.
 func (v InspectFlags) String() string {
 	return flagNames(uint32(v), []flagName{{uint32(InspectAll), "ALL"}})
 }
 
-// RepairOutcome has the values KVRT_REPAIR_... of kvrt.h, which says what each means.
+// RepairOutcome: what a repair did.
 type RepairOutcome uint32
 
 // The values of RepairOutcome.
 const (
-	RepairSound   RepairOutcome = 1
-	RepairMended  RepairOutcome = 2
+	// RepairSound: there was nothing to do.
+	RepairSound RepairOutcome = 1
+
+	// RepairMended: damaged chunks are forgotten.
+	RepairMended RepairOutcome = 2
+
+	// RepairRebuilt: there is a new catalog.
 	RepairRebuilt RepairOutcome = 3
 )
 
-// String gives the name as kvrt.h has it, without KVRT_REPAIR_.
+// String gives the name, such as SOUND.
 func (v RepairOutcome) String() string {
 	switch v {
 	case RepairSound:
@@ -536,18 +756,25 @@ func (v RepairOutcome) String() string {
 	return unknown(int64(v))
 }
 
-// State has the values KVRT_STATE_... of kvrt.h, which says what each means.
+// State: what a session does now ("Session states" says what it may do).
 type State uint32
 
 // The values of State.
 const (
-	StateIdle       State = 1
+	// StateIdle: it waits for calls.
+	StateIdle State = 1
+
+	// StateGenerating: from begin until next has given DONE or a failure.
 	StateGenerating State = 2
-	StateSuspended  State = 3
-	StateFailed     State = 4
+
+	// StateSuspended: without units: suspended, or resumed too long for the pool; it has computed nothing since.
+	StateSuspended State = 3
+
+	// StateFailed: its logits were NaN or infinite. It can only be read.
+	StateFailed State = 4
 )
 
-// String gives the name as kvrt.h has it, without KVRT_STATE_.
+// String gives the name, such as IDLE.
 func (v State) String() string {
 	switch v {
 	case StateIdle:
@@ -562,17 +789,23 @@ func (v State) String() string {
 	return unknown(int64(v))
 }
 
-// ForeignKV has the values KVRT_FOREIGN_KV_... of kvrt.h, which says what each means.
+// ForeignKV: what resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round.
 type ForeignKV uint32
 
 // The values of ForeignKV.
 const (
-	ForeignKVDefault   ForeignKV = 0
+	// ForeignKVDefault: foreignKVRecompute.
+	ForeignKVDefault ForeignKV = 0
+
+	// ForeignKVRecompute: the tokens are computed again, and the session is as exact as any.
 	ForeignKVRecompute ForeignKV = 1
-	ForeignKVAccept    ForeignKV = 2
+
+	// ForeignKVAccept: KV of the same format and block size is taken as it is. The answer may then differ from a computed one at a place where two
+	// tokens are nearly as likely. Such a session is `inexact` for good, and no exact session shares its KV.
+	ForeignKVAccept ForeignKV = 2
 )
 
-// String gives the name as kvrt.h has it, without KVRT_FOREIGN_KV_.
+// String gives the name, such as DEFAULT.
 func (v ForeignKV) String() string {
 	switch v {
 	case ForeignKVDefault:
@@ -585,17 +818,22 @@ func (v ForeignKV) String() string {
 	return unknown(int64(v))
 }
 
-// Logits has the values KVRT_LOGITS_... of kvrt.h, which says what each means.
+// Logits: which logits a prefill gives.
 type Logits uint32
 
 // The values of Logits.
 const (
+	// LogitsNone: none.
 	LogitsNone Logits = 0
+
+	// LogitsLast: a LOGITS event for the last position.
 	LogitsLast Logits = 1
-	LogitsAll  Logits = 2
+
+	// LogitsAll: a LOGITS event for every position. Nothing is reused then: all is computed.
+	LogitsAll Logits = 2
 )
 
-// String gives the name as kvrt.h has it, without KVRT_LOGITS_.
+// String gives the name, such as NONE.
 func (v Logits) String() string {
 	switch v {
 	case LogitsNone:
@@ -608,16 +846,19 @@ func (v Logits) String() string {
 	return unknown(int64(v))
 }
 
-// Sampler has the values KVRT_SAMPLER_... of kvrt.h, which says what each means.
+// Sampler: who chooses the tokens.
 type Sampler uint32
 
 // The values of Sampler.
 const (
+	// SamplerDefault: kvrt, by the options.
 	SamplerDefault Sampler = 0
-	SamplerHost    Sampler = 1
+
+	// SamplerHost: the host: it answers each LOGITS event with Session.Accept.
+	SamplerHost Sampler = 1
 )
 
-// String gives the name as kvrt.h has it, without KVRT_SAMPLER_.
+// String gives the name, such as DEFAULT.
 func (v Sampler) String() string {
 	switch v {
 	case SamplerDefault:
@@ -628,19 +869,45 @@ func (v Sampler) String() string {
 	return unknown(int64(v))
 }
 
-// GrammarKind has the values KVRT_GRAMMAR_... of kvrt.h, which says what each means.
+// GrammarKind: constrained output. A token is chosen only if the answer can still become what the grammar says, and the end of the turn only if the
+// answer is whole.
+//
+// Reasoning is not part of that answer. If the prompt has opened it, or the model opens it with its template's marker, reasoning is unconstrained;
+// the answer begins after its end marker and at most two line breaks. If the prompt has closed it, there is none. A GrammarGBNF that itself begins
+// with the marker that opens reasoning binds reasoning, too.
 type GrammarKind uint32
 
 // The values of GrammarKind.
 const (
-	GrammarDefault        GrammarKind = 0
-	GrammarGBNF           GrammarKind = 1
-	GrammarJSONSchema     GrammarKind = 2
-	GrammarContinue       GrammarKind = 3
+	// GrammarDefault: none.
+	GrammarDefault GrammarKind = 0
+
+	// GrammarGBNF: rules `name ::= ...` as in llama.cpp, beginning with `root`.
+	//
+	// - Text matches neither control tokens nor those that the file calls unused.
+	// - `<[1000]>` matches the token with that id, of whatever kind.
+	// - `<think>` matches the token that is spelled so, with the brackets, of whatever kind.
+	// - `!<think>` matches any token except that one, unused ones, and those that end the turn.
+	// - A token that the vocabulary lacks is INVALID, with line and column.
+	GrammarGBNF GrammarKind = 1
+
+	// GrammarJSONSchema: JSON text that is valid by this JSON schema: 2020-12, and what earlier drafts write in another way. docs/SCHEMAS.md lists, with
+	// examples, which valid values kvrt never writes (members in another order than `properties`, other white space, very long numbers and strings), and
+	// which schemas are LIMIT, or UNSUPPORTED by name with a JSON pointer.
+	//
+	// An object with properties or patternProperties, and without additionalProperties, has no others: GrammarJSONSchemaOpen lets them come. A name that
+	// the schema does not list may come twice. If no type is named, a value has one that the keywords are about. Formats hold in every draft.
+	GrammarJSONSchema GrammarKind = 2
+
+	// GrammarContinue: the grammar of the session's last generation, from the place that its answer has reached: after MaxTokens, a cancel or a resume.
+	// Tokens that were appended since must fit it. INVALID: there was none, or its answer is whole.
+	GrammarContinue GrammarKind = 3
+
+	// GrammarJSONSchemaOpen: as GrammarJSONSchema; an object whose schema does not say additionalProperties may have other members.
 	GrammarJSONSchemaOpen GrammarKind = 4
 )
 
-// String gives the name as kvrt.h has it, without KVRT_GRAMMAR_.
+// String gives the name, such as DEFAULT.
 func (v GrammarKind) String() string {
 	switch v {
 	case GrammarDefault:
@@ -657,19 +924,69 @@ func (v GrammarKind) String() string {
 	return unknown(int64(v))
 }
 
-// ToolChoice has the values KVRT_TOOL_CHOICE_... of kvrt.h, which says what each means.
+// ToolChoice: which calls of the session's tools an answer has.
+//
+// A call is bound: it is written as the model's family writes calls, has the name of a tool, and arguments that fit the tool's `parameters` as
+// JSON_SCHEMA says. Only the order of members is another: in arguments, and in objects within them, members come in any order, each that the schema
+// names at most once, others anywhere. An object that names more than 64 keeps JSON_SCHEMA's order.
+//
+// If the family does not write arguments as JSON, kvrt never writes an argument that the family's parser would read as another type. So no string has
+// the marker that ends it; and if a string is one of several types, none reads as a number, true, false or null. It works with every `reply`; if that
+// names a family, the calls are that family's.
+//
+// What a session or a tool is like, and what begin does:
+//
+//	The session or a tool                           AUTO                 REQUIRED, NAMED      DEFAULT
+//	no tools                                        INVALID              INVALID              binds no call
+//	two tools of one name                           INVALID              INVALID              binds no call
+//	no tool of the name ToolName                                         NAMED: INVALID
+//	the template does not show calls                UNSUPPORTED          UNSUPPORTED          binds no call
+//	a name with other characters than letters,      UNSUPPORTED          UNSUPPORTED          binds no call
+//	digits and _-./; or, if calls are Python's,
+//	one that does not begin with a letter or _
+//	a schema that JSON_SCHEMA refuses               its status           its status           binds the arguments to an
+//	                                                                                          object with members of
+//	                                                                                          the schema's types
+//	a member's name that the model's syntax         UNSUPPORTED          UNSUPPORTED          the same
+//	cannot write, or a value of which it can
+//	write no constant
+//	a GrammarKind is set                            calls, or an         INVALID              no call, except what a
+//	                                                answer that fits                          GBNF writes
+//	a GrammarKind, a family whose calls are bare    UNSUPPORTED                               no call, except what a
+//	JSON, and a grammar that a call's beginning                                               GBNF writes
+//	fits
+//
+// ToolChoiceNone is never refused for any of these.
+//
+// Reasoning stays free, and comes first. With ToolChoiceDefault, ToolChoiceAuto and ToolChoiceNone and no GrammarKind the turn may end in it. It may
+// mention the marker of a call, unless the names of all tools have more than 16,384 bytes. If a tool's name follows the marker, it is a call, which
+// ends reasoning and is bound as any other.
+//
+// With ToolChoiceDefault and ToolChoiceAuto an answer may begin with a call that has no marker, if the family's calls are JSON objects with a name:
+// `{"name": "f", "arguments":` of a tool f is a call from there on, by itself, in a list, or within a fence of Markdown (with `json`, or without);
+// others may follow it. Llama 3 and Gemma may also write `"parameters":`, or a list `[f(k="v")]`. Text that goes on in another way is not bound.
 type ToolChoice uint32
 
 // The values of ToolChoice.
 const (
-	ToolChoiceDefault  ToolChoice = 0
-	ToolChoiceNone     ToolChoice = 1
-	ToolChoiceAuto     ToolChoice = 2
+	// ToolChoiceDefault: as ToolChoiceAuto, if the model's chat template itself writes a call in the way of the family that it shows, and the table
+	// above does not say otherwise; else calls are not bound.
+	ToolChoiceDefault ToolChoice = 0
+
+	// ToolChoiceNone: no calls: the markers by which they begin cannot come; what has none is text.
+	ToolChoiceNone ToolChoice = 1
+
+	// ToolChoiceAuto: text; from a call's first marker on, calls. A call ends the text, another may follow.
+	ToolChoiceAuto ToolChoice = 2
+
+	// ToolChoiceRequired: one call or more, and nothing else.
 	ToolChoiceRequired ToolChoice = 3
-	ToolChoiceNamed    ToolChoice = 4
+
+	// ToolChoiceNamed: as ToolChoiceRequired, of the tool ToolName.
+	ToolChoiceNamed ToolChoice = 4
 )
 
-// String gives the name as kvrt.h has it, without KVRT_TOOL_CHOICE_.
+// String gives the name, such as DEFAULT.
 func (v ToolChoice) String() string {
 	switch v {
 	case ToolChoiceDefault:
@@ -686,22 +1003,45 @@ func (v ToolChoice) String() string {
 	return unknown(int64(v))
 }
 
-// Reply has the values KVRT_REPLY_... of kvrt.h, which says what each means.
+// Reply: how an answer is split into content, reasoning and tool calls. ReplyAuto goes by the chat template. ReplyPlain to ReplyDeepseek are for
+// files whose template does not show tool calls: they name the way in which a family of models writes them.
+//
+// A tool call that is malformed or cut short is content; one that was cut comes as a call when the answer goes on and ends it. A session without
+// tools has no tool calls, whatever its text. An argument that a model writes as bare text has a type that the tool's schema allows, if it reads so,
+// and else is a string. With a reply, a stop string does not reach over a control token.
+//
+// The message that an answer becomes does not depend on `reply`: it has tool_calls if the template renders them, and reasoning_content if the
+// template would not find reasoning within the content.
 type Reply uint32
 
 // The values of Reply.
 const (
-	ReplyDefault  Reply = 0
-	ReplyAuto     Reply = 1
-	ReplyPlain    Reply = 2
-	ReplyHermes   Reply = 3
-	ReplyLlama3   Reply = 4
-	ReplyMistral  Reply = 5
-	ReplyGemma    Reply = 6
+	// ReplyDefault: not at all: there are only TOKEN events.
+	ReplyDefault Reply = 0
+
+	// ReplyAuto: as the model's chat template shows tool calls and reasoning.
+	ReplyAuto Reply = 1
+
+	// ReplyPlain: no tool calls.
+	ReplyPlain Reply = 2
+
+	// ReplyHermes: `<tool_call>{...}</tool_call>`: Hermes, Qwen 2.5 and 3.
+	ReplyHermes Reply = 3
+
+	// ReplyLlama3: llama 3.
+	ReplyLlama3 Reply = 4
+
+	// ReplyMistral: mistral.
+	ReplyMistral Reply = 5
+
+	// ReplyGemma: gemma.
+	ReplyGemma Reply = 6
+
+	// ReplyDeepseek: deepSeek.
 	ReplyDeepseek Reply = 7
 )
 
-// String gives the name as kvrt.h has it, without KVRT_REPLY_.
+// String gives the name, such as DEFAULT.
 func (v Reply) String() string {
 	switch v {
 	case ReplyDefault:
@@ -724,19 +1064,28 @@ func (v Reply) String() string {
 	return unknown(int64(v))
 }
 
-// Durability has the values KVRT_DURABILITY_... of kvrt.h, which says what each means.
+// Durability: which part of a save is safely on the disk when it returns.
 type Durability uint32
 
 // The values of Durability.
 const (
+	// DurabilityDefault: durabilityTokens.
 	DurabilityDefault Durability = 0
-	DurabilityNone    Durability = 1
+
+	// DurabilityNone: as DurabilityProcess.
+	DurabilityNone Durability = 1
+
+	// DurabilityProcess: the save survives the process, not a power cut.
 	DurabilityProcess Durability = 2
-	DurabilityTokens  Durability = 3
-	DurabilityKV      Durability = 4
+
+	// DurabilityTokens: the tokens survive a power cut; DurabilityKV may have to be computed again.
+	DurabilityTokens Durability = 3
+
+	// DurabilityKV: the saved DurabilityKV survives it too.
+	DurabilityKV Durability = 4
 )
 
-// String gives the name as kvrt.h has it, without KVRT_DURABILITY_.
+// String gives the name, such as DEFAULT.
 func (v Durability) String() string {
 	switch v {
 	case DurabilityDefault:
@@ -753,17 +1102,22 @@ func (v Durability) String() string {
 	return unknown(int64(v))
 }
 
-// Codec has the values KVRT_CODEC_... of kvrt.h, which says what each means.
+// Codec: how a save stores the KV chunks that it writes. Chunks that the store has stay as they are.
 type Codec uint32
 
 // The values of Codec.
 const (
+	// CodecDefault: codecZSTD.
 	CodecDefault Codec = 0
-	CodecNone    Codec = 1
-	CodecZSTD    Codec = 2
+
+	// CodecNone: as they are, which loads sooner. A last block that is not full is packed all the same, so that its empty slots take no room.
+	CodecNone Codec = 1
+
+	// CodecZSTD: packed (level 1), about a quarter smaller.
+	CodecZSTD Codec = 2
 )
 
-// String gives the name as kvrt.h has it, without KVRT_CODEC_.
+// String gives the name, such as DEFAULT.
 func (v Codec) String() string {
 	switch v {
 	case CodecDefault:
@@ -776,31 +1130,79 @@ func (v Codec) String() string {
 	return unknown(int64(v))
 }
 
-// Report is kvrt_report: kvrt.h says what each field means.
+// Report: the usage of one prefill or generation. PromptTokens == ReusedMemory + ReusedDisk + prefilled, exactly. Times are in milliseconds.
 type Report struct {
-	Reason             Reason
-	PromptTokens       uint64
-	ReusedMemory       uint64
-	ReusedDisk         uint64
-	Prefilled          uint64
-	Generated          uint64
-	ReuseStopped       Reuse
-	StopStringTokens   uint32
-	ReuseStoppedAt     uint64
-	Seed               uint64
-	QueueMs            float64
-	TTFTMs             float64
-	PrefillMs          float64
-	DecodeMs           float64
-	TPOTMs             float64
-	PrefillTokensPerS  float64
-	DecodeTokensPerS   float64
-	KVUnits            uint64
-	KVBytes            uint64
-	PoolBytesBegin     uint64
+	// Why a generation ended.
+	Reason Reason
+
+	// Tokens in the session when it began; 0 when the context was full. One less for a prefill without logits on a model with recurrent layers, which
+	// leaves the last token to the next generation.
+	PromptTokens uint64
+
+	// Prompt tokens whose KV was in this session, or shared from the pool.
+	ReusedMemory uint64
+
+	// Prompt tokens whose KV came from the store, by this generation or by a resume before it.
+	ReusedDisk uint64
+
+	// Prompt tokens that were not reused, but computed (after a cancel: or left to compute). At least 1 if logits are wanted: the last token then always
+	// runs.
+	Prefilled uint64
+
+	// Tokens that the model gave, the end token included.
+	Generated uint64
+
+	// Why the prompt's KV was reused no further than ReuseStoppedAt.
+	ReuseStopped Reuse
+
+	// The session's last tokens that hold the stop string; 0: none. Truncate to the length less these.
+	StopStringTokens uint32
+
+	// The position that ReuseStopped is about; PromptTokens when all was reused. Computing began there, or, with DIFFERENT_TOKEN, at the last end of a
+	// block before. KV after it may have been reused too.
+	ReuseStoppedAt uint64
+
+	// The seed in use, also when it was drawn.
+	Seed uint64
+
+	// From begin to the first step with a row of this session.
+	QueueMs float64
+
+	// From begin to the first token; 0: there was none.
+	TTFTMs float64
+
+	// From the first step to the first token, or to the end if there was none.
+	PrefillMs float64
+
+	// From the first token to the last.
+	DecodeMs float64
+
+	// DecodeMs for each token after the first.
+	TPOTMs float64
+
+	// Prefilled in PrefillMs.
+	PrefillTokensPerS float64
+
+	// Tokens after the first, in DecodeMs.
+	DecodeTokensPerS float64
+
+	// Units of this session at the end; shared ones count in full.
+	KVUnits uint64
+
+	// Bytes of these units.
+	KVBytes uint64
+
+	// Bytes of the model's pool that open sessions held when it began; a shared unit counts once.
+	PoolBytesBegin uint64
+
+	// The same at the first token, or at the end of a prefill.
 	PoolBytesPrefilled uint64
-	PoolBytesEnd       uint64
-	Recomputed         uint64
+
+	// The same at the end.
+	PoolBytesEnd uint64
+
+	// Tokens whose KV was computed a second time: the session's units were lent to others meanwhile, or reused KV made NaN or infinite logits.
+	Recomputed uint64
 }
 
 func toReport(c *C.kvrt_report) Report {
@@ -831,20 +1233,45 @@ func toReport(c *C.kvrt_report) Report {
 	}
 }
 
-// StoreEntry is kvrt_store_entry: kvrt.h says what each field means.
+// StoreEntry: a saved session, as the store lists it. Times are milliseconds since 1970, UTC.
 type StoreEntry struct {
-	Pinned        uint32
-	Name          string
-	Domain        string
-	ID            string
-	Revision      uint64
-	Tokens        uint64
-	Chunks        uint64
+	// Its priority, 1 to 255; 0: not pinned.
+	Pinned uint32
+
+	// Its name.
+	Name string
+
+	// "": the default domain.
+	Domain string
+
+	// 32 hex digits.
+	ID string
+
+	// Grows with every save of this name; none comes twice, even if the name was removed.
+	Revision uint64
+
+	// Tokens of the conversation.
+	Tokens uint64
+
+	// KV chunks on disk, windows at boundaries among them.
+	Chunks uint64
+
+	// Further chunks, which are missing: a resume computes them again.
 	ChunksMissing uint64
-	Bytes         uint64
-	BytesShared   uint64
+
+	// Bytes of its chunks on disk.
+	Bytes uint64
+
+	// Of these, bytes that other sessions use too.
+	BytesShared uint64
+
+	// When the name was first saved.
 	CreatedUnixMs int64
-	SavedUnixMs   int64
+
+	// When it was last saved.
+	SavedUnixMs int64
+
+	// When it expires; 0: never.
 	ExpiresUnixMs int64
 }
 
@@ -866,9 +1293,12 @@ func toStoreEntry(c *C.kvrt_store_entry) StoreEntry {
 	}
 }
 
-// TokenValue is kvrt_token_value: kvrt.h says what each field means.
+// TokenValue: a token id with a number: its log probability, or its bias.
 type TokenValue struct {
+	// A token id, from 0.
 	Token int32
+
+	// A natural log probability, or the number to add to the token's logit.
 	Value float32
 }
 
@@ -879,17 +1309,35 @@ func toTokenValue(c *C.kvrt_token_value) TokenValue {
 	}
 }
 
-// RuntimeOptions is kvrt_runtime_options: kvrt.h says what each field means, and 0 is its default.
+// RuntimeOptions: options of OpenRuntime.
 type RuntimeOptions struct {
-	Threads     uint32
-	ISA         ISA
-	LogLevel    LogLevel
-	Log         func(level LogLevel, text string)
-	Device      Device
+	// Compute threads, the caller's included, at most 256; 0: one for each CPU that affinity and cgroup leave.
+	Threads uint32
+
+	// Which instructions the CPU's kernels use. UNSUPPORTED: the machine lacks it. INVALID with DeviceCUDA.
+	ISA ISA
+
+	// This level and those before it are logged.
+	LogLevel LogLevel
+
+	// Receives the lines of the log; nil: nothing is logged.
+	Log func(level LogLevel, text string)
+
+	// What computes.
+	Device Device
+
+	// Which of the driver's CUDA devices, from 0. UNSUPPORTED: there is no such device (with AUTO the CPU computes then). INVALID with the CPU, except
+	// 0.
 	DeviceIndex uint32
+
+	// Path of libkvrt_cuda.so; "": the one beside libkvrt, else as the dynamic linker finds it.
 	CUDALibrary string
+
+	// Which bits CUDA promises. The CPU ignores it.
 	Determinism Determinism
-	PromptGEMM  GEMM
+
+	// The precision in which CUDA multiplies a prompt. INVALID with DeviceCPU, except GEMMDefault. With DeviceAuto the CPU ignores it.
+	PromptGEMM GEMM
 }
 
 func (o *RuntimeOptions) fill(c *C.kvrt_runtime_options, t *texts) {
@@ -907,18 +1355,38 @@ func (o *RuntimeOptions) fill(c *C.kvrt_runtime_options, t *texts) {
 	c.prompt_gemm = C.uint32_t(o.PromptGEMM)
 }
 
-// RuntimeProps is kvrt_runtime_props: kvrt.h says what each field means.
+// RuntimeProps: a runtime's device, threads and libraries.
 type RuntimeProps struct {
-	Threads          uint32
-	Device           string
-	ISA              string
-	Numerics         string
-	ISATables        string
-	Libraries        string
-	DeviceName       string
-	DeviceMemory     uint64
+	// Compute threads.
+	Threads uint32
+
+	// "cpu" or "cuda".
+	Device string
+
+	// The kernels in use: "avx2", "sm_90".
+	ISA string
+
+	// The arithmetic's version: "cpu-3", "cuda-2-sm90", "cuda-1s-sm90" (strict), "cuda-2-sm90-f8".
+	Numerics string
+
+	// Every set of the CPU's kernels, with "ok", "not on this machine" or "differs from scalar".
+	ISATables string
+
+	// Libraries in use: "sqlite 3.40.1, zstd 1.5.4, ..."
+	Libraries string
+
+	// CUDA: the device, as its maker calls it. Empty on the CPU.
+	DeviceName string
+
+	// CUDA: its memory in bytes. 0 on the CPU.
+	DeviceMemory uint64
+
+	// CUDA: how much of that is free now. 0 on the CPU.
 	DeviceMemoryFree uint64
-	Devices          string
+
+	// CUDA, as it was at open, a line each: the versions of driver and runtime, cuBLASLt's or why there is none, every device, the path of
+	// libkvrt_cuda.so. Empty on the CPU.
+	Devices string
 }
 
 func toRuntimeProps(c *C.kvrt_runtime_props) RuntimeProps {
@@ -936,21 +1404,63 @@ func toRuntimeProps(c *C.kvrt_runtime_props) RuntimeProps {
 	}
 }
 
-// ModelOptions is kvrt_model_options: kvrt.h says what each field means, and 0 is its default.
+// ModelOptions: options of Runtime.OpenModel.
 type ModelOptions struct {
-	KVFormat      KVFormat
-	BlockTokens   uint32
-	PrefillChunk  uint32
-	KVBytesMax    uint64
-	StepMsMax     uint32
-	FromFD        bool
-	FD            int32
-	KVPopulate    bool
-	FDOffset      uint64
-	FDSize        uint64
-	CacheDir      string
-	Cache         Cache
-	KVFormatV     KVFormat
+	// The format in which K or V is stored: of K, and of V if KVFormatV is 0.
+	KVFormat KVFormat
+
+	// Tokens of a block: 16, 32, 64, 128 or 256; 0: 32.
+	BlockTokens uint32
+
+	// Prompt tokens of a step at most, 1 to 512; 0: 512. It holds whatever StepMsMax allows. A smaller number makes cancel take effect sooner.
+	PrefillChunk uint32
+
+	// Bytes of the pool, reserved at open. At least the KV of two blocks (and a unit of zeros if layers have windows or are recurrent); at most the
+	// memory of the machine (CUDA: of the device). 0: four contexts, and at most a quarter of the free memory.
+	KVBytesMax uint64
+
+	// Milliseconds that a step may take, 1 to 60000; 0: 50. A step takes as many prompt tokens as fit this time by measured speed, and one at least; if
+	// decodes fill the time already, the prompt has half of their time. With 0, a prompt that delays nobody may have steps of up to 500 ms, and a step
+	// without decodes has at least 32 prompt tokens. "Pace" in docs/USING.md has the details.
+	StepMsMax uint32
+
+	// True: read the file from `fd`. The path then only names it in messages, and may be nil.
+	FromFD bool
+
+	// FromFD: a descriptor open for reading, seekable. The caller keeps it, and may close it after Runtime.OpenModel. 0 without FromFD.
+	FD int32
+
+	// True: the whole pool gets its memory at open, or NO_MEMORY if less is free. False: a page gets its memory on its first use, which can double the
+	// time of a step on a virtual machine.
+	KVPopulate bool
+
+	// FromFD: the byte of `fd` at which the GGUF begins.
+	FDOffset uint64
+
+	// FromFD: its bytes; 0: to the end of the file.
+	FDSize uint64
+
+	// Path of a directory that keeps the weights as the CPU has them in memory; "": see `cache`. It is made if it is missing.
+	//
+	// The first open of a model writes a file of about its size there. Later opens map that file, which is faster, and processes share its pages. When
+	// several processes open at once, one writes and the others wait for it: at most half a minute, and a second more for each 50 MB. Checksums guard
+	// every byte at open. The file is matched to its model by the model file's inode, size, times and header and a sample of its tensors, not by reading
+	// it all: a copy of the model has a file of its own.
+	//
+	// No other user may be able to write the directory. While a model uses a file of it, the file may be removed, but not changed. Whatever is wrong
+	// with the directory is logged (WARN) and costs only time. It is not used for a part of a file (FDSize), nor on CUDA. A callback of
+	// Runtime.OpenModel that opens another model with the same directory waits as another process would.
+	CacheDir string
+
+	// Which directory keeps weights from one open to the next, if CacheDir names none.
+	Cache Cache
+
+	// The format in which K or V is stored: of V; 0: as K's.
+	KVFormatV KVFormat
+
+	// Bytes of all files in the weight cache together; 0: a tenth of the file system, at most 20 GiB. To make room for a new file, files that no process
+	// maps are removed, the least recently used first. A file that finds no room, or that would leave less than a twentieth of the file system free (at
+	// most 1 GiB), is not written.
 	CacheBytesMax uint64
 }
 
@@ -975,42 +1485,112 @@ func (o *ModelOptions) fill(c *C.kvrt_model_options, t *texts) {
 	c.cache_bytes_max = C.uint64_t(o.CacheBytesMax)
 }
 
-// ModelProps is kvrt_model_props: kvrt.h says what each field means.
+// ModelProps: a model's shape, sizes and pool. Sizes are bytes. If HasWeights is 0 there are no layers, no pool and no sessions: their fields mean
+// nothing.
 type ModelProps struct {
-	HasWeights           bool
-	Architecture         string
-	Name                 string
-	VocabSize            uint32
-	ContextLength        uint32
-	Layers               uint32
-	Heads                uint32
-	KVHeads              uint32
-	HeadDim              uint32
-	Width                uint32
-	BOSToken             int32
-	EOSToken             int32
-	AddBOS               bool
-	HasTemplate          bool
-	BlockTokens          uint32
-	FileBytes            uint64
-	WeightBytes          uint64
-	KVBytesPerToken      uint64
-	UnitBytes            uint64
-	Units                uint64
-	UnitsFree            uint64
-	UnitsCached          uint64
-	Sessions             uint64
-	LoadMs               float64
-	ScratchBytes         uint64
-	StepMsMax            uint32
-	KVFormat             KVFormat
-	KVFormatV            KVFormat
-	KVGroups             uint32
-	KVGroupLayers        [8]uint32
-	KVGroupWindow        [8]uint32
+	// False: the file has only a vocabulary: tokenize, detokenize and apply_template work, sessions do not.
+	HasWeights bool
+
+	// As the file names it: "llama".
+	Architecture string
+
+	// As the file names it; "": it does not.
+	Name string
+
+	// Tokens that the model knows.
+	VocabSize uint32
+
+	// Tokens that a session can have.
+	ContextLength uint32
+
+	// Layers.
+	Layers uint32
+
+	// Query heads of a layer; the most of any if layers differ.
+	Heads uint32
+
+	// KV heads of a layer; the most likewise.
+	KVHeads uint32
+
+	// Elements of a head of K; of a latent, which all heads share.
+	HeadDim uint32
+
+	// Elements of a token's embedding.
+	Width uint32
+
+	// Its id; -1: none. BERT's is [CLS].
+	BOSToken int32
+
+	// Its id; -1: none. BERT's is [SEP].
+	EOSToken int32
+
+	// True: append_text to an empty session adds BOS.
+	AddBOS bool
+
+	// True: the file has a chat template that parses. append_message says what is wrong.
+	HasTemplate bool
+
+	// Tokens of a block.
+	BlockTokens uint32
+
+	// The file's size.
+	FileBytes uint64
+
+	// The weights in memory.
+	WeightBytes uint64
+
+	// KV of a token in all layers.
+	KVBytesPerToken uint64
+
+	// Bytes of a unit.
+	UnitBytes uint64
+
+	// Units of the pool.
+	Units uint64
+
+	// Of these, unused.
+	UnitsFree uint64
+
+	// Of these, held by no session, and kept for a prompt that begins the same; given up when needed.
+	UnitsCached uint64
+
+	// Sessions that are open now.
+	Sessions uint64
+
+	// Milliseconds that Runtime.OpenModel took.
+	LoadMs float64
+
+	// A step's activations and logits. CUDA: with the memory of kernels and cuBLASLt, which models share.
+	ScratchBytes uint64
+
+	// Milliseconds that a step may take.
+	StepMsMax uint32
+
+	// The format in which K or V is stored: of K, never KVDefault.
+	KVFormat KVFormat
+
+	// The format in which K or V is stored: of V, never KVDefault.
+	KVFormatV KVFormat
+
+	// Groups of layers: how many entries of the arrays kv_group_... count. A group that keeps everything comes first.
+	KVGroups uint32
+
+	// Layers of the group; not those that read another's KV (Gemma 4).
+	KVGroupLayers [8]uint32
+
+	// WINDOW: tokens that a token sees in them, itself included. Other kinds: 0.
+	KVGroupWindow [8]uint32
+
+	// Bytes of the group's units, for each token of a block. A session of n tokens has, in each group, KV of at most n tokens, rounded up to whole
+	// blocks, or of KVGroupTokensMax if that is less. Of recurrent layers each block counted so is a recurrent state: a session has at most two, and one
+	// at each boundary.
 	KVGroupBytesPerToken [8]uint32
-	KVGroupTokensMax     [8]uint32
-	KVGroupKind          [8]GroupKind
+
+	// The most tokens of which a session has KV, in whole blocks; 0: all.
+	KVGroupTokensMax [8]uint32
+
+	// What a group's layers keep of the tokens.
+	KVGroupKind [8]GroupKind
 }
 
 func toModelProps(c *C.kvrt_model_props) ModelProps {
@@ -1052,13 +1632,22 @@ func toModelProps(c *C.kvrt_model_props) ModelProps {
 	}
 }
 
-// TemplateOptions is kvrt_template_options: kvrt.h says what each field means, and 0 is its default.
+// TemplateOptions: options of Model.ApplyTemplate.
 type TemplateOptions struct {
+	// True: do not open the assistant's turn.
 	NoGenerationPrompt bool
-	Source             string
-	Tools              any
-	Documents          any
-	Variables          any
+
+	// A Jinja template to use instead of the model's; the model may then be "". "": the model's.
+	Source string
+
+	// A JSON array, the template's variable `tools`; nil: none.
+	Tools any
+
+	// A JSON array, the template's variable `documents`; nil: none.
+	Documents any
+
+	// A JSON object with more variables by name: `{"enable_thinking": false}`; nil: none. They may replace BOSToken and EOSToken.
+	Variables any
 }
 
 func (o *TemplateOptions) fill(c *C.kvrt_template_options, t *texts) {
@@ -1073,40 +1662,104 @@ func (o *TemplateOptions) fill(c *C.kvrt_template_options, t *texts) {
 	c.variables_size = t.json(o.Variables)
 }
 
-// Metrics is kvrt_metrics: kvrt.h says what each field means.
+// Metrics: a model's counters since it was opened, and its gauges. PromptTokens to generated are sums of these fields in the reports, and count what
+// failed, too.
 type Metrics struct {
-	Sessions        uint64
-	Generating      uint64
-	Paused          uint64
-	Units           uint64
-	UnitsUsed       uint64
-	UnitsCached     uint64
-	Steps           uint64
-	StepRows        uint64
-	StepMsTotal     float64
-	StepMsLongest   float64
-	Generations     uint64
-	Prefills        uint64
-	DoneEOS         uint64
-	DoneStop        uint64
-	DoneMaxTokens   uint64
+	// Sessions open now.
+	Sessions uint64
+
+	// Of these, from begin to DONE.
+	Generating uint64
+
+	// Of these, waiting for their host.
+	Paused uint64
+
+	// Units of the pool.
+	Units uint64
+
+	// Of these, held by sessions now.
+	UnitsUsed uint64
+
+	// Of these, held by no session, and kept for a prompt that begins the same.
+	UnitsCached uint64
+
+	// Steps that were run.
+	Steps uint64
+
+	// Rows in them, one for each token.
+	StepRows uint64
+
+	// Milliseconds of all steps.
+	StepMsTotal float64
+
+	// Milliseconds of the longest.
+	StepMsLongest float64
+
+	// Generations that were begun, prefills left out.
+	Generations uint64
+
+	// Prefills that were begun.
+	Prefills uint64
+
+	// Ended by ReasonEOS.
+	DoneEOS uint64
+
+	// Ended by ReasonStop.
+	DoneStop uint64
+
+	// Ended by ReasonMaxTokens.
+	DoneMaxTokens uint64
+
+	// Ended by ReasonContextFull.
 	DoneContextFull uint64
-	DoneCancelled   uint64
-	DonePrefilled   uint64
-	Failed          uint64
-	PromptTokens    uint64
-	ReusedMemory    uint64
-	ReusedDisk      uint64
-	Prefilled       uint64
-	Recomputed      uint64
-	Generated       uint64
-	Preemptions     uint64
-	Evictions       uint64
-	FirstTokens     uint64
-	TTFTMsTotal     float64
-	QueueMsTotal    float64
-	PrefillMsTotal  float64
-	DecodeMsTotal   float64
+
+	// Ended by ReasonCancelled.
+	DoneCancelled uint64
+
+	// Ended by ReasonPrefilled.
+	DonePrefilled uint64
+
+	// Ended by a failure.
+	Failed uint64
+
+	// Sum of PromptTokens.
+	PromptTokens uint64
+
+	// Sum of ReusedMemory.
+	ReusedMemory uint64
+
+	// Sum of ReusedDisk.
+	ReusedDisk uint64
+
+	// Sum of prefilled.
+	Prefilled uint64
+
+	// Sum of recomputed.
+	Recomputed uint64
+
+	// Sum of generated.
+	Generated uint64
+
+	// Generations that lent their units to others.
+	Preemptions uint64
+
+	// Cached blocks that were given up.
+	Evictions uint64
+
+	// Generations that gave a token: the sums of milliseconds below are over these.
+	FirstTokens uint64
+
+	// Sum of TTFTMs.
+	TTFTMsTotal float64
+
+	// Sum of QueueMs.
+	QueueMsTotal float64
+
+	// Sum of PrefillMs.
+	PrefillMsTotal float64
+
+	// Sum of DecodeMs, over `generated - FirstTokens` tokens.
+	DecodeMsTotal float64
 }
 
 func toMetrics(c *C.kvrt_metrics) Metrics {
@@ -1146,18 +1799,37 @@ func toMetrics(c *C.kvrt_metrics) Metrics {
 	}
 }
 
-// PlanOptions is kvrt_plan_options: kvrt.h says what each field means, and 0 is its default.
+// PlanOptions: the sessions that Runtime.Plan plans for.
 type PlanOptions struct {
-	KVFormat      KVFormat
-	BlockTokens   uint32
-	Sessions      uint32
+	// As in ModelOptions.
+	KVFormat KVFormat
+
+	// As in ModelOptions; 0: 32.
+	BlockTokens uint32
+
+	// Number of sessions, at most 65536; 0: 1.
+	Sessions uint32
+
+	// Tokens of each, at most the model's context; 0: the model's context.
 	SessionTokens uint64
-	SharedTokens  uint64
-	MemoryBytes   uint64
-	Layers        uint32
-	KVHeads       uint32
-	HeadDim       uint32
-	KVFormatV     KVFormat
+
+	// Leading tokens that all sessions have in common, at most SessionTokens.
+	SharedTokens uint64
+
+	// The budget for everything; 0: the device's free memory.
+	MemoryBytes uint64
+
+	// With path nil: the geometry that takes the file's place (weights and scratch are 0 then); else 0.
+	Layers uint32
+
+	// The same.
+	KVHeads uint32
+
+	// The same.
+	HeadDim uint32
+
+	// As in ModelOptions.
+	KVFormatV KVFormat
 }
 
 func (o *PlanOptions) fill(c *C.kvrt_plan_options, t *texts) {
@@ -1177,40 +1849,103 @@ func (o *PlanOptions) fill(c *C.kvrt_plan_options, t *texts) {
 	c.kv_format_v = C.uint32_t(o.KVFormatV)
 }
 
-// Plan is kvrt_plan: kvrt.h says what each field means.
+// Plan: the memory that a model and its sessions take. Sizes are bytes.
 type Plan struct {
-	BlockTokens          uint32
-	Layers               uint32
-	Heads                uint32
-	KVHeads              uint32
-	HeadDim              uint32
-	ContextLength        uint32
-	Fits                 bool
-	KVBytesPerToken      uint64
-	UnitBytes            uint64
-	WeightBytes          uint64
-	ScratchBytes         uint64
-	SessionUnits         uint64
-	SessionBytes         uint64
-	Used                 float64
-	Waste                float64
-	Units                uint64
-	KVBytes              uint64
-	StoredTokens         uint64
-	UnsharedTokens       uint64
-	TotalBytes           uint64
-	MemoryBytes          uint64
-	SessionsMax          uint64
-	ContextMax           uint64
-	KVGroups             uint32
-	KVGroupLayers        [8]uint32
-	KVGroupWindow        [8]uint32
+	// Tokens of a block.
+	BlockTokens uint32
+
+	// As in ModelProps.
+	Layers uint32
+
+	// As in ModelProps; 0 for a geometry.
+	Heads uint32
+
+	// As in ModelProps.
+	KVHeads uint32
+
+	// As in ModelProps.
+	HeadDim uint32
+
+	// As in ModelProps; 0 for a geometry.
+	ContextLength uint32
+
+	// True: TotalBytes is at most MemoryBytes.
+	Fits bool
+
+	// As in ModelProps.
+	KVBytesPerToken uint64
+
+	// As in ModelProps.
+	UnitBytes uint64
+
+	// The weights in memory.
+	WeightBytes uint64
+
+	// A step's activations and logits, as in ModelProps.
+	ScratchBytes uint64
+
+	// The most units of one session; with windows it has fewer between its steps.
+	SessionUnits uint64
+
+	// Bytes of these.
+	SessionBytes uint64
+
+	// Share of these bytes that hold tokens' KV and recurrent states, 0 to 1.
+	Used float64
+
+	// 1 - used.
+	Waste float64
+
+	// Units of all sessions, shared ones once.
+	Units uint64
+
+	// Bytes of the pool with these: if layers have windows or are recurrent, it has one unit more, of zeros.
+	KVBytes uint64
+
+	// Tokens that these units hold.
+	StoredTokens uint64
+
+	// Tokens that they would hold without sharing.
+	UnsharedTokens uint64
+
+	// Weights, scratch and KV.
+	TotalBytes uint64
+
+	// The budget.
+	MemoryBytes uint64
+
+	// Sessions of that length that fit the budget.
+	SessionsMax uint64
+
+	// Tokens of a single session that fit the budget.
+	ContextMax uint64
+
+	// This and the next ones: as in ModelProps, with steps of 512 tokens.
+	KVGroups uint32
+
+	// Layers of the group; not those that read another's KV.
+	KVGroupLayers [8]uint32
+
+	// WINDOW: tokens that a token sees in them. Other kinds: 0.
+	KVGroupWindow [8]uint32
+
+	// Bytes of the group's units, for each token of a block.
 	KVGroupBytesPerToken [8]uint32
-	KVGroupTokensMax     [8]uint32
-	RecurrentBytes       uint64
-	BoundaryBytes        uint64
-	Boundaries           uint64
-	KVGroupKind          [8]GroupKind
+
+	// The most tokens of which a session has KV; 0: all.
+	KVGroupTokensMax [8]uint32
+
+	// A recurrent state of all layers, without what its units have beyond it; 0: there is none.
+	RecurrentBytes uint64
+
+	// What the pool keeps for one boundary at most (Session.Mark); 0: it needs to keep nothing.
+	BoundaryBytes uint64
+
+	// Boundaries of this size that the planned pool keeps beside what sessions hold, at most.
+	Boundaries uint64
+
+	// What a group's layers keep of the tokens.
+	KVGroupKind [8]GroupKind
 }
 
 func toPlan(c *C.kvrt_plan) Plan {
@@ -1250,12 +1985,21 @@ func toPlan(c *C.kvrt_plan) Plan {
 	}
 }
 
-// CacheProps is kvrt_cache_props: kvrt.h says what each field means.
+// CacheProps: the weight cache that ModelOptions name (CacheDir, cache). Sizes are bytes.
 type CacheProps struct {
-	Files     uint32
-	Bytes     uint64
-	BytesMax  uint64
+	// Models there, each in the layout of one machine's CPU.
+	Files uint32
+
+	// Their size.
+	Bytes uint64
+
+	// CacheBytesMax, or its default there.
+	BytesMax uint64
+
+	// Free on the file system, less the part that stays free.
 	BytesFree uint64
+
+	// Absolute and without linksIt may be missing yet.
 	Directory string
 }
 
@@ -1269,11 +2013,27 @@ func toCacheProps(c *C.kvrt_cache_props) CacheProps {
 	}
 }
 
-// StoreOptions is kvrt_store_options: kvrt.h says what each field means, and 0 is its default.
+// StoreOptions: options of Runtime.OpenStore.
 type StoreOptions struct {
-	ReadOnly     bool
-	MustExist    bool
+	// True: never write.
+	//
+	// A directory that cannot be written is opened so by itself. So is a store that was closed and whose file system has no room or no inode for the
+	// catalog's log; a WARN in the log says why. Then the next call that writes, or Runtime.OpenStore of the same directory, takes up writing if there
+	// is room; else a call that writes is NO_SPACE, and its message names what is missing.
+	//
+	// If no process has it open for writing at that moment, it is read without the log. After somebody writes, reads fail with IO: open it again.
+	ReadOnly bool
+
+	// True: NOT_FOUND instead of making a new store.
+	MustExist bool
+
+	// Bytes that catalog and segments may take on the disk, as StoreProps.DiskBytes counts them; 0: no cap. If KV would pass the cap, other saved
+	// sessions lose KV (see Store.Pin); if that is not enough, the save leaves KV out. A save whose tokens would pass it is NO_SPACE. The catalog's log
+	// may pass it by some 100 KiB until the next save or gc.
 	DiskBytesMax uint64
+
+	// Bytes that KV leaves free on the file system, for tokens and for others; 0: a twentieth of the file system, at most 1 GiB. It is 64 KiB at least.
+	// A save makes room as for DiskBytesMax.
 	FreeBytesMin uint64
 }
 
@@ -1288,26 +2048,53 @@ func (o *StoreOptions) fill(c *C.kvrt_store_options, t *texts) {
 	c.free_bytes_min = C.uint64_t(o.FreeBytesMin)
 }
 
-// StoreProps is kvrt_store_props: kvrt.h says what each field means.
+// StoreProps: a store's contents and its size on disk.
 type StoreProps struct {
-	ReadOnly       bool
-	Format         uint32
-	Sessions       uint64
-	Chunks         uint64
-	Segments       uint64
-	ChunkBytes     uint64
-	ChunkRawBytes  uint64
-	DiskBytes      uint64
-	ChunksDamaged  uint64
-	ChunksEvicted  uint64
-	OldBytes       uint64
-	BytesFree      uint64
+	// 1: it is open only for reading. 2: only for reading for lack of room, until a call that writes finds some: see StoreOptions.ReadOnly. 0: for
+	// writing.
+	ReadOnly uint32
+
+	// The directory's format number.
+	Format uint32
+
+	// Saved sessions, of all domains.
+	Sessions uint64
+
+	// KV chunks on disk.
+	Chunks uint64
+
+	// Files that hold them.
+	Segments uint64
+
+	// Bytes of the chunks on disk.
+	ChunkBytes uint64
+
+	// Bytes of the KV in them, uncompressed.
+	ChunkRawBytes uint64
+
+	// Lengths of catalog and segments: a hole that gc punched still counts, as it does for DiskBytesMax.
+	DiskBytes uint64
+
+	// Damaged chunks that were found since open.
+	ChunksDamaged uint64
+
+	// Chunks that were given up for lack of room since open.
+	ChunksEvicted uint64
+
+	// Bytes of the backups of migrations and repairs, not in DiskBytes: see Store.RemoveOld.
+	OldBytes uint64
+
+	// Bytes of KV that saves may add within DiskBytesMax and FreeBytesMin, before they evict other KV.
+	BytesFree uint64
+
+	// Resumes of sessions whose KV was given up for lack of room after they were saved, since the store was made or repaired: if there are many,
+	// DiskBytesMax is small. A resume beside another process's write may not count.
 	ResumesEvicted uint64
 }
 
 func toStoreProps(c *C.kvrt_store_props) StoreProps {
 	return StoreProps{
-		ReadOnly:       c.read_only != 0,
+		ReadOnly:       uint32(c.read_only),
 		Format:         uint32(c.format),
 		Sessions:       uint64(c.sessions),
 		Chunks:         uint64(c.chunks),
@@ -1323,16 +2110,32 @@ func toStoreProps(c *C.kvrt_store_props) StoreProps {
 	}
 }
 
-// GCReport is kvrt_gc_report: kvrt.h says what each field means.
+// GCReport: the result of Store.GC.
 type GCReport struct {
+	// Expired sessions that it removed.
 	SessionsRemoved uint64
-	ChunksRemoved   uint64
+
+	// Chunks that no session needs.
+	ChunksRemoved uint64
+
+	// Files that it removed.
 	SegmentsRemoved uint64
-	BytesFreed      uint64
-	Ms              float64
-	BytesRewritten  uint64
-	BytesPunched    uint64
-	LogBytesKept    uint64
+
+	// Bytes of these files.
+	BytesFreed uint64
+
+	// Milliseconds that it took.
+	Ms float64
+
+	// Bytes of chunks that went from sparse segments into new ones.
+	BytesRewritten uint64
+
+	// Bytes of removed chunks in segments that stay: zeros now, whose space the file system has back.
+	BytesPunched uint64
+
+	// Bytes of the catalog's log that stay, which may hold removed data; 0: none. They stay while another process reads an older version of the catalog,
+	// or was stopped (SIGSTOP) while it read one. The next gc, save or close of this handle finishes.
+	LogBytesKept uint64
 }
 
 func toGCReport(c *C.kvrt_gc_report) GCReport {
@@ -1348,18 +2151,37 @@ func toGCReport(c *C.kvrt_gc_report) GCReport {
 	}
 }
 
-// RepairReport is kvrt_repair_report: kvrt.h says what each field means.
+// RepairReport: the result of Runtime.RepairStore.
 type RepairReport struct {
-	Outcome           RepairOutcome
-	SessionsKept      uint64
+	// What a repair did.
+	Outcome RepairOutcome
+
+	// Sessions under their names, with all their tokens and messages.
+	SessionsKept uint64
+
+	// Of those, sessions that lost chunks, which a resume computes again.
 	SessionsWithHoles uint64
+
+	// Sessions whose name is lost: tokens, without messages, under names like recovered-0123456789ab.
 	SessionsRecovered uint64
-	SessionsLost      uint64
-	ChunksKept        uint64
-	ChunksLost        uint64
-	BytesKept         uint64
-	Ms                float64
-	ChunksOrphaned    uint64
+
+	// Sessions that had a name, and of which too little is left; 0 if no record told of any.
+	SessionsLost uint64
+
+	// Chunks that are sound.
+	ChunksKept uint64
+
+	// Chunks that are not.
+	ChunksLost uint64
+
+	// Bytes of ChunksKept.
+	BytesKept uint64
+
+	// Milliseconds that it took.
+	Ms float64
+
+	// Whole chunks of lost sessions: nothing tells their model and domain.
+	ChunksOrphaned uint64
 }
 
 func toRepairReport(c *C.kvrt_repair_report) RepairReport {
@@ -1377,20 +2199,53 @@ func toRepairReport(c *C.kvrt_repair_report) RepairReport {
 	}
 }
 
-// SessionOptions is kvrt_session_options: kvrt.h says what each field means, and 0 is its default.
+// SessionOptions: options of Model.OpenSession and Model.Resume. Session.Fork reads only the wake fields.
 type SessionOptions struct {
-	NoPrefixCache  bool
-	Store          *Store
-	Domain         string
-	Tools          any
-	Wake           func()
-	Documents      any
-	Variables      any
-	AutosaveName   string
-	AutosaveTurn   bool
+	// True: in memory, the session uses no KV of other sessions and offers them none. Its own KV comes back from the store, whether it was saved with
+	// this option or without. Saving is as without the option: the store keeps a chunk of the same tokens once in a domain, and sessions without this
+	// option find it there, whichever session saved it. To share nothing at all, give the session a domain of its own.
+	NoPrefixCache bool
+
+	// Where the session is saved, and finds stored prefixes; nil: nowhere. resume ignores it: its store is a parameter.
+	Store *Store
+
+	// Sharing scope, up to 255 bytes of UTF-8. Nothing is shared between domains. "": the default one. Nothing is shared between sessions with a store
+	// and those without, either: the model's contents, which name KV, are hashed only for a store.
+	Domain string
+
+	// A JSON array of objects, the template's variable `tools`; nil: none. It is saved with the session; in resume nil keeps the saved ones.
+	Tools any
+
+	// Called when next has something to give (an event or a failure) and had nothing before; nil: none. It runs on the thread that computes, cancels,
+	// accepts or begins, with no lock held. It may still come while close returns, and once after it.
+	Wake func()
+
+	// A JSON array, the template's variable `documents`. Saved as tools are.
+	Documents any
+
+	// A JSON object with more variables of the template, as in TemplateOptions. Saved as tools are. strftime_now gives the template the time when the
+	// session was opened, also after a resume; in a session that repair recovered, that of the resume.
+	Variables any
+
+	// Autosave: the library saves the session by itself, each time that one of the three options below says so. It needs a store.
+	//
+	// The save has the tokens, the messages and the KV of full blocks. Its options are checkpoint's defaults. Its name is that of the session's last
+	// save or resume; before there is one, AutosaveName; with neither, nothing is saved. close saves the rest that is not saved yet, with the KV of the
+	// last block. A failure is logged and stands in SessionProps.LastErrorStatus (that of close is only logged); the next occasion tries again. The
+	// saves run on a thread of the store's, which computes nothing, sleeps when nothing is due, and works in small portions while others generate.
+	AutosaveName string
+
+	// True: save when a generation is over and its DONE was taken; a prefill is one.
+	AutosaveTurn bool
+
+	// Save each time that the session has grown by this number of tokens, or of tokens whose KV is computed; 0: not.
 	AutosaveTokens uint32
+
+	// Save when nothing has happened to the session for this number of milliseconds, at most a day; 0: not.
 	AutosaveIdleMs uint32
-	ForeignKV      ForeignKV
+
+	// What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round.
+	ForeignKV ForeignKV
 }
 
 func (o *SessionOptions) fill(c *C.kvrt_session_options, t *texts) {
@@ -1410,24 +2265,60 @@ func (o *SessionOptions) fill(c *C.kvrt_session_options, t *texts) {
 	c.foreign_kv = C.uint32_t(o.ForeignKV)
 }
 
-// SessionProps is kvrt_session_props: kvrt.h says what each field means.
+// SessionProps: a session as it is now.
 type SessionProps struct {
-	State            State
-	Tokens           uint64
-	KVTokens         uint64
-	KVUnits          uint64
-	KVBytes          uint64
-	EventsUnread     uint64
-	Messages         uint64
-	Revision         uint64
-	ID               string
-	Name             string
-	LastErrorStatus  Status
-	LastErrorDetail  Detail
-	AwaitsAccept     bool
-	Inexact          bool
+	// What a session does now ("Session states" says what it may do).
+	State State
+
+	// Tokens that it has.
+	Tokens uint64
+
+	// Leading tokens that are computed and whose KV the session has (in layers with windows: the part that the next token needs); with recurrent layers,
+	// those up to its last recurrent state. A generation first looks for more KV in the pool and the store.
+	KVTokens uint64
+
+	// Units that it holds, shared ones in full.
+	KVUnits uint64
+
+	// Bytes of these.
+	KVBytes uint64
+
+	// Events that next has ready.
+	EventsUnread uint64
+
+	// Messages of its conversation.
+	Messages uint64
+
+	// The revision of its name that it last saved or resumed; 0: it was never saved.
+	Revision uint64
+
+	// 32 hex digits. Suspend and resume keep it; a save under another name takes a new one.
+	ID string
+
+	// The name of the last save or resume; "": none.
+	Name string
+
+	// The status of the last generation or save that failed; StatusOK: none did.
+	LastErrorStatus Status
+
+	// Finer reasons, in Error.Detail.
+	LastErrorDetail Detail
+
+	// True: the generation waits for Session.Accept.
+	AwaitsAccept bool
+
+	// True: it was resumed with ForeignKVAccept, and took KV of another arithmetic.
+	Inexact bool
+
+	// The message of LastErrorStatus.
 	LastErrorMessage string
-	OtherProcess     int32
+
+	// The id of another process that has a session of this name open for saving; 0: none is known; -1: one whose id cannot be seen from here, for
+	// example in another container. This call looks: ask after resume. The name is that of the last save or resume; before there is one, AutosaveName.
+	// Both may go on, but once one of the two has saved, a save of the other is CONFLICT: a fork can be saved under another name. Not seen are sessions
+	// in a store that is open read-only (they see others), sessions of kvrt 0.1, and sessions of another runtime of this process; when one of the last
+	// kind closes, other processes no longer see this session either.
+	OtherProcess int32
 }
 
 func toSessionProps(c *C.kvrt_session_props) SessionProps {
@@ -1451,10 +2342,15 @@ func toSessionProps(c *C.kvrt_session_props) SessionProps {
 	}
 }
 
-// AppendInfo is kvrt_append_info: kvrt.h says what each field means.
+// AppendInfo: the change of a session's tokens by a message.
 type AppendInfo struct {
-	Appended    uint64
-	Rewritten   uint64
+	// Tokens that were added at the end.
+	Appended uint64
+
+	// Tokens that were dropped before, because the template now renders the earlier conversation otherwise.
+	Rewritten uint64
+
+	// Position of the first of these; with none, the session's length before the call.
 	RewrittenAt uint64
 }
 
@@ -1466,37 +2362,100 @@ func toAppendInfo(c *C.kvrt_append_info) AppendInfo {
 	}
 }
 
-// GenerateOptions is kvrt_generate_options: kvrt.h says what each field means, and 0 is its default.
+// GenerateOptions: options of Session.Begin and Session.Generate. The sampler applies, in this order: the grammar; LogitBias; repetition, frequency
+// and presence penalties; temperature; TopK; TopP; MinP. Ties go to the lowest token id. Bounds begin at 0 unless a field says otherwise. A value
+// outside its bounds is INVALID.
 type GenerateOptions struct {
-	MaxTokens          uint32
-	Temperature        float32
-	TopK               uint32
-	TopP               float32
-	MinP               float32
-	RepetitionPenalty  float32
-	FrequencyPenalty   float32
-	PresencePenalty    float32
-	PenaltyWindow      uint32
-	LogitBias          []TokenValue
-	Seed               uint64
-	StopTokens         []int32
-	StopStrings        []string
-	IgnoreEOS          bool
-	TopLogprobs        uint32
-	Sampler            Sampler
-	EmitLogits         bool
+	// Tokens at most; 0: until the model ends its turn or the context is full.
+	MaxTokens uint32
+
+	// Up to 100; 0: greedy, the most probable token.
+	Temperature float32
+
+	// Only this number of the most probable tokens; 0: all.
+	TopK uint32
+
+	// Only the fewest tokens that hold this share of the probability, up to 1; 0: all.
+	TopP float32
+
+	// Only tokens of at least MinP times the best one's probability, up to 1; 0: all.
+	MinP float32
+
+	// Over the session's tokens, as in transformers, up to 100; 0 and 1: none.
+	RepetitionPenalty float32
+
+	// For each time that this generation has given the token, as in OpenAI's API, -100 to 100; 0: none.
+	FrequencyPenalty float32
+
+	// Once if this generation has given the token, as in OpenAI's API, -100 to 100; 0: none.
+	PresencePenalty float32
+
+	// The three penalties look at this number of the session's last tokens; 0: all.
+	PenaltyWindow uint32
+
+	// Each value is added to the token's logit; -INFINITY bans the token. nil: none.
+	LogitBias []TokenValue
+
+	// A draw depends only on seed and position. 0: the seed is drawn if temperature is not 0; the report has it.
+	Seed uint64
+
+	// Tokens that end the generation; nil: none. The one that came stays in the session.
+	StopTokens []int32
+
+	// Texts that end the generation: up to 16 of 1 to 256 bytes; nil: none. Text that may be the beginning of one is held back until that is known; then
+	// it comes with a later TOKEN, or with DONE. A text that matched is not given, nor is anything after it.
+	StopStrings []string
+
+	// True: go on past tokens that end the turn.
+	IgnoreEOS bool
+
+	// Alternatives that come with each TOKEN, at most 64; 0: none.
+	TopLogprobs uint32
+
+	// Who chooses the tokens.
+	Sampler Sampler
+
+	// True: a LOGITS event before every TOKEN.
+	EmitLogits bool
+
+	// True: do not open the assistant's turn after append_message.
 	NoGenerationPrompt bool
-	AllOrNothing       bool
-	Prefill            bool
-	Logits             Logits
-	GrammarKind        GrammarKind
-	Reply              Reply
-	Grammar            string
-	Cancel             *Cancel
-	ToolChoice         ToolChoice
-	ParallelCallsMax   uint32
+
+	// True: a generation that is cancelled or fails leaves the session as it was before begin.
+	AllOrNothing bool
+
+	// True: choose no token, end with PREFILLED: as Session.Prefill, but through next.
+	Prefill bool
+
+	// With prefill: which logits a prefill gives.
+	Logits Logits
+
+	// Constrained output. INVALID with IgnoreEOS and with prefill. With sampler HOST, LOGITS has -INFINITY for tokens that do not fit.
+	GrammarKind GrammarKind
+
+	// How an answer is split into content, reasoning and tool calls.
+	Reply Reply
+
+	// The GBNF or JSON schema, UTF-8; "" with the other kinds.
+	Grammar string
+
+	// Ends the generation when it is fired, or was; kept until DONE. nil: none.
+	Cancel *Cancel
+
+	// Which calls of the session's tools an answer has.
+	//
+	// A call is bound. Not ToolChoiceRequired or ToolChoiceNamed with a GrammarKind. These four fields are INVALID with CONTINUE (the answer goes on
+	// with those that it began with), IgnoreEOS and prefill.
+	ToolChoice ToolChoice
+
+	// Calls of one answer at most; 0: no limit.
+	ParallelCallsMax uint32
+
+	// Tokens of reasoning at most; then its end is the only text that may come, and content or calls follow. 0: no limit.
 	ReasoningTokensMax uint32
-	ToolName           string
+
+	// With NAMED: the tool's name, UTF-8. Else "".
+	ToolName string
 }
 
 func (o *GenerateOptions) fill(c *C.kvrt_generate_options, t *texts) {
@@ -1532,12 +2491,20 @@ func (o *GenerateOptions) fill(c *C.kvrt_generate_options, t *texts) {
 	c.tool_name_size = t.add(o.ToolName)
 }
 
-// MessageProps is kvrt_message_props: kvrt.h says what each field means.
+// MessageProps: a message's place in its session.
 type MessageProps struct {
+	// True: the model's own turn.
 	Generated bool
-	Begin     uint64
-	End       uint64
-	Ended     bool
+
+	// The position of its first token. Between two messages there may be tokens that open a turn.
+	Begin uint64
+
+	// The position after its last token.
+	End uint64
+
+	// True: the model ended it: it is generated, and its last token ends a turn. A generated message with 0 was cut off, by a limit, a stop string, a
+	// cancel or a kill, or is being generated: the next begin goes on with it.
+	Ended bool
 }
 
 func toMessageProps(c *C.kvrt_message_props) MessageProps {
@@ -1549,13 +2516,23 @@ func toMessageProps(c *C.kvrt_message_props) MessageProps {
 	}
 }
 
-// SaveOptions is kvrt_save_options: kvrt.h says what each field means, and 0 is its default.
+// SaveOptions: options of Session.Checkpoint and Session.Suspend.
 type SaveOptions struct {
+	// Which part of a save is safely on the disk when it returns.
 	Durability Durability
-	Overwrite  bool
-	Pin        uint32
+
+	// True: replace another session of this name, or a newer save of this one, instead of CONFLICT.
+	Overwrite bool
+
+	// 1 to 255: pin the saved session with this priority (see Store.Pin); 0: leave it as it is.
+	Pin uint32
+
+	// It expires this number of seconds after this save, at most 100 years; 0: leave it as it is (a new session never expires). Store.SetTTL with 0
+	// takes it away.
 	TTLSeconds uint64
-	Codec      Codec
+
+	// How a save stores the KV chunks that it writes.
+	Codec Codec
 }
 
 func (o *SaveOptions) fill(c *C.kvrt_save_options, t *texts) {
@@ -1570,14 +2547,28 @@ func (o *SaveOptions) fill(c *C.kvrt_save_options, t *texts) {
 	c.codec = C.uint32_t(o.Codec)
 }
 
-// SaveReport is kvrt_save_report: kvrt.h says what each field means.
+// SaveReport: the result of a save.
 type SaveReport struct {
-	Revision      uint64
-	Tokens        uint64
-	Chunks        uint64
+	// As in StoreEntry.
+	Revision uint64
+
+	// Tokens that were saved.
+	Tokens uint64
+
+	// KV chunks of this session: those on disk, windows at boundaries among them, and those that are missing.
+	Chunks uint64
+
+	// Of these, chunks that the store did not have.
 	ChunksWritten uint64
-	BytesWritten  uint64
-	Ms            float64
+
+	// Bytes of ChunksWritten.
+	BytesWritten uint64
+
+	// Milliseconds that the save took.
+	Ms float64
+
+	// Of `chunks`, those that the store lacks now, for lack of room, or because their KV was not in memory. A resume computes them again. Windows at
+	// boundaries before the session's end do not count.
 	ChunksMissing uint64
 }
 

@@ -127,7 +127,7 @@ func TestStoreVerbs(t *testing.T) {
 	check(t, !errors.Is(err, DetailNone) && !errors.Is(err, StatusBusy), err)
 	info, err := r.store.Info()
 	must(t, err)
-	equal(t, []any{info.Sessions, info.ReadOnly}, []any{uint64(2), false})
+	equal(t, []any{info.Sessions, info.ReadOnly}, []any{uint64(2), uint32(0)})
 	must(t, r.store.Remove("", "carl"))
 	fails(t, r.store.Remove("", "carl"), StatusNotFound)
 	report, err := r.store.GC(background, nil)

@@ -110,6 +110,12 @@ def main():
         if status or {name: node for name, node in nodes.items() if node != before[name]} != {"kvrt_store_retain": NEWEST} or set(nodes) != set(before) \
                 or abi(root, "current")[0] or abi(root, "check")[0]:
             bad.append(f"write of a changed function: found {status}, {text}, {(root / 'runtime/api/kvrt.map').read_text()}")
+        # A doc that a binding could not say in its language is a fault: a name of C that is none of kvrt.h's.
+        for planted in ("kvrt_session_hop", "KVRT_REASON_BORED", "uint32_t"):
+            tree(root, replaced(HEADER, "/**< Tokens of a block. */", f"/**< Tokens of a block: see {planted}. */", "kvrt.h"))
+            status, text = abi(root, "write")
+            if status == 0 or f"a name of C in a made doc: {planted}: " not in text:
+                bad.append(f"a doc with {planted}: found {status}, {text}")
     for line in bad:
         print(f"abi_self: {line}")
     print("abi_self: " + ("FAILED" if bad else f"ok, {len(BREAKS)} breaks, {len(ADDITIONS)} additions"))

@@ -1,32 +1,32 @@
+// Made of include/kvrt.abi.json by bindings/raw.py (./dev abi): do not edit.
 using System;
 using System.Collections.Generic;
 
 namespace Kvrt
 {
-    /// <summary>Options of the Runtime.</summary>
-    public sealed class RuntimeOptions
+    /// <summary>Options of the constructor of Runtime.</summary>
+    public sealed partial class RuntimeOptions
     {
         /// <summary>Compute threads, the caller's included, at most 256; 0: one for each CPU that affinity and cgroup leave.</summary>
         public uint Threads { get; set; }
 
-        /// <summary>Where the CPU computes. UNSUPPORTED: the machine lacks it. INVALID with Device.Cuda.</summary>
+        /// <summary>Which instructions the CPU's kernels use. UNSUPPORTED: the machine lacks it. INVALID with Device.Cuda.</summary>
         public Isa Isa { get; set; }
 
-        /// <summary>This level and those before it are logged; Default: Warn.</summary>
+        /// <summary>This level and those before it are logged.</summary>
         public LogLevel LogLevel { get; set; }
 
         /// <summary>
-        /// Receives the lines of the log; null: nothing is logged. It may come on any thread and must not call kvrt. What it throws goes to
-        /// TaskScheduler.UnobservedTaskException.
+        /// Receives the lines of the log; null: nothing is logged. What it throws goes to TaskScheduler.UnobservedTaskException.
         /// </summary>
         public Action<LogLevel, string> Log { get; set; }
 
-        /// <summary>What computes; Default: the CPU.</summary>
+        /// <summary>What computes.</summary>
         public Device Device { get; set; }
 
         /// <summary>
         /// Which of the driver's CUDA devices, from 0. UNSUPPORTED: there is no such device (with AUTO the CPU computes then). INVALID with the CPU,
-        /// but for 0.
+        /// except 0.
         /// </summary>
         public uint DeviceIndex { get; set; }
 
@@ -36,17 +36,19 @@ namespace Kvrt
         /// <summary>Which bits CUDA promises. The CPU ignores it.</summary>
         public Determinism Determinism { get; set; }
 
-        /// <summary>The precision of prompts on CUDA. INVALID with Device.Cpu, but for Default. With Device.Auto the CPU ignores it.</summary>
+        /// <summary>
+        /// The precision in which CUDA multiplies a prompt. INVALID with Device.Cpu, except Default. With Device.Auto the CPU ignores it.
+        /// </summary>
         public Gemm PromptGemm { get; set; }
     }
 
     /// <summary>Options of Runtime.OpenModel.</summary>
-    public sealed class ModelOptions
+    public sealed partial class ModelOptions
     {
-        /// <summary>Of K, and of V where KvFormatV is Default.</summary>
+        /// <summary>The format in which K or V is stored: of K, and of V if KvFormatV is 0.</summary>
         public KvFormat KvFormat { get; set; }
 
-        /// <summary>Tokens of a KV block: 16, 32, 64, 128 or 256; 0: 32.</summary>
+        /// <summary>Tokens of a block: 16, 32, 64, 128 or 256; 0: 32.</summary>
         public uint BlockTokens { get; set; }
 
         /// <summary>
@@ -55,51 +57,56 @@ namespace Kvrt
         public uint PrefillChunk { get; set; }
 
         /// <summary>
-        /// Bytes of the pool of KV blocks. They are reserved at open; they hold the KV of two times BlockTokens tokens at least (and a block of zeros
-        /// where layers have windows), and at most the memory of the machine (CUDA: of the device). 0: four contexts, and at most a quarter of the
-        /// free memory.
+        /// Bytes of the pool, reserved at open. At least the KV of two blocks (and a unit of zeros if layers have windows or are recurrent); at most
+        /// the memory of the machine (CUDA: of the device). 0: four contexts, and at most a quarter of the free memory.
         /// </summary>
         public ulong KvBytesMax { get; set; }
 
         /// <summary>
-        /// Milliseconds that a step may take, 1 to 60000; 0: 50. A step takes on as many prompt tokens as fit this time by measured speed: the CPU
-        /// time of a token, and the share of CPU time that the machine gave lately. It takes one token at least. Where the step without any prompt
-        /// fills the time already (many sessions decode, the weights are large), the prompt has half of that step's time. With 0, and only then, two
-        /// exceptions hold for prompts. First, a prompt that nobody waits behind may have longer steps. Nobody waits when no other session of the
-        /// model generates and no step of another model is due. kvrt.h says more.
+        /// Milliseconds that a step may take, 1 to 60000; 0: 50. A step takes as many prompt tokens as fit this time by measured speed, and one at
+        /// least; if decodes fill the time already, the prompt has half of their time. With 0, a prompt that delays nobody may have steps of up to
+        /// 500 ms, and a step without decodes has at least 32 prompt tokens. "Pace" in docs/USING.md has the details.
         /// </summary>
         public uint StepMsMax { get; set; }
 
         /// <summary>True: read the file from `fd`. The path then only names it in messages, and may be null.</summary>
         public bool FromFd { get; set; }
 
-        /// <summary>FromFd: a descriptor open for reading, seekable. The caller keeps it, and may close it after Runtime.OpenModel.</summary>
+        /// <summary>
+        /// FromFd: a descriptor open for reading, seekable. The caller keeps it, and may close it after Runtime.OpenModel. 0 without FromFd.
+        /// </summary>
         public int Fd { get; set; }
 
         /// <summary>
-        /// True: the whole pool gets its memory at open, or NO_MEMORY where less is free. False: a page gets its memory on its first use, which can
+        /// True: the whole pool gets its memory at open, or NO_MEMORY if less is free. False: a page gets its memory on its first use, which can
         /// double the time of a step on a virtual machine.
         /// </summary>
         public bool KvPopulate { get; set; }
 
-        /// <summary>FromFd: the byte of `fd` where the GGUF begins.</summary>
+        /// <summary>FromFd: the byte of `fd` at which the GGUF begins.</summary>
         public ulong FdOffset { get; set; }
 
         /// <summary>FromFd: its bytes; 0: to the end of the file.</summary>
         public ulong FdSize { get; set; }
 
         /// <summary>
-        /// Path of a directory that keeps the weights as the CPU has them in memory; null: see `cache`. It is made if it is missing. The first open
-        /// of a model writes a file of about its size there. Later opens map that file, which is faster, and processes share its pages. When several
-        /// processes open at once, one writes and the others wait for it: at most half a minute, and a second more for each 50 MB. Checksums guard
-        /// every byte at open. kvrt.h says more.
+        /// Path of a directory that keeps the weights as the CPU has them in memory; null: see `cache`. It is made if it is missing.
+        ///
+        /// The first open of a model writes a file of about its size there. Later opens map that file, which is faster, and processes share its
+        /// pages. When several processes open at once, one writes and the others wait for it: at most half a minute, and a second more for each 50
+        /// MB. Checksums guard every byte at open. The file is matched to its model by the model file's inode, size, times and header and a sample of
+        /// its tensors, not by reading it all: a copy of the model has a file of its own.
+        ///
+        /// No other user may be able to write the directory. While a model uses a file of it, the file may be removed, but not changed. Whatever is
+        /// wrong with the directory is logged (WARN) and costs only time. It is not used for a part of a file (FdSize), nor on CUDA. A callback of
+        /// Runtime.OpenModel that opens another model with the same directory waits as another process would.
         /// </summary>
         public string CacheDir { get; set; }
 
-        /// <summary>Which directory keeps weights where CacheDir names none.</summary>
+        /// <summary>Which directory keeps weights from one open to the next, if CacheDir names none.</summary>
         public Cache Cache { get; set; }
 
-        /// <summary>Of V; Default: as K's.</summary>
+        /// <summary>The format in which K or V is stored: of V; 0: as K's.</summary>
         public KvFormat KvFormatV { get; set; }
 
         /// <summary>
@@ -111,7 +118,7 @@ namespace Kvrt
     }
 
     /// <summary>Options of Model.ApplyTemplate.</summary>
-    public sealed class TemplateOptions
+    public sealed partial class TemplateOptions
     {
         /// <summary>True: do not open the assistant's turn.</summary>
         public bool NoGenerationPrompt { get; set; }
@@ -132,9 +139,9 @@ namespace Kvrt
     }
 
     /// <summary>The sessions that Runtime.Plan plans for.</summary>
-    public sealed class PlanOptions
+    public sealed partial class PlanOptions
     {
-        /// <summary>Of K, and of V where KvFormatV is Default.</summary>
+        /// <summary>As in ModelOptions.</summary>
         public KvFormat KvFormat { get; set; }
 
         /// <summary>As in ModelOptions; 0: 32.</summary>
@@ -161,23 +168,32 @@ namespace Kvrt
         /// <summary>The same.</summary>
         public uint HeadDim { get; set; }
 
-        /// <summary>Of V; Default: as K's.</summary>
+        /// <summary>As in ModelOptions.</summary>
         public KvFormat KvFormatV { get; set; }
     }
 
     /// <summary>Options of Runtime.OpenStore.</summary>
-    public sealed class StoreOptions
+    public sealed partial class StoreOptions
     {
-        /// <summary>True: never write. A directory that cannot be written is opened so by itself.</summary>
+        /// <summary>
+        /// True: never write.
+        ///
+        /// A directory that cannot be written is opened so by itself. So is a store that was closed and whose file system has no room or no inode for
+        /// the catalog's log; a WARN in the log says why. Then the next call that writes, or Runtime.OpenStore of the same directory, takes up
+        /// writing if there is room; else a call that writes is NO_SPACE, and its message names what is missing.
+        ///
+        /// If no process has it open for writing at that moment, it is read without the log. After somebody writes, reads fail with IO: open it
+        /// again.
+        /// </summary>
         public bool ReadOnly { get; set; }
 
         /// <summary>True: NOT_FOUND instead of making a new store.</summary>
         public bool MustExist { get; set; }
 
         /// <summary>
-        /// Bytes that catalog and segments may take on the disk, as StoreInfo.DiskBytes counts them; 0: no cap. Where KV would pass the cap, other
-        /// saved sessions lose KV (see Store.Pin); where that is not enough, the save leaves KV out. A save whose tokens would pass it is NO_SPACE.
-        /// The catalog's log may pass it by some 100 KiB until the next save or gc.
+        /// Bytes that catalog and segments may take on the disk, as StoreInfo.DiskBytes counts them; 0: no cap. If KV would pass the cap, other saved
+        /// sessions lose KV (see Store.Pin); if that is not enough, the save leaves KV out. A save whose tokens would pass it is NO_SPACE. The
+        /// catalog's log may pass it by some 100 KiB until the next save or gc.
         /// </summary>
         public ulong DiskBytesMax { get; set; }
 
@@ -188,35 +204,36 @@ namespace Kvrt
         public ulong FreeBytesMin { get; set; }
     }
 
-    /// <summary>Options of Model.OpenSession and Model.Resume. Session.Fork reads the wake fields alone.</summary>
-    public sealed class SessionOptions
+    /// <summary>Options of Model.OpenSession and Model.Resume. Session.Fork reads only the wake fields.</summary>
+    public sealed partial class SessionOptions
     {
         /// <summary>
         /// True: in memory, the session uses no KV of other sessions and offers them none. Its own KV comes back from the store, whether it was saved
-        /// with this option or without. The store is the same as without: it keeps a chunk of the same tokens once in a domain, and sessions without
-        /// this option find it there, whichever session saved it. To share nothing at all, give the session a domain of its own.
+        /// with this option or without. Saving is as without the option: the store keeps a chunk of the same tokens once in a domain, and sessions
+        /// without this option find it there, whichever session saved it. To share nothing at all, give the session a domain of its own.
         /// </summary>
         public bool NoPrefixCache { get; set; }
 
         /// <summary>
-        /// Where the session is saved, and finds stored prefixes; null: nowhere. Model.Resume ignores it: its store is a parameter.
+        /// Where the session is saved, and finds stored prefixes; null: nowhere. resume ignores it: its store is a parameter.
         /// </summary>
         public Store Store { get; set; }
 
         /// <summary>
-        /// Sharing scope, up to 255 bytes of UTF-8. Nothing is shared between domains. null: the default one. Nor is anything shared between sessions
-        /// with a store and those without: the KV of the latter is not named by the model's contents, which are hashed for a store alone.
+        /// Sharing scope, up to 255 bytes of UTF-8. Nothing is shared between domains. null: the default one. Nothing is shared between sessions with
+        /// a store and those without, either: the model's contents, which name KV, are hashed only for a store.
         /// </summary>
         public string Domain { get; set; }
 
         /// <summary>
-        /// A JSON array, the template's variable `tools`; null: none. It is saved with the session; in resume null keeps the saved ones.
+        /// A JSON array of objects, the template's variable `tools`; null: none. It is saved with the session; in resume null keeps the saved ones.
         /// </summary>
         public string Tools { get; set; }
 
         /// <summary>
-        /// Called when Session.Next has something to give and had nothing before; null: none. It may come on any thread and only signals: it must not
-        /// call kvrt. What it throws goes to TaskScheduler.UnobservedTaskException.
+        /// Called when next has something to give (an event or a failure) and had nothing before; null: none. It runs on the thread that computes,
+        /// cancels, accepts or begins, with no lock held. It may still come while close returns, and once after it. It only signals: it must not call
+        /// kvrt. What it throws goes to TaskScheduler.UnobservedTaskException.
         /// </summary>
         public Action Wake { get; set; }
 
@@ -225,16 +242,18 @@ namespace Kvrt
 
         /// <summary>
         /// A JSON object with more variables of the template, as in TemplateOptions. Saved as tools are. strftime_now gives the template the time
-        /// when the session was opened, also after a resume.
+        /// when the session was opened, also after a resume; in a session that repair recovered, that of the resume.
         /// </summary>
         public string Variables { get; set; }
 
         /// <summary>
-        /// Autosave: the library saves the session by itself, each time that one of the three options below says so. It needs a store. The save has
-        /// the tokens, the messages and the KV of full blocks. Its options are checkpoint's defaults. Its name is that of the session's last save or
-        /// resume; before there is one, AutosaveName; with neither, nothing is saved. close saves the rest that is not saved yet, with the KV of the
-        /// last block. A failure is logged and stands in SessionInfo.LastErrorStatus (that of close is logged alone); the next occasion tries again.
-        /// kvrt.h says more.
+        /// Autosave: the library saves the session by itself, each time that one of the three options below says so. It needs a store.
+        ///
+        /// The save has the tokens, the messages and the KV of full blocks. Its options are checkpoint's defaults. Its name is that of the session's
+        /// last save or resume; before there is one, AutosaveName; with neither, nothing is saved. close saves the rest that is not saved yet, with
+        /// the KV of the last block. A failure is logged and stands in SessionInfo.LastErrorStatus (that of close is only logged); the next occasion
+        /// tries again. The saves run on a thread of the store's, which computes nothing, sleeps when nothing is due, and works in small portions
+        /// while others generate.
         /// </summary>
         public string AutosaveName { get; set; }
 
@@ -247,17 +266,8 @@ namespace Kvrt
         /// <summary>Save when nothing has happened to the session for this number of milliseconds, at most a day; 0: not.</summary>
         public uint AutosaveIdleMs { get; set; }
 
-        /// <summary>For Model.Resume: what it does with saved KV of another arithmetic.</summary>
+        /// <summary>What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round.</summary>
         public ForeignKv ForeignKv { get; set; }
-
-        /// <summary>A copy for the session that ResumeOrOpen opens.</summary>
-        internal SessionOptions With(Store store, string name)
-        {
-            SessionOptions copy = (SessionOptions)MemberwiseClone();
-            copy.Store = store;
-            if (string.IsNullOrEmpty(AutosaveName)) copy.AutosaveName = name;
-            return copy;
-        }
     }
 
     /// <summary>
@@ -265,7 +275,7 @@ namespace Kvrt
     /// penalties; temperature; TopK; TopP; MinP. Ties go to the lowest token id. Bounds begin at 0 unless a field says otherwise. A value outside its
     /// bounds is INVALID.
     /// </summary>
-    public sealed class GenerateOptions
+    public sealed partial class GenerateOptions
     {
         /// <summary>Tokens at most; 0: until the model ends its turn or the context is full.</summary>
         public uint MaxTokens { get; set; }
@@ -294,18 +304,18 @@ namespace Kvrt
         /// <summary>The three penalties look at this number of the session's last tokens; 0: all.</summary>
         public uint PenaltyWindow { get; set; }
 
-        /// <summary>Each value is added to the logit of its token; negative infinity bans the token. Null: none.</summary>
+        /// <summary>Each value is added to the token's logit; -INFINITY bans the token. null: none.</summary>
         public IReadOnlyDictionary<int, float> LogitBias { get; set; }
 
-        /// <summary>A draw depends on seed and position alone. 0: the seed is drawn where temperature is not 0; the report has it.</summary>
+        /// <summary>A draw depends only on seed and position. 0: the seed is drawn if temperature is not 0; the report has it.</summary>
         public ulong Seed { get; set; }
 
         /// <summary>Tokens that end the generation; null: none. The one that came stays in the session.</summary>
         public IReadOnlyList<int> StopTokens { get; set; }
 
         /// <summary>
-        /// Texts that end the generation: up to 16 of 1 to 256 bytes of UTF-8; null: none. Text that may be the beginning of one is held back until
-        /// that is known; then it comes with a later TOKEN, or with DONE. A text that matched is not given, nor is anything after it.
+        /// Texts that end the generation: up to 16 of 1 to 256 bytes; null: none. Text that may be the beginning of one is held back until that is
+        /// known; then it comes with a later TOKEN, or with DONE. A text that matched is not given, nor is anything after it.
         /// </summary>
         public IReadOnlyList<string> StopStrings { get; set; }
 
@@ -321,7 +331,7 @@ namespace Kvrt
         /// <summary>True: a LOGITS event before every TOKEN.</summary>
         public bool EmitLogits { get; set; }
 
-        /// <summary>True: do not open the assistant's turn after Session.AppendMessage.</summary>
+        /// <summary>True: do not open the assistant's turn after append_message.</summary>
         public bool NoGenerationPrompt { get; set; }
 
         /// <summary>True: a generation that is cancelled or fails leaves the session as it was before begin.</summary>
@@ -330,15 +340,15 @@ namespace Kvrt
         /// <summary>True: choose no token, end with PREFILLED: as Session.Prefill, but through next.</summary>
         public bool Prefill { get; set; }
 
-        /// <summary>With Prefill: which logits it gives.</summary>
+        /// <summary>With prefill: which logits a prefill gives.</summary>
         public Logits Logits { get; set; }
 
         /// <summary>
-        /// The kind of Grammar. Not with IgnoreEos, nor with Prefill. With Sampler.Host, LOGITS has -infinity for tokens that do not fit.
+        /// Constrained output. INVALID with IgnoreEos and with prefill. With sampler HOST, LOGITS has -INFINITY for tokens that do not fit.
         /// </summary>
         public GrammarKind GrammarKind { get; set; }
 
-        /// <summary>How the answer is split into content, reasoning and tool calls.</summary>
+        /// <summary>How an answer is split into content, reasoning and tool calls.</summary>
         public Reply Reply { get; set; }
 
         /// <summary>The GBNF or JSON schema, UTF-8; null with the other kinds.</summary>
@@ -348,15 +358,19 @@ namespace Kvrt
         public Cancel Cancel { get; set; }
 
         /// <summary>
-        /// Which calls of the session's tools the answer has. Not Auto, Required or Named with a GrammarKind; none of these four fields with
-        /// GrammarKind.Continue, IgnoreEos or Prefill.
+        /// Which calls of the session's tools an answer has.
+        ///
+        /// A call is bound. Not Required or Named with a GrammarKind. These four fields are INVALID with CONTINUE (the answer goes on with those that
+        /// it began with), IgnoreEos and prefill.
         /// </summary>
         public ToolChoice ToolChoice { get; set; }
 
         /// <summary>Calls of one answer at most; 0: no limit.</summary>
         public uint ParallelCallsMax { get; set; }
 
-        /// <summary>Tokens of reasoning at most; then its end is the only text that may come, and content or calls follow. 0: no limit.</summary>
+        /// <summary>
+        /// Tokens of reasoning at most; then its end is the only text that may come, and content or calls follow. 0: no limit.
+        /// </summary>
         public uint ReasoningTokensMax { get; set; }
 
         /// <summary>With NAMED: the tool's name, UTF-8. Else null.</summary>
@@ -364,9 +378,9 @@ namespace Kvrt
     }
 
     /// <summary>Options of Session.Checkpoint and Session.Suspend.</summary>
-    public sealed class SaveOptions
+    public sealed partial class SaveOptions
     {
-        /// <summary>Which part of the save is safely on the disk when it returns.</summary>
+        /// <summary>Which part of a save is safely on the disk when it returns.</summary>
         public Durability Durability { get; set; }
 
         /// <summary>True: replace another session of this name, or a newer save of this one, instead of CONFLICT.</summary>
@@ -381,7 +395,150 @@ namespace Kvrt
         /// </summary>
         public ulong TtlSeconds { get; set; }
 
-        /// <summary>How the save stores the KV chunks that it writes.</summary>
+        /// <summary>How a save stores the KV chunks that it writes.</summary>
         public Codec Codec { get; set; }
+    }
+
+    /// <summary>Options as the structs of the header, without what Fill.cs adds. What they point to lies in the arena.</summary>
+    internal static unsafe partial class Fill
+    {
+        private static kvrt_runtime_options Plain(RuntimeOptions o, Arena arena)
+        {
+            kvrt_runtime_options raw = new kvrt_runtime_options { struct_size = (uint)sizeof(kvrt_runtime_options) };
+            if (o == null) return raw;
+            raw.threads = o.Threads;
+            raw.isa = (uint)o.Isa;
+            raw.log_level = (uint)o.LogLevel;
+            raw.device = (uint)o.Device;
+            raw.device_index = o.DeviceIndex;
+            raw.cuda_library = arena.Text(o.CudaLibrary, out raw.cuda_library_size);
+            raw.determinism = (uint)o.Determinism;
+            raw.prompt_gemm = (uint)o.PromptGemm;
+            return raw;
+        }
+
+        internal static kvrt_model_options Of(ModelOptions o, Arena arena)
+        {
+            kvrt_model_options raw = new kvrt_model_options { struct_size = (uint)sizeof(kvrt_model_options) };
+            if (o == null) return raw;
+            raw.kv_format = (uint)o.KvFormat;
+            raw.block_tokens = o.BlockTokens;
+            raw.prefill_chunk = o.PrefillChunk;
+            raw.kv_bytes_max = o.KvBytesMax;
+            raw.step_ms_max = o.StepMsMax;
+            raw.from_fd = Flag(o.FromFd);
+            raw.fd = o.Fd;
+            raw.kv_populate = Flag(o.KvPopulate);
+            raw.fd_offset = o.FdOffset;
+            raw.fd_size = o.FdSize;
+            raw.cache_dir = arena.Text(o.CacheDir, out raw.cache_dir_size);
+            raw.cache = (uint)o.Cache;
+            raw.kv_format_v = (uint)o.KvFormatV;
+            raw.cache_bytes_max = o.CacheBytesMax;
+            return raw;
+        }
+
+        internal static kvrt_template_options Of(TemplateOptions o, Arena arena)
+        {
+            kvrt_template_options raw = new kvrt_template_options { struct_size = (uint)sizeof(kvrt_template_options) };
+            if (o == null) return raw;
+            raw.no_generation_prompt = Flag(o.NoGenerationPrompt);
+            raw.source = arena.Text(o.Source, out raw.source_size);
+            raw.tools = arena.Text(o.Tools, out raw.tools_size);
+            raw.documents = arena.Text(o.Documents, out raw.documents_size);
+            raw.variables = arena.Text(o.Variables, out raw.variables_size);
+            return raw;
+        }
+
+        internal static kvrt_plan_options Of(PlanOptions o)
+        {
+            kvrt_plan_options raw = new kvrt_plan_options { struct_size = (uint)sizeof(kvrt_plan_options) };
+            if (o == null) return raw;
+            raw.kv_format = (uint)o.KvFormat;
+            raw.block_tokens = o.BlockTokens;
+            raw.sessions = o.Sessions;
+            raw.session_tokens = o.SessionTokens;
+            raw.shared_tokens = o.SharedTokens;
+            raw.memory_bytes = o.MemoryBytes;
+            raw.layers = o.Layers;
+            raw.kv_heads = o.KvHeads;
+            raw.head_dim = o.HeadDim;
+            raw.kv_format_v = (uint)o.KvFormatV;
+            return raw;
+        }
+
+        internal static kvrt_store_options Of(StoreOptions o)
+        {
+            kvrt_store_options raw = new kvrt_store_options { struct_size = (uint)sizeof(kvrt_store_options) };
+            if (o == null) return raw;
+            raw.read_only = Flag(o.ReadOnly);
+            raw.must_exist = Flag(o.MustExist);
+            raw.disk_bytes_max = o.DiskBytesMax;
+            raw.free_bytes_min = o.FreeBytesMin;
+            return raw;
+        }
+
+        private static kvrt_session_options Plain(SessionOptions o, Arena arena)
+        {
+            kvrt_session_options raw = new kvrt_session_options { struct_size = (uint)sizeof(kvrt_session_options) };
+            if (o == null) return raw;
+            raw.no_prefix_cache = Flag(o.NoPrefixCache);
+            if (o.Store != null) raw.store = arena.Hold(o.Store.Handle);
+            raw.domain = arena.Text(o.Domain, out raw.domain_size);
+            raw.tools = arena.Text(o.Tools, out raw.tools_size);
+            raw.documents = arena.Text(o.Documents, out raw.documents_size);
+            raw.variables = arena.Text(o.Variables, out raw.variables_size);
+            raw.autosave_name = arena.Text(o.AutosaveName, out raw.autosave_name_size);
+            raw.autosave_turn = Flag(o.AutosaveTurn);
+            raw.autosave_tokens = o.AutosaveTokens;
+            raw.autosave_idle_ms = o.AutosaveIdleMs;
+            raw.foreign_kv = (uint)o.ForeignKv;
+            return raw;
+        }
+
+        private static kvrt_generate_options Plain(GenerateOptions o, Arena arena)
+        {
+            kvrt_generate_options raw = new kvrt_generate_options { struct_size = (uint)sizeof(kvrt_generate_options) };
+            if (o == null) return raw;
+            raw.max_tokens = o.MaxTokens;
+            raw.temperature = o.Temperature;
+            raw.top_k = o.TopK;
+            raw.top_p = o.TopP;
+            raw.min_p = o.MinP;
+            raw.repetition_penalty = o.RepetitionPenalty;
+            raw.frequency_penalty = o.FrequencyPenalty;
+            raw.presence_penalty = o.PresencePenalty;
+            raw.penalty_window = o.PenaltyWindow;
+            raw.seed = o.Seed;
+            raw.ignore_eos = Flag(o.IgnoreEos);
+            raw.top_logprobs = o.TopLogprobs;
+            raw.sampler = (uint)o.Sampler;
+            raw.emit_logits = Flag(o.EmitLogits);
+            raw.no_generation_prompt = Flag(o.NoGenerationPrompt);
+            raw.all_or_nothing = Flag(o.AllOrNothing);
+            raw.prefill = Flag(o.Prefill);
+            raw.logits = (uint)o.Logits;
+            raw.grammar_kind = (uint)o.GrammarKind;
+            raw.reply = (uint)o.Reply;
+            raw.grammar = arena.Text(o.Grammar, out raw.grammar_size);
+            if (o.Cancel != null) raw.cancel = arena.Hold(o.Cancel.Handle);
+            raw.tool_choice = (uint)o.ToolChoice;
+            raw.parallel_calls_max = o.ParallelCallsMax;
+            raw.reasoning_tokens_max = o.ReasoningTokensMax;
+            raw.tool_name = arena.Text(o.ToolName, out raw.tool_name_size);
+            return raw;
+        }
+
+        internal static kvrt_save_options Of(SaveOptions o)
+        {
+            kvrt_save_options raw = new kvrt_save_options { struct_size = (uint)sizeof(kvrt_save_options) };
+            if (o == null) return raw;
+            raw.durability = (uint)o.Durability;
+            raw.overwrite = Flag(o.Overwrite);
+            raw.pin = o.Pin;
+            raw.ttl_seconds = o.TtlSeconds;
+            raw.codec = (uint)o.Codec;
+            return raw;
+        }
     }
 }

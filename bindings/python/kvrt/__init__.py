@@ -19,8 +19,9 @@ from ._options import GenerateOptions, Sampler
 from ._runtime import Runtime
 from ._session import Session
 from ._store import Store
-from ._types import (AppendInfo, Autosave, CacheInfo, Event, GcReport, Message, Metrics, ModelInfo, Plan, RepairReport, Report, RuntimeInfo, SaveReport, SessionInfo,
-                     StoreEntry, StoreInfo, TokenLogprob)
+from ._types import Autosave, Event, Message, TokenLogprob
+from ._values import (AppendInfo, CacheInfo, GcReport, Metrics, ModelInfo, Plan, RepairReport, Report, RuntimeInfo, SaveReport, SessionInfo, StoreEntry,
+                      StoreInfo)
 
 __version__ = "0.1.0"
 

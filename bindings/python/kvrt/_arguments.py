@@ -11,8 +11,7 @@ import os
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union, cast
 
 from ._base import Struct
-from ._enums import (Cache, Codec, Determinism, Device, Durability, ForeignKv, Gemm, GrammarKind, Isa, KvFormat, LogLevel, Logits, Reply, SamplerKind,
-                     Status, ToolChoice)
+from ._enums import FLAGS, OPTIONS, Status
 from ._errors import Invalid
 
 Path = Union[str, "os.PathLike[str]"]
@@ -20,14 +19,6 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
 
 _RANGES: Dict[Any, Tuple[int, int]] = {ctypes.c_uint32: (0, 2**32 - 1), ctypes.c_uint64: (0, 2**64 - 1), ctypes.c_int32: (-(2**31), 2**31 - 1)}
-# The fields of options whose number is a value of an enum, or 0 or 1.
-_ENUMS: Dict[str, Any] = {
-    "isa": Isa, "log_level": LogLevel, "device": Device, "determinism": Determinism, "prompt_gemm": Gemm, "kv_format": KvFormat, "kv_format_v": KvFormat,
-    "cache": Cache, "foreign_kv": ForeignKv, "logits": Logits, "sampler": SamplerKind, "grammar_kind": GrammarKind, "reply": Reply,
-    "tool_choice": ToolChoice, "durability": Durability, "codec": Codec,
-}
-_FLAGS = {"from_fd", "kv_populate", "read_only", "must_exist", "no_generation_prompt", "no_prefix_cache", "autosave_turn", "ignore_eos", "emit_logits",
-          "all_or_nothing", "prefill", "overwrite"}
 
 
 def kind_of(value: object) -> Type[object]:
@@ -93,9 +84,9 @@ def fill(struct: S, **values: Any) -> S:
     kinds = _kinds(type(struct))
     for name, value in values.items():
         kind = kinds[name]
-        if name in _ENUMS:
-            value = one_of(value, _ENUMS[name], name)
-        elif name in _FLAGS:
+        if name in OPTIONS:
+            value = one_of(value, OPTIONS[name], name)
+        elif name in FLAGS:
             value = flag(value, name)
         elif kind in _RANGES:
             value = integer(value, kind, name)

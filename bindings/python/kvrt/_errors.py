@@ -11,7 +11,7 @@ from ._enums import Detail, Status
 from ._signals import Signals, on_stack
 
 if TYPE_CHECKING:
-    from ._types import Report
+    from ._values import Report
 
 
 class Error(Exception):

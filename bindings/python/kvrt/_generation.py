@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Optional, Type
 from ._enums import Detail, EventType, Status
 from ._errors import Busy, Error, Invalid
 from ._options import GenerateOptions
-from ._types import Event, Report
+from ._types import Event
+from ._values import Report
 from ._worker import Waiter
 
 if TYPE_CHECKING:

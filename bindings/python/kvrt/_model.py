@@ -12,7 +12,8 @@ from ._errors import NotFound
 from ._handles import Handle, buffer_of, lib
 from ._session import Session, SessionSetup
 from ._store import Store
-from ._types import Autosave, Event, Metrics, ModelInfo, Report, from_struct
+from ._types import Autosave, Event, from_struct
+from ._values import Metrics, ModelInfo, Report
 from ._worker import Core
 
 class Model(Handle):

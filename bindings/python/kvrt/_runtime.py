@@ -13,7 +13,8 @@ from ._errors import call, check_callback
 from ._handles import Handle, buffer_of, drop, free_function, keep, lib, log_function, opening
 from ._model import Model
 from ._store import Store
-from ._types import CacheInfo, Event, Plan, RepairReport, RuntimeInfo, from_struct
+from ._types import Event, from_struct
+from ._values import CacheInfo, Plan, RepairReport, RuntimeInfo
 
 logger = logging.getLogger("kvrt")
 

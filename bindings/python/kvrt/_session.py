@@ -16,7 +16,8 @@ from ._generation import AsyncGeneration, Generation
 from ._handles import Handle, buffer_of, drop, free_function, keep, lib, wake_function
 from ._options import GenerateOptions
 from ._signals import Signals
-from ._types import AppendInfo, Autosave, Event, Message, Report, SaveReport, SessionInfo, from_struct, make_event
+from ._types import Autosave, Event, Message, from_struct, make_event
+from ._values import AppendInfo, Report, SaveReport, SessionInfo
 from ._worker import Bell, Core
 
 END_OF_SESSION = 2**64 - 1

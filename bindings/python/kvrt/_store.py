@@ -10,7 +10,8 @@ from ._arguments import integer, text_bytes
 from ._enums import EventType
 from ._errors import Corrupt
 from ._handles import Handle, buffer_of, lib
-from ._types import Event, GcReport, StoreEntry, StoreInfo, from_struct
+from ._types import Event, from_struct
+from ._values import GcReport, StoreEntry, StoreInfo
 
 
 class Store(Handle):

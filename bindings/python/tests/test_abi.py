@@ -8,7 +8,7 @@ import re
 import unittest
 
 import kvrt
-from kvrt import _abi, _enums, _raw, _types
+from kvrt import _abi, _enums, _raw, _types, _values
 from support import SOURCE, python
 
 ABI = json.loads((SOURCE / "include" / "kvrt.abi.json").read_text())  # the layouts of the compiler: ./dev abi
@@ -72,7 +72,7 @@ class Description(unittest.TestCase):
                 self.assertIn(mine, kinds_of(its["type"]), f"{name}: {its['name']}")
 
     def test_enums(self):
-        classes = {cls.__doc__.split("...")[0].rstrip("_"): cls for cls in vars(_enums).values() if isinstance(cls, type) and cls.__module__ == _enums.__name__}
+        classes = _enums.ENUMS
         self.assertEqual(set(classes), set(ABI["enums"]))
         for name, enum in classes.items():
             self.assertEqual({member.name: member.value for member in enum}, {key[len(name) + 1:]: value for key, value in ABI["enums"][name].items()})
@@ -91,7 +91,7 @@ class Description(unittest.TestCase):
 
     def test_fields(self):
         """Every field is reached: options are set by name, the others are read, or are fields of a dataclass that is made by names."""
-        made = {cls.__name__: {field.name for field in dataclasses.fields(cls)} for cls in vars(_types).values() if dataclasses.is_dataclass(cls)}
+        made = {cls.__name__: {field.name for field in dataclasses.fields(cls)} for cls in [*vars(_types).values(), *vars(_values).values()] if dataclasses.is_dataclass(cls)}
         of = {"kvrt_runtime_props": "RuntimeInfo", "kvrt_model_props": "ModelInfo", "kvrt_store_props": "StoreInfo", "kvrt_session_props": "SessionInfo",
               "kvrt_cache_props": "CacheInfo", "kvrt_message_props": "Message"}
         for name, struct in ABI["structs"].items():

@@ -1,7 +1,7 @@
 //! Failures, and the one way by which all calls go into the library.
 use crate::numbers::{Detail, Status};
-use crate::reports::Report;
 use crate::value::{init, Of};
+use crate::values::Report;
 use crate::{kept, sys};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -2,8 +2,8 @@
 use crate::error::{call, Result};
 use crate::kept::{bytes, slice};
 use crate::numbers::Reason;
-use crate::reports::Report;
 use crate::sys;
+use crate::values::Report;
 use std::any::Any;
 use std::borrow::Cow;
 use std::ops::ControlFlow;

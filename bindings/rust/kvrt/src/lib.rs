@@ -50,32 +50,31 @@ mod kept;
 mod model;
 mod numbers;
 mod options;
-mod props;
+mod raw_options;
 #[cfg(doctest)]
 pub mod refused;
-mod reports;
 mod runtime;
 mod session;
 mod store;
 mod stream;
 mod value;
+mod values;
 
 pub use beside::{Beside, Message};
 pub use cancel::Cancel;
 pub use error::{last_error, Error, Result};
 pub use event::{Event, TokenValue};
-pub use generate::{GenerateOptions, Grammar, ToolChoice};
+pub use generate::{Grammar, ToolChoice};
 pub use json::message;
 pub use kept::{Log, Wake};
 pub use model::{apply_template, Model};
 pub use numbers::*;
-pub use options::{ModelOptions, PlanOptions, RuntimeOptions, SaveOptions, SessionOptions, StoreOptions, TemplateOptions};
-pub use props::*;
-pub use reports::*;
+pub use options::{GenerateOptions, ModelOptions, PlanOptions, RuntimeOptions, SaveOptions, SessionOptions, StoreOptions, TemplateOptions};
 pub use runtime::Runtime;
 pub use session::Session;
 pub use store::Store;
 pub use stream::Stream;
+pub use values::*;
 
 /// The version of libkvrt, which may be newer than this crate: major, minor, patch.
 pub fn version() -> (u32, u32, u32) {

@@ -1,43 +1,6 @@
-//! The constants of `kvrt.h`: numbers with names. A library that is newer than this crate may give others, and they are kept.
-use crate::sys;
-use std::fmt;
-
-macro_rules! numbers {
-    ($($(#[$of:meta])* $name:ident: $repr:ident { $($(#[$doc:meta])* $value:ident = $raw:ident,)+ })+) => {$(
-        $(#[$of])*
-        ///
-        /// A number that has no name here is kept, and is written as `UNKNOWN_99`.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-        pub struct $name($repr);
-
-        impl $name {
-            $($(#[$doc])* pub const $value: $name = $name(sys::$raw);)+
-
-            /// All that have a name.
-            pub const ALL_NAMED: &'static [(&'static str, $name)] = &[$((stringify!($value), $name::$value)),+];
-
-            /// The number in `kvrt.h`.
-            pub const fn number(self) -> $repr {
-                self.0
-            }
-        }
-
-        impl From<$repr> for $name {
-            fn from(number: $repr) -> $name {
-                $name(number)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match Self::ALL_NAMED.iter().find(|(_, named)| named == self) {
-                    Some((name, _)) => f.write_str(name),
-                    None => write!(f, "UNKNOWN_{}", self.0),
-                }
-            }
-        }
-    )+};
-}
+//! The constants of kvrt.h: numbers with names. A library that is newer than this crate may give others, and they are kept.
+// Made of include/kvrt.abi.json by bindings/raw.py (./dev abi): do not edit.
+use crate::value::numbers;
 
 numbers! {
     /// The status classes, each with the thing to do next.
@@ -59,7 +22,7 @@ numbers! {
         NO_MEMORY = KVRT_NO_MEMORY,
         /// The buffer is smaller than `*needed`: call again with a larger one.
         TOO_SMALL = KVRT_TOO_SMALL,
-        /// Past a limit. The message names it, and the option that raises it where there is one.
+        /// Past a limit. The message names it, and the option that raises it if there is one.
         LIMIT = KVRT_LIMIT,
         /// A file is damaged: get it again; for a store see `Store::repair`.
         CORRUPT = KVRT_CORRUPT,
@@ -70,7 +33,7 @@ numbers! {
         /// The disk, a quota, RLIMIT_FSIZE or disk_bytes_max is full: free space and call again. No tokens were lost; other saved
         /// sessions may have lost KV.
         NO_SPACE = KVRT_NO_SPACE,
-        /// The compute device failed, or its logits are no numbers (detail NUMERIC).
+        /// The compute device failed, or its logits are not numbers (detail NUMERIC).
         DEVICE = KVRT_DEVICE,
         /// This build or version cannot do it. The message names the thing.
         UNSUPPORTED = KVRT_UNSUPPORTED,
@@ -138,10 +101,10 @@ numbers! {
         EOS = KVRT_REASON_EOS,
         /// A stop string or a stop token came.
         STOP = KVRT_REASON_STOP,
-        /// `max_tokens` were generated.
+        /// max_tokens were generated.
         MAX_TOKENS = KVRT_REASON_MAX_TOKENS,
         /// The session has as many tokens as the model's context, or as the whole pool holds: truncate or erase, or start another
-        /// session. (A pool that others fill is LIMIT, from next.)
+        /// session. (A pool that others fill is LIMIT, from next.).
         CONTEXT_FULL = KVRT_REASON_CONTEXT_FULL,
         /// `Session::cancel`, `Cancel::fire` or the callback ended it.
         CANCELLED = KVRT_REASON_CANCELLED,
@@ -162,19 +125,20 @@ numbers! {
         DIFFERENT_TOKEN = KVRT_REUSE_DIFFERENT_TOKEN,
         /// The store knows the tokens and never had their KV.
         NOT_STORED = KVRT_REUSE_NOT_STORED,
-        /// This session had computed them; the pool needed the units.
+        /// This session had computed them; the pool needed the units. From resume, at position 0: it is longer than the pool holds (see
+        /// "Session states").
         EVICTED = KVRT_REUSE_EVICTED,
-        /// The chunk on disk was damaged, missing or could not be read: the log says which. At position 0 with `recomputed`: KV that
-        /// was reused made logits that are not finite, so all was computed again.
+        /// The chunk on disk was damaged, missing or could not be read: the log says which. At position 0 with `recomputed`: KV that was
+        /// reused made logits that are not finite, so all was computed again.
         DAMAGED = KVRT_REUSE_DAMAGED,
         /// The saved KV is of another format, numerics or block size.
         OTHER_NUMERICS = KVRT_REUSE_OTHER_NUMERICS,
-        /// The KV of the tokens from here on is there or was, but no longer what layers with a window need of the window before them,
-        /// or recurrent layers as their state. Here is the last boundary before: see `Session::mark`.
+        /// The tokens from here on had KV, but the window or recurrent state before them is gone. Computing starts at this position, the
+        /// last boundary: see `Session::mark`.
         WINDOW = KVRT_REUSE_WINDOW,
     }
 
-    /// `RuntimeOptions::log_level`: this level and those before it are logged.
+    /// This level and those before it are logged.
     #[derive(Default)]
     LogLevel: i32 {
         /// WARN.
@@ -189,7 +153,7 @@ numbers! {
         DEBUG = KVRT_LOG_DEBUG,
     }
 
-    /// `RuntimeOptions::isa`: which instructions the CPU's kernels use. The results are the same with each.
+    /// Which instructions the CPU's kernels use. The results are the same with each.
     #[derive(Default)]
     Isa: u32 {
         /// The best that the machine has and that passes its self-check.
@@ -202,27 +166,27 @@ numbers! {
         AVX512 = KVRT_ISA_AVX512,
     }
 
-    /// `RuntimeOptions::device`: A runtime computes on one device. Several runtimes may have a device each; one model over several
-    /// devices is UNSUPPORTED. CUDA is a library of its own, libkvrt_cuda.so. The first runtime that asks for CUDA loads it, and it
-    /// stays loaded until the process ends. libkvrt itself needs no driver and no file of NVIDIA's. Each device has numerics of its
-    /// own: a device does not use KV that another one computed, it computes the tokens again (`Reuse::OTHER_NUMERICS`), unless the host
-    /// asks for that KV (`ForeignKv::ACCEPT`).
+    /// What computes. A runtime computes on one device. Several runtimes may have a device each; one model over several devices is
+    /// UNSUPPORTED. CUDA is a library of its own, libkvrt_cuda.so. The first runtime that asks for CUDA loads it, and it stays loaded
+    /// until the process ends. libkvrt itself needs no driver and no file of NVIDIA's. Each device has numerics of its own: a device does
+    /// not use KV that another one computed, it computes the tokens again (`Reuse::OTHER_NUMERICS`), unless the host asks for that KV
+    /// (`ForeignKv::ACCEPT`).
     #[derive(Default)]
     Device: u32 {
         /// CPU.
         DEFAULT = KVRT_DEVICE_DEFAULT,
         /// The CPU.
         CPU = KVRT_DEVICE_CPU,
-        /// An NVIDIA GPU. UNSUPPORTED where libkvrt_cuda.so, the driver or the device is missing: the message says which, and where it
-        /// was looked for. INCOMPATIBLE: libkvrt_cuda.so is of another version, or is another library. DEVICE: the device is there and
+        /// An NVIDIA GPU. UNSUPPORTED if libkvrt_cuda.so, the driver or the device is missing: the message says which, and where it was
+        /// looked for. INCOMPATIBLE: libkvrt_cuda.so is of another version, or is another library. DEVICE: the device is there and
         /// failed.
         CUDA = KVRT_DEVICE_CUDA,
-        /// CUDA where it opens, else the CPU; the log then says why (INFO).
+        /// CUDA if it opens, else the CPU; the log then says why (INFO).
         AUTO = KVRT_DEVICE_AUTO,
     }
 
-    /// `RuntimeOptions::determinism`: which bits CUDA promises. A GPU has kernels for few rows and for many, which round differently.
-    /// Restored KV is exact with each choice.
+    /// Which bits CUDA promises. A GPU has kernels for few rows and for many, which round differently. Restored KV is exact with each
+    /// choice.
     #[derive(Default)]
     Determinism: u32 {
         /// BY_CLASS.
@@ -234,12 +198,11 @@ numbers! {
         /// All of convention 11 holds, as on the CPU: every row takes the kernels for few rows. Prompts are computed 16 rows at a time,
         /// so they read the weights more often and take longer. Decodes are as fast as ever. STRICT has numerics of its own.
         STRICT = KVRT_DETERMINISM_STRICT,
-        /// A row's bits may depend on all rows of its step, where that is faster.
+        /// A row's bits may depend on all rows of its step, if that is faster.
         NONE = KVRT_DETERMINISM_NONE,
     }
 
-    /// `RuntimeOptions::prompt_gemm`: the precision in which CUDA multiplies a prompt. It applies to steps of more than 64 tokens,
-    /// with weights in F16 or BF16 of more than 16, and changes nothing in smaller steps.
+    /// The precision in which CUDA multiplies a prompt. It applies to steps of more than 64 tokens (16 if the weights are F16 or BF16).
     #[derive(Default)]
     Gemm: u32 {
         /// F16.
@@ -248,16 +211,17 @@ numbers! {
         F16 = KVRT_GEMM_F16,
         /// They are rounded to FP8 (E4M3, a scale for each row): half the bytes of F16, 3 bits of fraction. On one model (135M
         /// parameters) the logits were off by 7 % of the largest, and perplexity rose by 4 %: try it on your own prompts. Its KV has
-        /// numerics of its own ("cuda-2-sm90-f8") and is never taken for F16's, nor the other way round. FP8 needs compute capability
-        /// 8.9 and cuBLASLt, else UNSUPPORTED: the message says which is missing. Matrices that are F32 in the file, or whose sides are
-        /// no multiple of 16, stay F16. INVALID with STRICT, which has no such steps. Its speed has not been measured on a device yet.
+        /// numerics of its own ("cuda-2-sm90-f8") and is never taken for F16's, nor the other way round. FP8 needs compute capability 8.9
+        /// and cuBLASLt, else UNSUPPORTED: the message says which is missing. Matrices that are F32 in the file, or whose sides are not
+        /// multiples of 16, stay F16. INVALID with STRICT, which has no such steps. On an H100 it was slower than F16, 0.5 to 0.9 times:
+        /// making FP8 of the weights took more than it saved.
         FP8 = KVRT_GEMM_FP8,
     }
 
-    /// The format in which K or V is stored; the two may have different ones. A token takes kv_heads * head_dim elements of each in
-    /// every layer; a latent (DeepSeek) is K and V in one row of head_dim, and both have one format. INT8 and FP8 take 2 bytes more for
-    /// each layer and KV head, a scale. KV of one pair of formats is never used for another: a session that is resumed with another
-    /// pair keeps its tokens, and its KV is computed again (`Reuse::OTHER_NUMERICS`). Every device computes with every pair.
+    /// The format in which K or V is stored; the two may have different ones. A token takes kv_heads * head_dim elements of each in every
+    /// layer. A latent (DeepSeek) holds K and V in one row of head_dim, so both have one format. INT8 and FP8 also take a scale of 2
+    /// bytes for each layer and KV head. KV of one pair of formats is never used for another: a session that is resumed with another pair
+    /// keeps its tokens, and its KV is computed again (`Reuse::OTHER_NUMERICS`). Every device computes with every pair.
     #[derive(Default)]
     KvFormat: u32 {
         /// F16.
@@ -268,30 +232,49 @@ numbers! {
         BF16 = KVRT_KV_BF16,
         /// 4 bytes.
         F32 = KVRT_KV_F32,
-        /// 1 byte. It halves memory, saved KV and the bytes that a decode reads. K is stored transformed (Walsh-Hadamard), which
-        /// spreads its large elements. The loss is small beside that of 4-bit weights, yet not nothing.
+        /// 1 byte. It halves memory, saved KV and the bytes that a decode reads. K is stored transformed (Walsh-Hadamard), which spreads
+        /// its large elements. The loss is small beside that of 4-bit weights, yet not nothing.
         INT8 = KVRT_KV_INT8,
-        /// 1 byte, E4M3. It halves the same as INT8 and loses more: with SmolLM2 a divergence 13 times INT8's. Take INT8, unless you
-        /// want K stored as it is, or each element with a precision relative to itself.
+        /// 1 byte, E4M3. It halves the same as INT8 and loses more: with SmolLM2 a divergence 13 times INT8's. Take INT8, unless you want
+        /// K stored as it is, or each element with a precision relative to itself.
         FP8 = KVRT_KV_FP8,
     }
 
-    /// `ModelOptions::cache`: which directory keeps weights from one open to the next, where cache_dir names none. In a program that
-    /// has more rights than its user (setuid) the environment is not read.
+    /// What a group's layers keep of the tokens.
+    GroupKind: u32 {
+        /// The KV of all of them.
+        EVERYTHING = KVRT_GROUP_EVERYTHING,
+        /// The KV of the last ones, kv_group_window of which a token sees.
+        WINDOW = KVRT_GROUP_WINDOW,
+        /// A recurrent state.
+        RECURRENT = KVRT_GROUP_RECURRENT,
+    }
+
+    /// Which directory keeps weights from one open to the next, if cache_dir names none. In a program that has more rights than its user
+    /// (setuid) the environment is not read.
     #[derive(Default)]
     Cache: u32 {
-        /// The directory in the environment variable KVRT_CACHE; none where that is unset or empty.
+        /// The directory in the environment variable KVRT_CACHE; none if that is unset or empty.
         DEFAULT = KVRT_CACHE_DEFAULT,
         /// None, whatever the environment says. INVALID with a cache_dir.
         NONE = KVRT_CACHE_NONE,
-        /// As DEFAULT, and where KVRT_CACHE is unset the user's directory: `$XDG_CACHE_HOME/kvrt/weights`, else
-        /// `$HOME/.cache/kvrt/weights`, made with mode 0700. A relative path in these variables counts as unset. None where both are
-        /// unset, where the directory is another user's, or where it is on a network file system; the log says why (INFO). It is meant
-        /// for programs that a user starts.
+        /// As DEFAULT; if KVRT_CACHE is unset, the user's directory: `$XDG_CACHE_HOME/kvrt/weights`, else `$HOME/.cache/kvrt/weights`,
+        /// made with mode 0700. A relative path in these variables counts as unset. None if both are unset, the directory is another
+        /// user's, or it is on a network file system; the log says why (INFO). It is meant for programs that a user starts.
         USER = KVRT_CACHE_USER,
     }
 
-    /// `SessionProps::state`: see "Session states".
+    /// What a repair did.
+    RepairOutcome: u32 {
+        /// There was nothing to do.
+        SOUND = KVRT_REPAIR_SOUND,
+        /// Damaged chunks are forgotten.
+        MENDED = KVRT_REPAIR_MENDED,
+        /// There is a new catalog.
+        REBUILT = KVRT_REPAIR_REBUILT,
+    }
+
+    /// What a session does now ("Session states" says what it may do).
     State: u32 {
         /// It waits for calls.
         IDLE = KVRT_STATE_IDLE,
@@ -303,26 +286,15 @@ numbers! {
         FAILED = KVRT_STATE_FAILED,
     }
 
-    /// What a group's layers keep of the tokens.
-    #[derive(Default)]
-    GroupKind: u32 {
-        /// The KV of all of them.
-        EVERYTHING = KVRT_GROUP_EVERYTHING,
-        /// The KV of the last ones, kv_group_window of which a token sees.
-        WINDOW = KVRT_GROUP_WINDOW,
-        /// A recurrent state.
-        RECURRENT = KVRT_GROUP_RECURRENT,
-    }
-
-    /// `SessionOptions::foreign_kv`: what resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round.
+    /// What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round.
     #[derive(Default)]
     ForeignKv: u32 {
         /// RECOMPUTE.
         DEFAULT = KVRT_FOREIGN_KV_DEFAULT,
         /// The tokens are computed again, and the session is as exact as any.
         RECOMPUTE = KVRT_FOREIGN_KV_RECOMPUTE,
-        /// KV of the same format and block size is taken as it is. The answer may then differ from a computed one where two tokens are
-        /// nearly as likely. Such a session is `inexact` for good, and no exact session shares its KV.
+        /// KV of the same format and block size is taken as it is. The answer may then differ from a computed one at a place where two
+        /// tokens are nearly as likely. Such a session is `inexact` for good, and no exact session shares its KV.
         ACCEPT = KVRT_FOREIGN_KV_ACCEPT,
     }
 
@@ -337,7 +309,7 @@ numbers! {
         ALL = KVRT_LOGITS_ALL,
     }
 
-    /// `GenerateOptions::sampler`: who chooses the tokens.
+    /// Who chooses the tokens.
     #[derive(Default)]
     Sampler: u32 {
         /// Kvrt, by the options.
@@ -346,14 +318,18 @@ numbers! {
         HOST = KVRT_SAMPLER_HOST,
     }
 
-    /// `GenerateOptions::reply`: how an answer is split into content, reasoning and tool calls. A tool call that is malformed or cut
-    /// short is content; one that was cut comes as a call when the answer goes on and ends it. The message does not depend on it. A session without tools has no tool calls, whatever its text. An argument that a model writes as bare text has
-    /// a type that the tool's schema allows, if it reads so, and else is a string. With a reply, a stop string does not reach over a
-    /// control token. AUTO goes by the chat template. PLAIN to DEEPSEEK are for files whose template does not show tool calls: they
-    /// name the way in which a family of models writes them.
+    /// How an answer is split into content, reasoning and tool calls. AUTO goes by the chat template. PLAIN to DEEPSEEK are for files
+    /// whose template does not show tool calls: they name the way in which a family of models writes them.
+    ///
+    /// A tool call that is malformed or cut short is content; one that was cut comes as a call when the answer goes on and ends it. A
+    /// session without tools has no tool calls, whatever its text. An argument that a model writes as bare text has a type that the
+    /// tool's schema allows, if it reads so, and else is a string. With a reply, a stop string does not reach over a control token.
+    ///
+    /// The message that an answer becomes does not depend on `reply`: it has tool_calls if the template renders them, and
+    /// reasoning_content if the template would not find reasoning within the content.
     #[derive(Default)]
     Reply: u32 {
-        /// Not at all: there are TOKEN events alone.
+        /// Not at all: there are only TOKEN events.
         DEFAULT = KVRT_REPLY_DEFAULT,
         /// As the model's chat template shows tool calls and reasoning.
         AUTO = KVRT_REPLY_AUTO,
@@ -371,7 +347,7 @@ numbers! {
         DEEPSEEK = KVRT_REPLY_DEEPSEEK,
     }
 
-    /// `SaveOptions::durability`: which part of a save is safely on the disk when it returns.
+    /// Which part of a save is safely on the disk when it returns.
     #[derive(Default)]
     Durability: u32 {
         /// TOKENS.
@@ -386,24 +362,14 @@ numbers! {
         KV = KVRT_DURABILITY_KV,
     }
 
-    /// `SaveOptions::codec`: how a save stores the KV chunks that it writes. Chunks that the store has stay as they are.
+    /// How a save stores the KV chunks that it writes. Chunks that the store has stay as they are.
     #[derive(Default)]
     Codec: u32 {
         /// ZSTD.
         DEFAULT = KVRT_CODEC_DEFAULT,
-        /// As they are, which loads sooner. A last block that is not full is packed all the same: its empty slots take no room then.
+        /// As they are, which loads sooner. A last block that is not full is packed all the same, so that its empty slots take no room.
         NONE = KVRT_CODEC_NONE,
         /// Packed (level 1), about a quarter smaller.
         ZSTD = KVRT_CODEC_ZSTD,
-    }
-
-    /// `RepairReport`.outcome.
-    RepairOutcome: u32 {
-        /// There was nothing to do.
-        SOUND = KVRT_REPAIR_SOUND,
-        /// Damaged chunks are forgotten.
-        MENDED = KVRT_REPAIR_MENDED,
-        /// There is a new catalog.
-        REBUILT = KVRT_REPAIR_REBUILT,
     }
 }

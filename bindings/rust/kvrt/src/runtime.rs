@@ -2,9 +2,9 @@
 use crate::error::{call, Result};
 use crate::kept::User;
 use crate::options::RuntimeOptions;
-use crate::props::RuntimeProps;
 use crate::sys;
 use crate::value::init;
+use crate::values::RuntimeProps;
 use std::ptr::null_mut;
 
 shared! {

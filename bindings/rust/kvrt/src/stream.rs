@@ -3,8 +3,8 @@ use crate::beside::Beside;
 use crate::error::Result;
 use crate::event::Event;
 use crate::numbers::State;
-use crate::reports::Report;
 use crate::session::Session;
+use crate::values::Report;
 use std::iter::FusedIterator;
 use std::ops::Deref;
 

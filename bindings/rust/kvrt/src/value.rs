@@ -73,3 +73,42 @@ macro_rules! init {
     }};
 }
 pub(crate) use init;
+
+/// Declares types of numbers with names.
+macro_rules! numbers {
+    ($($(#[$of:meta])* $name:ident: $repr:ident { $($(#[$doc:meta])* $value:ident = $raw:ident,)+ })+) => {$(
+        $(#[$of])*
+        ///
+        /// A number that has no name here is kept, and is written as `UNKNOWN_99`.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+        pub struct $name($repr);
+
+        impl $name {
+            $($(#[$doc])* pub const $value: $name = $name(crate::sys::$raw);)+
+
+            /// All that have a name.
+            pub const ALL_NAMED: &'static [(&'static str, $name)] = &[$((stringify!($value), $name::$value)),+];
+
+            /// The number in `kvrt.h`.
+            pub const fn number(self) -> $repr {
+                self.0
+            }
+        }
+
+        impl From<$repr> for $name {
+            fn from(number: $repr) -> $name {
+                $name(number)
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match Self::ALL_NAMED.iter().find(|(_, named)| named == self) {
+                    Some((name, _)) => f.write_str(name),
+                    None => write!(f, "UNKNOWN_{}", self.0),
+                }
+            }
+        }
+    )+};
+}
+pub(crate) use numbers;

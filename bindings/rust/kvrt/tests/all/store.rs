@@ -35,7 +35,7 @@ fn saved_sessions() {
     fails(Status::INVALID, store.set_ttl("", "bob", u64::MAX));
     assert_eq!(names(None), ["bob"]);
     let info = store.info().unwrap();
-    assert_eq!((info.sessions, info.read_only), (1, false));
+    assert_eq!((info.sessions, info.read_only), (1, 0));
     assert!(info.chunks > 0 && info.disk_bytes > 0);
 }
 
