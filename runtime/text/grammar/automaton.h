@@ -1,5 +1,5 @@
-// Automaton: a compiled grammar, one finite automaton over bytes per rule, whose edges may call other rules, or be whole tokens: control
-// tokens have no bytes that an answer shows. GrammarBuilder makes it.
+// Automaton: a compiled grammar. Each rule is a finite automaton over bytes. An edge may also call another rule, or read a whole token:
+// a control token has no bytes that an answer shows. GrammarBuilder makes it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace kvrt {
 const CodePointSet& plain_text();
 inline constexpr uint8_t kPlainRunMax = 32;  // longer runs count as endless; no plain token is longer
 
-// Tokens by their ids; `others`: all but these, and but those that end an answer.
+// A set of tokens, by their ids. With `others` it is all tokens except these and those that end an answer.
 struct TokenSet {
   std::vector<int32_t> ids;  // sorted
   bool others = false;
@@ -31,7 +31,7 @@ struct TokenSet {
 };
 
 struct Automaton {
-  enum Kind : uint8_t { kBytes, kCall, kSkip, kToken, kGate };  // kGate: a skip where it opens
+  enum Kind : uint8_t { kBytes, kCall, kSkip, kToken, kGate };  // kGate: a skip that only an open gate allows
   struct Edge {
     uint32_t to;
     uint32_t rule;  // kCall; kToken: which of token_sets; kGate and kBytes: which of gates
@@ -43,18 +43,18 @@ struct Automaton {
     kEndOnly = 2,
     kReads = 4,
     kPlainStart = 8
-  };  // final; and no edges; has kBytes or kToken; of a class >= plain_text
+  };  // a rule may end here; it must, for there is no edge; an edge reads; a character class that has all of plain_text begins here
 
   std::vector<Edge> edges;
   std::vector<uint32_t> first_edge;  // node n has [first_edge[n], first_edge[n + 1])
   std::vector<uint8_t> flags;
-  std::vector<uint8_t> plain_run;  // so many characters of plain text, whatever they are, may come here at least
+  std::vector<uint8_t> plain_run;  // how many plain characters may come here, whichever they are
   std::vector<uint32_t> start;     // the start of each rule; the root is rule 0
   std::vector<TokenSet> token_sets;
-  std::vector<uint8_t> keeps_members;  // of each rule: a call of it keeps in its frame which members have come
+  std::vector<uint8_t> keeps_members;  // by rule: whether the frame of its call keeps which members have come
   std::vector<MemberRules> objects;
   std::vector<MemberGate> gates;  // the first is always open
-  uint8_t byte_class[256] = {};   // bytes that no edge tells apart
+  uint8_t byte_class[256] = {};   // bytes of one class are those that no edge tells apart
   uint32_t byte_classes = 1;
 
   size_t nodes() const { return flags.size(); }
@@ -78,9 +78,9 @@ class GrammarBuilder {
   uint32_t add_rule(std::string name);
   // An object whose members come in any order, of which at most MemberRules::kNamedMax have a name.
   struct Members : MemberRules {
-    std::vector<uint32_t> rules;    // of each one's value, by its bit
-    std::optional<uint32_t> other;  // of another member
-    // Can the object come to its end? matches(rule): some text matches it.
+    std::vector<uint32_t> rules;    // the rule of each member's value, by the member's bit
+    std::optional<uint32_t> other;  // the rule of another member's value
+    // Says whether the object can come to its end; matches(rule) says whether some text matches the rule.
     template <class F>
     bool may_end(F matches) const {
       uint32_t count = other && matches(*other) ? 1 : 0;
@@ -94,37 +94,39 @@ class GrammarBuilder {
       return count >= min;
     }
   };
-  void keep_members(uint32_t rule, Members members);  // a call of the rule keeps which have come
+  void keep_members(uint32_t rule, Members members);  // each call of the rule keeps which members have come
   bool keeps_members(uint32_t rule) const { return rules_[rule].object != kOpen; }
   size_t rules() const { return rules_.size(); }
   void define(uint32_t rule, Part part);
-  void add_way(uint32_t rule, Part part);  // it matches that, too
+  void add_way(uint32_t rule, Part part);  // the rule matches this part, too
   bool defined(uint32_t rule) const { return rules_[rule].in != kOpen; }
 
   Part empty() { return single({kSkipTo, 0, 0, kOpen, 0}); }
-  Part bytes(uint8_t lo, uint8_t hi, uint32_t gate = 0);  // 0: always
+  Part bytes(uint8_t lo, uint8_t hi, uint32_t gate = 0);  // gate 0 is always open
   Part literal(std::string_view bytes);
   static std::string json_text(std::string_view utf8);  // the characters as a JSON string spells them, without quotes
   Part json_literal(std::string_view utf8) { return literal(json_text(utf8)); }
   Part characters(const CodePointSet& set, Spelling spelling);
   Part call(uint32_t rule);
-  // One token of the set, whatever its bytes. GrammarVocab::find names one. A token that ends an answer may be in a set of ids: it ends it there.
+  // Reads one token of the set, whatever its bytes. GrammarVocab::find gives ids. A token that ends an answer may be in the set: it ends the
+  // answer there.
   Part token(const TokenSet& set);
-  // Within a rule that keeps members: a way that is open as these say.
+  // A way within a rule that keeps members. It is open while the members that have come allow it.
   uint32_t add_gate(uint32_t rule, MemberGate::Way way, uint64_t named, bool another = false);
   Part gate(uint32_t gate) { return single({kGate, 0, 0, kOpen, gate}); }
-  Part never();  // nothing fits
+  Part never();  // no text matches it
   Part sequence(Part a, Part b);
   Part choice(std::span<const Part> parts);
   Part optional(Part a) { return repeat(a, 0, 1); }
   static constexpr uint32_t kNoMax = UINT32_MAX;
   Part repeat(Part a, uint32_t min, uint32_t max);  // `a` must be the last that was made
-  // For automata that are no nesting of parts: a join is a node to be linked to one way on, or to several.
+  // These are for automata that are not nested parts: a join is a node that is linked later, to one way on or to several.
   uint32_t join() { return empty().in; }
   void link(uint32_t node, uint32_t to);
   void link(uint32_t node, std::span<const uint32_t> to);
 
-  // Of each rule: some text matches it, if one does those that it calls of `assumed`, whose nodes stand before `first`, or that are not defined.
+  // Says for each rule whether some text matches it. It takes that for granted of rules in `assumed`, of those whose nodes stand before
+  // `first`, and of those that are not defined.
   std::vector<bool> matching(std::span<const uint32_t> rules, uint32_t first, std::span<const uint32_t> assumed = {}) const;
   uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
 
@@ -145,7 +147,7 @@ class GrammarBuilder {
   struct Rule {
     std::string name;
     uint32_t in = kOpen;
-    bool plain = false;       // a class that covers plain_text
+    bool plain = false;       // it is a character class that has all of plain_text
     uint32_t object = kOpen;  // which of objects_
   };
 

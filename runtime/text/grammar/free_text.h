@@ -1,5 +1,5 @@
-// Text that a grammar leaves free until a mark comes, and the marks themselves: </think>, <tool_call>. A piece of a mark that the vocabulary
-// has a control token for is that token; all else is bytes.
+// FreeText makes the parts of a grammar that leave text free until a mark comes, such as </think> or <tool_call>, and those that read a mark.
+// If the vocabulary has a control token for a piece of a mark, the grammar reads that token there; all else it reads as bytes.
 #pragma once
 
 #include <cstdint>
@@ -25,18 +25,18 @@ class FreeText {
   };
   class Text;
 
-  // Both outlive it.
+  // The vocabulary and the builder must outlive this object.
   FreeText(const GrammarVocab& vocab, GrammarBuilder* builder) : vocab_(vocab), builder_(*builder) {}
 
   bool begins_with_token(std::string_view mark) const { return !mark.empty() && symbols(mark).front() >= kToken; }
-  std::string_view token_of(std::string_view text) const;  // the control token that it begins with; "": none
-  // The mark, as a part of a rule.
+  std::string_view token_of(std::string_view text) const;  // the control token that `text` begins with; "": it begins with none
+  // The part of a rule that reads the mark.
   GrammarBuilder::Part mark(std::string_view text) const;
-  // Free text: any bytes and control tokens, but for those that end the answer, until the first mark that is whole. `end`: the node where it
-  // may also go on at any place; kNone: only a mark ends it. `by_bytes`: its tokens are read by their bytes, as Text::without and Text::but need,
-  // and marks that are control tokens also as text.
+  // Free text has any bytes, and any control tokens except those that end the answer, up to the first mark that is whole. The text may also
+  // end anywhere and go on at the node `end`; kNone: only a mark ends it. With `by_bytes` its tokens are read by their bytes, as Text::without
+  // and Text::but need, and a mark that is a control token is also read as text.
   Text text(std::span<const Exit> exits, uint32_t end = kNone, bool by_bytes = false) const;
-  uint32_t until(std::span<const Exit> exits, uint32_t end = kNone) const;  // where such a text begins
+  uint32_t until(std::span<const Exit> exits, uint32_t end = kNone) const;  // the node where such a text begins
 
  private:
   // A byte, or a control token as 256 and its id.
@@ -49,18 +49,19 @@ class FreeText {
   GrammarBuilder& builder_;
 };
 
-// A free text whose nodes are there.
+// A free text whose nodes have been made.
 class FreeText::Text {
  public:
   uint32_t begin() const { return nodes_[0]; }
-  // The node of a text that begins with `read`, after these bytes, and goes on with none of `bytes`.
+  // The node after the bytes `read` of the text's beginning, from which the text does not go on with one of `bytes`.
   uint32_t without(std::string_view read, std::string_view bytes);
 
-  // Places in it, for what is read beside it: 0 is its begin.
+  // A place in the text is for those who read it beside the grammar: 0 is its beginning.
   uint32_t step(uint32_t place, uint8_t byte) const;
-  bool whole(uint32_t place) const;     // a mark ends there,
-  uint32_t exit(uint32_t place) const;  // and goes on here; kNone: nowhere, or none does
-  // Where it goes on from a place, but with none of these bytes, nor by a control token that begins with one and is of no mark.
+  bool whole(uint32_t place) const;     // whether a mark ends there
+  uint32_t exit(uint32_t place) const;  // the node after that mark; kNone: no mark ends there, or the answer cannot go on after it
+  // The node from which the text goes on at a place, but not with one of these bytes, nor with a control token that begins with one of them and
+  // is not a piece of a mark.
   uint32_t but(uint32_t place, std::string_view bytes) const;
 
  private:
@@ -73,7 +74,7 @@ class FreeText::Text {
   GrammarBuilder* builder_;
   std::shared_ptr<const Marks> marks_;
   uint32_t end_;
-  std::vector<uint32_t> nodes_;  // by the marks' node: how much of a mark has come
+  std::vector<uint32_t> nodes_;  // by node of the marks' trie, which says how much of a mark has come
   std::map<std::pair<uint32_t, std::string>, uint32_t> without_;
 };
 

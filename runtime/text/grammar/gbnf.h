@@ -1,4 +1,4 @@
-// GBNF -> a rule of a grammar; the notation: Grammar::from_gbnf.
+// Adds a grammar in GBNF to a builder. Grammar::from_gbnf describes the notation.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace kvrt {
 
-// The rule of `root`. What it fails with: Grammar::from_gbnf.
+// Gives the rule of `root`. Grammar::from_gbnf says how it fails.
 Result<uint32_t> add_gbnf(std::string_view source, const GrammarVocab* vocab, GrammarBuilder* builder);
 
 }  // namespace kvrt

@@ -1,4 +1,5 @@
-// GrammarBuilder's nodes -> Automaton: each rule made deterministic where that stays small, dead ends cut off, left recursion refused.
+// GrammarLinker makes an Automaton of a GrammarBuilder's nodes. It makes each rule deterministic if the rule stays small, cuts off dead ends and
+// refuses left recursion.
 #pragma once
 
 #include <memory>
@@ -34,12 +35,12 @@ class GrammarLinker {
   std::unique_ptr<Automaton> out_;
 };
 
-// One rule's nodes -> deterministic nodes appended to an automaton (deterministic in bytes; calls stay as they are).
+// Appends one rule's nodes to an automaton, made deterministic in their bytes. Calls stay as they are.
 class RuleDeterminizer {
  public:
   using Node = GrammarBuilder::Node;
   RuleDeterminizer(const std::vector<Node>& nodes, Automaton* out) : nodes_(nodes), seen_(nodes.size(), 0), out_(*out) {}
-  // False: it would grow too much; the automaton is as before.
+  // False: the rule would grow too much, and the automaton is as before.
   bool run(uint32_t in);
 
  private:
@@ -64,7 +65,7 @@ class RuleDeterminizer {
   Automaton& out_;
   uint32_t base_ = 0;            // the first node of the rule
   std::vector<uint32_t> pool_;   // the sets, in a row
-  std::vector<uint32_t> begin_;  // the begin of each set
+  std::vector<uint32_t> begin_;  // where each set begins in pool_
   std::vector<uint32_t> table_;  // hash -> state + 1
   std::vector<uint32_t> stack_;
   std::vector<uint32_t> targets_[256];

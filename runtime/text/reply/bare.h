@@ -1,5 +1,5 @@
-// The begin of a call that has no mark: {"name": "f", "arguments": of a tool f, perhaps in a list, or [f( of Python's calls. Any other text
-// is none; the grammar of answers (bare_text.cc) binds a call from the same byte on.
+// BareHead recognizes the beginning of a call that has no mark: `{"name": "f", "arguments":` of a tool f, perhaps in a list, or `[f(` of Python's
+// calls. No other text is such a beginning. The grammar of answers (bare_text.cc) binds a call from the same byte on.
 #pragma once
 
 #include <span>
@@ -13,13 +13,13 @@ namespace kvrt::reply {
 
 class BareHead {
  public:
-  // Both outlive it.
+  // The syntax and the tools must outlive this object, or the next reset.
   void reset(const CallSyntax& syntax, const ReplyTools& tools);
-  bool feed(char c);  // false: the text is no call
+  bool feed(char c);  // false: the text is not a call
   bool whole() const { return at_ == At::kWhole; }
 
  private:
-  // What comes next, but for white space.
+  // What comes next, after white space.
   enum class At : uint8_t {
     kFirst,
     kItem,
@@ -42,9 +42,9 @@ class BareHead {
   const CallSyntax* syntax_ = nullptr;
   const ReplyTools* tools_ = nullptr;
   At at_ = At::kFirst;
-  std::string key_;                          // what has come of it
-  std::span<const std::string_view> names_;  // that begin as the one under way,
-  size_t size_ = 0;                          // of which so much has come
+  std::string key_;                          // what has come of the key
+  std::span<const std::string_view> names_;  // the names that begin as the text so far does
+  size_t size_ = 0;                          // how many bytes of a name have come
 };
 
 }  // namespace kvrt::reply

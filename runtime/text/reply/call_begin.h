@@ -1,5 +1,5 @@
-// Where a call begins within open reasoning: by its mark, its head and the name of a tool. A mark that is only mentioned goes on in another
-// way. The reader goes by this, and so does the mask of an answer.
+// CallBegin tells where a call begins within open reasoning: its mark, its head and the name of a tool have come. After a mark that is only
+// mentioned something else comes. The reader goes by this, and so does the mask of an answer.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace kvrt::reply {
 
-// What may stand between a syntax's mark and the name: followed byte by byte, in all its ways at once.
+// Follows byte by byte what may stand between a syntax's mark and the name, in all its ways at once.
 class CallBegin {
  public:
   explicit CallBegin(const CallSyntax& syntax);

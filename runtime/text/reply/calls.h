@@ -1,4 +1,4 @@
-// The calls of a whole payload, in the form that the interface has for them.
+// Reads the calls of a whole payload, in the form in which events have them.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,8 @@
 
 namespace kvrt::reply {
 
-// Appends the payload's calls; false, and nothing appended, where it is no call. `head` gave the name, or it is "". `tools` may be null.
+// Appends the payload's calls. False: it is not a call, and nothing is appended. `head` is the name if the head gave it, else "". `tools` may be
+// null.
 bool append_calls(std::string_view payload, const PatternReader& head, const CallSyntax& syntax, const ReplyTools* tools,
                   std::vector<ReplyPart>* out);
 

@@ -1,5 +1,5 @@
-// Values and calls that are written otherwise than as JSON, rewritten as JSON. A text that is none of them comes out as one that is no
-// JSON either, or not at all.
+// Rewrites values and calls that are not written as JSON as JSON. Of a text that is not such a value it makes one that is not JSON either, or
+// fails.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace kvrt::reply {
 
 inline char closing(char open) { return open == '{' ? '}' : open == '[' ? ']' : ')'; }
-std::string_view trimmed(std::string_view text);  // of white space at both ends
+std::string_view trimmed(std::string_view text);  // without white space at both ends
 inline bool begins_word(char c) { return is_word(c) && !is_digit(c); }
 
 // f(k='v', b=True) or a list of such -> {"name":"f","arguments":{"k":"v","b":true}}. `builtins`: f.call() is a call of f.

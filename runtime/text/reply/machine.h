@@ -1,5 +1,5 @@
-// The state of a ReplyParser. It goes byte by byte, so that no split of the answer can matter, and never back: bytes that turn out to be
-// no call are given out as content without being looked at again, but for the byte that showed it.
+// The state of a ReplyParser. It reads byte by byte, so that the split of an answer cannot matter, and it never goes back: bytes that turn out
+// not to be a call are given out as content and not read again, except the byte that showed it.
 #pragma once
 
 #include <string>

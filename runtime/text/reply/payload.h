@@ -1,4 +1,4 @@
-// The payload of a tool call: where it ends.
+// PayloadScan finds the end of a tool call's payload.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace kvrt::reply {
 
-// Of the objects that are calls where no mark says so (CallSyntax::kStrict).
+// The keys of an object that is a call without a mark (CallSyntax::kStrict).
 inline constexpr std::string_view kCallKeys[] = {"name", "arguments", "parameters", "type", "id"};
 
 // Follows a payload byte by byte to its end. It refuses early a text that cannot become one; a text that passes is parsed as a whole.
 class PayloadScan {
  public:
   using State = TagScan::State;
-  // True where a payload may begin with `c`; `named`: the arguments of a call that the head named. A bare one does not begin with a
-  // word: too many answers do.
+  // Whether a payload may begin with `c`. `named`: it is the arguments of a call whose name the head gave. The payload of a bare call does not
+  // begin with a word, as too many answers do.
   static bool begins(const CallSyntax& syntax, bool named, char c);
   void reset(const CallSyntax& syntax, bool named);
   State feed(char c);
-  // The same for a control token: only a mark can be one.
+  // As feed, for a control token, which can only be a mark.
   State feed_control(std::string_view spelling);
 
  private:
@@ -40,8 +40,8 @@ class PayloadScan {
   size_t level_ = 0;  // brackets around each call: 1 in a list of calls
   char quote_ = 0;
   bool escaped_ = false, in_word_ = false;
-  bool key_next_ = false, in_key_ = false;  // strict: of a call's object
-  std::string key_;                         // kQuoted: of a string, or of a mark under way
+  bool key_next_ = false, in_key_ = false;  // strict: a key of a call's object comes next, or is under way
+  std::string key_;                         // kQuoted: the string or the mark under way
   TagScan tags_;
 };
 

@@ -13,7 +13,7 @@ namespace kvrt {
 
 namespace reply {
 
-// A JSON schema within a tool's parameters, or none: of that nothing is known.
+// A JSON schema within a tool's parameters. It may be missing: then nothing is known of the value.
 class ArgumentSchema {
  public:
   ArgumentSchema() = default;
@@ -23,28 +23,28 @@ class ArgumentSchema {
   static constexpr std::pair<std::string_view, unsigned> kTypeNames[] = {{"null", kNull},     {"boolean", kBoolean}, {"integer", kInteger},
                                                                          {"number", kNumber}, {"string", kString},   {"array", kArray},
                                                                          {"object", kObject}};
-  const void* id() const { return at_; }  // the same for the same schema
-  unsigned types() const;                 // kUnknown also where there is too much to look at
+  const void* id() const { return at_; }  // tells schemas of one document apart
+  unsigned types() const;                 // kUnknown also if there is too much to look at
   ArgumentSchema property(std::string_view key) const;
-  std::vector<std::string_view> property_names() const;  // without those of branches
+  std::vector<std::string_view> property_names() const;  // those of branches are left out
   ArgumentSchema items() const;
 
  private:
   ArgumentSchema(const jinja::Value* root, const jinja::Value* at) : root_(root), at_(at) {}
-  // `visits`: how much may still be looked at; no answer is of use once it is 0 or less.
+  // `visits` is how much may still be looked at. Once it is 0 or less, an answer means nothing.
   const jinja::Value* target(int* visits) const;
   unsigned types(int depth, int* visits) const;
   static unsigned own_types(const jinja::Value* at, int* visits);
   ArgumentSchema property(std::string_view key, int depth, int* visits) const;
   ArgumentSchema items(int depth, int* visits) const;
   template <typename Visit>
-  void each_branch(const jinja::Value* of, const int* visits, Visit visit) const;  // of anyOf, oneOf, allOf
+  void each_branch(const jinja::Value* of, const int* visits, Visit visit) const;  // the branches are those of anyOf, oneOf and allOf
 
   const jinja::Value* root_ = nullptr;
   const jinja::Value* at_ = nullptr;
 };
 
-// A tool's name and parameters, in OpenAI's form or bare; null where it has none. Of the name: a string.
+// A tool's name and parameters, in OpenAI's form or bare; null: it has none. The name is a string.
 struct ToolFunction {
   const jinja::Value *name = nullptr, *parameters = nullptr;
 };
