@@ -1,4 +1,5 @@
-// A grammar's pushdown automaton run as a lazy deterministic one: a state is the set of all readings of the bytes so far.
+// GrammarStates runs a grammar's pushdown automaton as a deterministic one whose states are made when they are met: a state is the set of all
+// readings of the bytes so far.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,9 @@ class GrammarStates {
 
   State begin();
   State step(State from, uint8_t byte) { return known_step(from, byte).to; }
-  // The state after this token as a token; or after its bytes, which lead to `by_bytes`. `ordinary`: it may be any token of a set's others.
+  // The state after this token, read as a token or by its bytes, which lead to `by_bytes`. `ordinary`: it counts among the others of a set.
   State step_token(State from, State by_bytes, int32_t token, bool ordinary);
-  // Calls f(set) for each set of tokens of which one may come.
+  // Calls f(set) for each set of tokens one of which may come.
   template <class F>
   void for_each_token_set(State from, F f) const {
     for (uint32_t i = 0; i < rows_[from].size && !automaton_.token_sets.empty(); ++i) {
@@ -30,7 +31,7 @@ class GrammarStates {
       }
     }
   }
-  // The kinds of bytes (byte_kind) of which some do not lead back to the state itself. Takes all its steps.
+  // The kinds of bytes (byte_kind) that have a byte which does not lead back to the state itself. It takes all steps of the state.
   uint64_t kinds_away(State from);
   void begin_walk() {
     ++walk_;
@@ -51,15 +52,15 @@ class GrammarStates {
     }
     return {step.to, true};
   }
-  size_t walked_bytes() const { return walked_bytes_; }                         // of the states that this walk came to
-  bool dead(State s) const { return rows_[s].size == 0 && !rows_[s].may_end; }  // also where a limit left nothing
+  size_t walked_bytes() const { return walked_bytes_; }                         // the bytes of the states that this walk came to
+  bool dead(State s) const { return rows_[s].size == 0 && !rows_[s].may_end; }  // also if a limit left nothing
   bool may_end(State s) const { return rows_[s].may_end; }
   bool complete(State s) const { return rows_[s].may_end && rows_[s].size == 0; }
   bool curtailed(State s) const { return rows_[s].curtailed; }  // a limit left readings out
   uint32_t readings(State s) const { return rows_[s].size; }
   uint32_t plain_run(State s) const { return rows_[s].plain_run; }
   size_t bytes() const;
-  // A state by itself, to be added to the same grammar's other states.
+  // A state outside of these, which can be added to other states of the same grammar.
   struct Copy;
   Copy copy(State state) const;
   State add(const Copy& copy);
@@ -67,11 +68,11 @@ class GrammarStates {
  private:
   static constexpr uint32_t kNone = UINT32_MAX, kUnknown = UINT32_MAX;
   // A stack of calls: the node where a rule goes on when the rule it called ends, and the stack of that rule's caller; and which members of
-  // the called rule's object have come (in came_), so that states which differ in these alone are two. 0 is the bottom.
+  // the called rule's object have come (in came_), so that states which differ only in these are two. 0 is the bottom.
   struct Stack {
     uint32_t back_to, under, came, depth;
   };
-  // One reading: a node that reads bytes or tokens, and the stack.
+  // A reading is a node that reads bytes or tokens, and the stack there.
   struct Reading {
     uint32_t node, stack;
     friend bool operator==(const Reading&, const Reading&) = default;
@@ -79,13 +80,13 @@ class GrammarStates {
   struct Row {
     uint32_t first, size;  // its readings
     uint32_t next;         // the row in steps_, by byte class
-    uint32_t walk;         // the last that came here
+    uint32_t walk;         // the last walk that came here
     uint8_t plain_run;
     bool may_end, curtailed;
   };
   struct Step {
     State to = kUnknown;
-    uint32_t walk = 0;  // the last that took it
+    uint32_t walk = 0;  // the last walk that took it
   };
   size_t row_bytes() const { return sizeof(Row) + automaton_.byte_classes * sizeof(Step); }
   // A hash table of indices into something else.
@@ -113,7 +114,7 @@ class GrammarStates {
   void pass(const Automaton::Edge& gate, uint32_t stack);
   void close(uint32_t node, uint32_t stack);  // adds the readings that start there to found_
   void visit(uint32_t node, uint32_t stack);
-  State intern();  // found_ as a state
+  State intern();  // makes a state of found_
   uint8_t plain_run_of(std::span<const Reading> readings) const;
 
   const Automaton& automaton_;
@@ -125,7 +126,7 @@ class GrammarStates {
   uint32_t walk_ = 0;
   size_t walked_bytes_ = 0;
   Index stack_index_, came_index_, row_index_;
-  // The state in the making.
+  // These are of the state that is being made.
   std::vector<Reading> found_, open_;
   std::vector<uint64_t> visited_;  // a hash set; the entries of this round carry its number
   std::vector<uint32_t> visited_round_;
@@ -136,7 +137,7 @@ class GrammarStates {
 struct GrammarStates::Copy {
   std::vector<Reading> readings;  // their stacks are places in `stacks`
   std::vector<Stack> stacks;      // each after the one under it; 0 is the bottom
-  std::vector<CameMembers> came;  // of each of them
+  std::vector<CameMembers> came;  // the members that have come in each stack
   bool may_end = false, curtailed = false;
 };
 

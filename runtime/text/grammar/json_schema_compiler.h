@@ -1,6 +1,6 @@
-// The insides of json_schema.cc. A rule of the grammar is a conjunction: schemas, and what denies schemas, that all apply to one value.
-// Choices (anyOf, oneOf, if, dependencies, what denies more than one keyword) become branches, each with one way of the choice added, until
-// none is left: so each branch is exact, whatever the keywords say together. What is narrowed is narrowed at the end, by types.
+// SchemaCompiler does the work of json_schema.cc. A rule of the grammar is a conjunction: schemas, and denials of schemas, that all apply to one
+// value. A choice (anyOf, oneOf, if, dependencies, the denial of more than one keyword) becomes branches, each with one way of the choice
+// added, until no choice is left. So each branch is exact, whatever the keywords say together. Only the last step, by types, narrows.
 #pragma once
 
 #include <deque>
@@ -25,7 +25,7 @@ class SchemaCompiler {
  public:
   SchemaCompiler(JsonDocument document, SchemaMembers members, GrammarBuilder* builder);
   Result<uint32_t> compile();  // the rule of what fits the schema
-  // Of the objects among that, as a call's arguments: what the call's reader makes of it fits.
+  // The rule of the objects that fit it, written as a call's arguments: what the call's reader makes of them fits.
   Result<uint32_t> compile_arguments(const ArgumentsSpelling& how);
 
  private:
@@ -35,14 +35,14 @@ class SchemaCompiler {
   enum class What : uint8_t {
     kSchema,     // `schema` applies
     kNot,        // it does not
-    kDenied,     // of `schema`, one assertion does not hold: `part` is its keyword, or a part of that
+    kDenied,     // one assertion of `schema` does not hold: `part` is its keyword, or a part of that
     kIsObject,   // the value is an object
     kHas,        // an object with the member `name`
     kLacks,      // not an object, or one without it
     kMemberNot,  // an object with it, and `schema` does not apply to its value
-    kLeftOut,    // another way not to fit `schema`, by `part`: a value may, and none is written
+    kLeftOut,    // `schema` fails in another way, by `part`: such a value is valid, and never written
   };
-  // A schema's keywords that are dealt with: schemas that its $ref and allOf lead to apply beside it; so does a branch.
+  // Which keywords of a schema have been dealt with. What they lead to ($ref, allOf, a branch) is an item of its own, which applies beside it.
   enum Done { kFollowed = 1, kAnyOf = 2, kOneOf = 4, kIf = 8, kDenial = 16, kDependents = 32 };  // kDependents: times their count
   struct Item {
     const Node* schema = nullptr;
@@ -53,11 +53,11 @@ class SchemaCompiler {
     friend auto operator<=>(const Item&, const Item&) = default;
   };
   using All = std::vector<Item>;  // what applies to one value
-  // `All` with $ref and allOf followed, and denials of one assertion: those are schemas that are objects.
+  // `All`, after its $ref and allOf were followed and its denials split into those of one assertion. Its schemas are objects.
   struct Flat {
     All items;
-    bool nothing_fits = false;        // one of them is false
-    std::vector<const Node*> open{};  // while they are followed: those whose $ref, allOf and not are
+    bool nothing_fits = false;        // one of the schemas is `false`
+    std::vector<const Node*> open{};  // the schemas whose $ref, allOf and not are being followed
   };
   using enum ValueTypes::Type;
   static constexpr uint8_t kNumber = kFraction | kInteger;
@@ -73,7 +73,7 @@ class SchemaCompiler {
   Status unsupported(const Node& at, const std::string& what) const;
   Status limit(const Node& at, const std::string& what) const;
   bool equal(const Node& a, const Node& b) const { return document_.equal(a, b, &looked_at_); }
-  Status look(const Node& at, uint64_t schemas) const;  // LIMIT: together they were too many
+  Status look(const Node& at, uint64_t schemas) const;  // LIMIT: too many schemas have been looked at
   const Node& about(const Flat& flat) const { return flat.items.empty() ? document_.root() : *flat.items.front().schema; }  // for messages
 
   // json_schema.cc: from schemas to types

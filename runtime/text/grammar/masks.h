@@ -1,4 +1,4 @@
-// GrammarMasks' insides: a book of the states that some answer met, and their masks. All matchers of the grammar read it and add to it.
+// GrammarMasks keeps books: of the states that some answer met, and of their masks. All matchers of a grammar read a book and add to it.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace kvrt {
 
-// Thread-safe. States and masks stay as long as the book.
+// It is thread-safe. States and masks live as long as the book.
 class GrammarBook {
  public:
   using State = GrammarStates::State;
@@ -33,10 +33,10 @@ class GrammarBook {
   At accept(State state, int32_t token);
   bool may_end(State state);
   bool complete(State state);
-  // No more should be added: it has its size, or an exception left it half-way.
+  // The book should not grow any more: it has its full size, or an exception left it half-way.
   bool spent();
   size_t bytes();
-  // Another book's state, which may be spent.
+  // Takes over a state of another book, which may be spent.
   State take_over(GrammarBook* from, State state);
 
  private:
@@ -58,13 +58,13 @@ class GrammarBook {
     bool limited = false;
   };
   std::vector<MaskOf> mask_of_ KVRT_GUARDED_BY(mu_);               // by state
-  std::vector<std::vector<uint64_t>> masks_ KVRT_GUARDED_BY(mu_);  // each once: many states have the same
+  std::vector<std::vector<uint64_t>> masks_ KVRT_GUARDED_BY(mu_);  // each mask once: many states have the same
   std::unordered_multimap<uint64_t, uint32_t> by_hash_ KVRT_GUARDED_BY(mu_);
   std::vector<State> path_ KVRT_GUARDED_BY(mu_);                       // a walk's states, by depth
   std::vector<std::pair<State, uint64_t>> away_ KVRT_GUARDED_BY(mu_);  // what the walk knows of kinds_away
   uint64_t steps_ KVRT_GUARDED_BY(mu_) = 0;
   bool curtailed_ KVRT_GUARDED_BY(mu_) = false;  // the walk met a limit of the states
-  bool limited_ KVRT_GUARDED_BY(mu_) = false;    // the walk met one of its own, or no token is left
+  bool limited_ KVRT_GUARDED_BY(mu_) = false;    // the walk met a limit of its own, or no token is left
   bool half_way_ KVRT_GUARDED_BY(mu_) = false;
 };
 
@@ -74,7 +74,7 @@ struct GrammarMasks::Impl {
   Mutex mu;
   std::shared_ptr<GrammarBook> book KVRT_GUARDED_BY(mu);
 
-  // The book to go on with instead of `spent`; null: at the begin.
+  // The book to go on with instead of `spent`, which is null at the beginning.
   std::shared_ptr<GrammarBook> current(const GrammarBook* spent);
 };
 

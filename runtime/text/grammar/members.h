@@ -1,4 +1,4 @@
-// Members of an object that come in any order: what a rule's frame keeps of those that have come, and what may come then.
+// The members of an object that come in any order: what a rule's frame keeps of those that have come, and which may come next.
 #pragma once
 
 #include <algorithm>
@@ -7,14 +7,14 @@
 
 namespace kvrt {
 
-// What has come: members that have a name by their bits, and how many others.
+// The members that have come: those with a name by their bits, and how many others.
 struct CameMembers {
   uint64_t named = 0;
   uint32_t others = 0;
   friend bool operator==(const CameMembers&, const CameMembers&) = default;
 };
 
-// What an object has to have. Below `min` others count as one: they may have the same name.
+// What an object must have. All other members together count as one towards `min`, for they may have the same name.
 struct MemberRules {
   static constexpr uint32_t kNamedMax = 64, kNoMax = UINT32_MAX;
   uint64_t required = 0;
@@ -24,7 +24,7 @@ struct MemberRules {
   bool whole(const CameMembers& came) const {
     return (came.named & required) == required && size_of(came.named) + std::min(came.others, 1u) >= min;
   }
-  // Those of `named` that may come next, so that the object can come to its end.
+  // Those of `named` that may come next and leave the object a way to its end.
   uint64_t open(const CameMembers& came, uint64_t named) const {
     const bool room = max == kNoMax || uint64_t{size_of(came.named | required)} + came.others < max;
     return named & ~came.named & (room ? ~uint64_t{0} : required);
@@ -42,14 +42,14 @@ struct MemberRules {
   static uint32_t size_of(uint64_t named) { return static_cast<uint32_t>(std::popcount(named)); }
 };
 
-// A way on that not every set of members leaves open.
+// A way on that is open only after certain members.
 struct MemberGate {
   enum Way : uint8_t {
-    kMayCome,  // one of `named` or, if `another`, another
-    kComes,    // the same of one, which has come then
+    kMayCome,  // one of `named` may come, or, if `another`, another member
+    kComes,    // as kMayCome, and from there on it has come
     kWhole     // the object may end
   };
-  uint32_t object = 0;  // whose MemberRules
+  uint32_t object = 0;  // the number of its MemberRules
   Way way = kMayCome;
   bool another = false;
   uint64_t named = 0;

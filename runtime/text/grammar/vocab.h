@@ -1,4 +1,4 @@
-// GrammarVocab's insides: the tokens that are text, as two tries over their bytes.
+// GrammarVocab keeps the tokens that are text as two tries over their bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace kvrt {
 
-// A trie in preorder: the nodes under n are (n, nodes[n].next). Tokens lie in the same order: tokens[nodes[n].first, nodes[n + 1].first) end at
-// n, and up to nodes[nodes[n].next].first they end at or under it.
+// A trie whose nodes are in preorder: those under n are (n, nodes[n].next). Tokens are in the same order: tokens[nodes[n].first,
+// nodes[n + 1].first) end at n, and those up to nodes[nodes[n].next].first end at or under it.
 struct TokenTrie {
   struct Node {
     uint32_t next, first;
@@ -20,13 +20,13 @@ struct TokenTrie {
     uint8_t byte;
     uint8_t longest;  // the longest token at or under it, in characters; plain text only
   };
-  std::vector<Node> nodes;      // and one more, for its `first`
-  std::vector<uint64_t> below;  // of each node, the kinds of the bytes under it
+  std::vector<Node> nodes;      // and one more, which only has a `first`
+  std::vector<uint64_t> below;  // by node: the kinds of the bytes under it
   std::vector<int32_t> tokens;
   uint32_t depth_max = 0;
 };
 
-// Bytes of the same kind are alike to most states: one of 64 bits.
+// The kind of a byte, as one of 64 bits: most states do not tell bytes of one kind apart.
 uint64_t byte_kind(uint8_t byte);
 
 struct GrammarVocab::Impl {
@@ -35,12 +35,12 @@ struct GrammarVocab::Impl {
   TokenTrie plain;  // tokens that are whole characters of plain_text, at most kPlainRunMax of them
   TokenTrie other;
   std::vector<std::vector<uint64_t>> plain_masks;  // [n]: the plain tokens of at most n characters
-  std::vector<uint32_t> offsets;                   // each token's bytes; no bytes: it is no text
+  std::vector<uint32_t> offsets;                   // where each token's bytes begin; a token without bytes is not text
   std::string bytes;
   std::vector<uint64_t> end_mask;
   std::vector<uint64_t> ordinary_mask;                 // tokens that models write, and that end nothing
   std::vector<int32_t> texts;                          // tokens of text by their bytes
-  std::map<std::string, int32_t, std::less<>> hidden;  // the others by how they are spelled
+  std::map<std::string, int32_t, std::less<>> hidden;  // the other tokens by their spelling
   std::string_view text(int32_t token) const {
     const auto i = static_cast<size_t>(token);
     return std::string_view(bytes).substr(offsets[i], offsets[i + 1] - offsets[i]);
