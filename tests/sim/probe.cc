@@ -264,7 +264,7 @@ std::string Probe::check_step(const Step& step) {
     // A state that is written over is there no more.
     const uint64_t ready = seq.state_to ? s.kv.without_window(begin) : s.kv.restart(begin);
     if (ready < begin && seq.stores) return say("rows from %llu on, and KV is missing before", static_cast<unsigned long long>(begin));
-    bool again = s.generation->recompute_all;
+    bool again = s.generation->progress.recompute_all;
     for (uint32_t g = 0; g < s.kv.tables.size(); ++g) {
       const BlockTable& table = s.kv.tables[g];
       const bool stores = seq.stores >> g & 1;

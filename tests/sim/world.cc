@@ -195,7 +195,7 @@ void World::check(bool deep) {
 void World::check_oldest() {
   const Session* oldest = probe_->oldest_runnable();
   std::pair<uint64_t, uint64_t> place;
-  if (oldest && !oldest->generation->recompute_all && !oldest->kv.own_only) place = {oldest->generation->order, progress_of(*oldest)};
+  if (oldest && !oldest->generation->progress.recompute_all && !oldest->kv.own_only) place = {oldest->generation->order, progress_of(*oldest)};
   if (place.first == place_.first) SIM_CHECK(place.second >= place_.second, "who began first had to give up its blocks");
   place_ = place;
 }

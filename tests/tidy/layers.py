@@ -203,6 +203,7 @@ def check_homes(names, texts, strip, fault):
     for name in library:
         for match in DEFINED.finditer(code[name]):
             owner = match.group(1).rstrip(":").split("::")[-1]
-            if owner in homes and folder_of(name).removesuffix("/posix") not in homes[owner]:
+            here = folder_of(name)
+            if owner in homes and not {here, here.removesuffix("/posix")} & homes[owner]:
                 line = code[name].count("\n", 0, match.start(1)) + 1
                 fault(f"{name}:{line}", f"a method of {owner}, whose folder is {', '.join(sorted(homes[owner]))}")

@@ -37,7 +37,7 @@ LOCALE_MANGLED = re.compile(r"_ZN?K?S[oi][A-Z0-9]|_ZNK?S[oid]|_ZNK?St7__cxx11\d+
 SYSTEM_INCLUDE = re.compile(
     r"\s*#\s*include\s*<((?:sys|linux|asm|net|netinet|arpa|mach)/[\w/.]+|csignal|"
     r"(?:unistd|fcntl|pthread|signal|dlfcn|link|elf|dirent|sched|spawn|poll|semaphore|termios|ucontext|execinfo|pwd|grp|netdb|syslog|windows)\.h)>")
-SYSTEM_PLACES = ("runtime/base/posix/", "runtime/compute/open_cuda.cc", "cuda/gemm/gemm_library.cc")
+SYSTEM_PLACES = ("runtime/base/posix/", "runtime/compute/open_cuda.cc", "cuda/backend/gemm_library.cc")
 BAD_FLAGS = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-march=native", "-mtune=native")
 FILE_LINES, FUNCTION_LINES = 400, 70
 CODE = layers.CODE

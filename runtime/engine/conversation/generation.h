@@ -82,7 +82,8 @@ struct Generation {
   explicit Generation(GenerateOptions o) : options(std::move(o)), text(options.stop_strings) {}
 
   struct Progress {
-    uint64_t next_logits = 0;     // recompute_all: the first position still to run
+    bool recompute_all = false;   // prefill with all logits
+    uint64_t next_logits = 0;     // of it: the first position still to run
     std::vector<bool> accounted;  // prompt positions that the report counts as reused or computed; empty: not counted yet
     uint64_t computed = 0;        // prompt positions that ran, each once
     uint64_t decoded_end = 0;     // positions after the prompt whose rows ran once
@@ -104,7 +105,6 @@ struct Generation {
   uint64_t answer_begin = 0;           // its answer's first token: before prompt_end where it goes on with one
   bool warmed = false;                 // the prefix look-up was done
   bool admitted = false;               // it may take blocks
-  bool recompute_all = false;          // prefill with all logits
   Progress progress;
   std::vector<float> awaited;  // the row of logits that accept() answers; empty: none
   bool finished = false;       // DONE is in the mailbox, or the session's failure or no_memory is set

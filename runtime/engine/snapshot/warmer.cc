@@ -32,7 +32,7 @@ bool Warmer::warm(EngineLock* lock, Session* session, uint64_t deadline_ns) {
   }
   using Loaded = KvLoader::Loaded;
   Loaded loaded = Loaded::kNothing;
-  if (s.generation->recompute_all && !again) {
+  if (s.generation->progress.recompute_all && !again) {
     cache_->release(&s.kv, 0);
     cache_->extend(&s.kv, s.tokens);
   } else {
@@ -40,7 +40,7 @@ bool Warmer::warm(EngineLock* lock, Session* session, uint64_t deadline_ns) {
     loaded = loader_->fill(lock, session, s.store.get(), in_time).loaded;
   }
   if (loaded == Loaded::kStoppedNearer) return true;
-  if (s.generation->recompute_all && again) {
+  if (s.generation->progress.recompute_all && again) {
     s.stored.disk_tokens = 0;  // it reuses nothing: these tokens' KV was its own
   } else {
     reports_->count_reuse(session);

@@ -35,7 +35,7 @@ void Committer::take_rows(const PlannedSeq& seq, uint64_t begin, uint64_t end) {
 void Committer::commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab) {
   Session* s = seq.session;
   Generation& g = *s->generation;
-  if (g.recompute_all) g.progress.next_logits = std::max(g.progress.next_logits, seq.run.end);
+  if (g.progress.recompute_all) g.progress.next_logits = std::max(g.progress.next_logits, seq.run.end);
   if (g.options.prefill_only && g.options.logits != WantLogits::kNone) {
     for (uint32_t r = 0; r < seq.logit_rows; ++r) {
       const float* row = logits + size_t{seq.first_logit + r} * vocab;
@@ -199,7 +199,7 @@ void Committer::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
   if (seq.run.end < s->tokens.size() - s->leaves_last()) return;
   if (g.options.prefill_only) {
     const bool has_states = s->kv.shape.has_states();  // all before the last row had to be there
-    const bool over = g.recompute_all || has_states || s->kv.ready(s->tokens.size()) == s->tokens.size();
+    const bool over = g.progress.recompute_all || has_states || s->kv.ready(s->tokens.size()) == s->tokens.size();
     if (over && (!g.options.wants_logits() || seq.logit_rows)) generations_->finish(s, Reason::kPrefilled, now_ns);
   } else if (seq.logit_rows) {
     commit_rows(seq, plan, logits, tokenizer, now_ns);

@@ -8,7 +8,7 @@ void Generations::start(Session* s, uint64_t now_ns) {
   Generation& g = *s->generation;
   g.times.begin_ns = now_ns;
   g.prompt_end = g.progress.decoded_end = s->tokens.size() - s->leaves_last();
-  g.recompute_all = g.options.prefill_only && g.options.logits == WantLogits::kAll;
+  g.progress.recompute_all = g.options.prefill_only && g.options.logits == WantLogits::kAll;
   reports_->begin(s);
   s->kv.own_only = false;
   s->state = SessionState::kGenerating;

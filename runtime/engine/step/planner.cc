@@ -31,7 +31,7 @@ void clear_plan(StepPlan* plan) {
 KvRun Planner::next_run(const Session& s) const {
   const Generation& g = *s.generation;
   const uint64_t n = s.tokens.size();
-  if (!g.recompute_all) {
+  if (!g.progress.recompute_all) {
     KvRun run = s.kv.next_run(n);
     run.end = std::min(run.end, n - s.leaves_last());
     return run;
@@ -52,7 +52,7 @@ void Planner::take_turns(const std::vector<Session*>& order) {
 
 // Two sessions that need the same block at once compute it once: the second waits for it, and adopts it when it is sealed.
 bool Planner::waits_for_other(const Session& s, const KvRun& run) const {
-  if (!s.kv.adopts() || s.generation->recompute_all) return false;
+  if (!s.kv.adopts() || s.generation->progress.recompute_all) return false;
   const uint64_t i = run.begin / block_tokens_;
   if (i >= s.kv.chain.size()) return false;  // no other session has the same tail
   const auto claim = claimed_.find(s.kv.chain[i].get());
@@ -127,7 +127,7 @@ void Planner::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
   for (uint64_t p = run.begin; p < run.end; ++p) {
     plan->tokens.push_back(s->tokens[p]);
     plan->positions.push_back(static_cast<int32_t>(p));
-    if ((g.recompute_all && p >= g.progress.next_logits) || (decides && p + 1 == s->tokens.size())) {
+    if ((g.progress.recompute_all && p >= g.progress.next_logits) || (decides && p + 1 == s->tokens.size())) {
       plan->logits_rows.push_back(static_cast<uint32_t>(plan->tokens.size()) - 1);
       ++seq.logit_rows;
     }
@@ -150,7 +150,7 @@ uint64_t Planner::rows_of(const Turn& turn, const StepPlan& plan) const {
   const KvRun& run = turn.run;
   uint64_t rows = std::min<uint64_t>({turn.rows(), limits_.rows_max - plan.tokens.size(), limits_.prefill_chunk});
   const uint64_t logits_left = limits_.logits_max - plan.logits_rows.size();
-  if (g.recompute_all) rows = std::min<uint64_t>({rows, logits_left, kUnreadEventsMax - s.mailbox.size()});
+  if (g.progress.recompute_all) rows = std::min<uint64_t>({rows, logits_left, kUnreadEventsMax - s.mailbox.size()});
   if (!turn.decodes()) {
     if (*budget_ < 1 && !plan.tokens.empty()) return 0;  // the step is full
     rows = std::min(rows, pace_->rows(run.begin, *budget_));
@@ -203,7 +203,7 @@ void Planner::plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t
     if (!s->runnable() || !s->generation->warmed) continue;  // it gave its blocks to another session of this plan
     queue_->touch(s);
     marker_.mark_messages(s);
-    if (!s->generation->recompute_all && cache_->adopt(&s->kv, s->tokens)) {  // what others sealed since the session was warmed
+    if (!s->generation->progress.recompute_all && cache_->adopt(&s->kv, s->tokens)) {  // what others sealed since the session was warmed
       reports_->count_reuse(s);
       turn.run = next_run(*s);
     }

@@ -214,7 +214,7 @@ TEST(Plan, WhatIsAbsurdIsNamed) {
       {&model, {1, 10, 11, 1}, Code::kInvalid, "shared_tokens is 11"},
       {&large, {1, 0, 0, 1}, Code::kInvalid, "session_tokens is 0"},
       {&large, {1, uint64_t{kContextMax} + 1, 0, 1}, Code::kLimit, "session_tokens"},
-      {&large, {kSessionsMax, kContextMax, 0, 1}, Code::kLimit, "KV blocks"},
+      {&large, {kSessionsMax, kContextMax, 0, 1}, Code::kLimit, "units of KV"},
       {&large, {4'000, kContextMax, 0, 1}, Code::kLimit, "2^64"},
   };
   for (const auto& c : cases) {

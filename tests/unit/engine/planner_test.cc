@@ -67,7 +67,7 @@ TEST(Planner, ABlockThatIsComputedAgainHasNoKvMeanwhile) {
 
   begin_prefill(&step, &second, 20, kBlock);
   second.generation->options.logits = WantLogits::kAll;
-  second.generation->recompute_all = true;
+  second.generation->progress.recompute_all = true;
   cache.adopt(&second.kv, second.tokens);
   ASSERT_EQ(second.kv.tables[0].filled(0), kBlock);
   StepPlan plan;
