@@ -205,7 +205,7 @@ TEST(EngineLookUpDeathTest, NobodyAsksUnderTheLock) {
 #else
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const TempDir tmp("/dev/shm");
-  const std::shared_ptr<Runtime> runtime = *Runtime::open({.threads = 1}, nullptr);
+  const std::shared_ptr<Runtime> runtime = *Runtime::open({}, nullptr);
   const std::shared_ptr<Store> store = *runtime->open_store(runtime, tmp.path() + "/s", {});
   const std::vector<int32_t> tokens(32, 7);
   const NodeIn node{chain_key({}, tokens), {}, tokens};
