@@ -345,7 +345,7 @@ TEST_F(Groups, ABadFrameIsMendedAlone) {
   EXPECT_EQ(r.report.chunks_lost, 1u);
   EXPECT_EQ(r.report.chunks_kept, 3 * nodes_ - 1);
   EXPECT_EQ(r.report.sessions_with_holes, 1u);
-  EXPECT_TRUE(std::any_of(r.lines.begin(), r.lines.end(), [](auto& l) { return l.find(" of group 3: lost") != std::string::npos; }));
+  EXPECT_TRUE(std::any_of(r.lines.begin(), r.lines.end(), [](auto& l) { return l.find(" of number 3: lost") != std::string::npos; }));
   open();
   EXPECT_EQ(readable_chunks(store_.get(), chain_, 0), nodes_);
   EXPECT_EQ(readable_chunks(store_.get(), chain_, 3), nodes_ - 1);
