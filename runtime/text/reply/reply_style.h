@@ -45,34 +45,34 @@ enum class ReplyFormat : uint8_t {
   kHarmony,     // <|channel|>commentary to=functions.name <|constrain|>json<|message|>{..}<|call|>: gpt-oss; its reasoning is a channel too
 };
 
-// Where an answer goes on. kClosed: at its begin, and the prompt has closed reasoning, so that none comes.
+// Where an answer goes on. kClosed: at its beginning, and the prompt has closed reasoning, so that none comes.
 enum class AnswerPlace : uint32_t { kBegin, kClosed, kReasoning, kContent };
 
 struct ReplyStyle {
   ReplyFormat format = ReplyFormat::kPlain;
   std::string reasoning_begin, reasoning_end;  // "": no reasoning between markers
-  AnswerPlace begin = AnswerPlace::kBegin;     // kReasoning: the generation prompt opens it (DeepSeek R1, QwQ), the answer has only its end
-  bool calls = true;                           // false: nothing is a call but kHarmony's; what stands around content is still dropped
-  bool bound = false;                          // a schema binds the content: what stands in it is no mark, but for a control token
-  const reply::Family* family = nullptr;       // that the template shows: how its calls are written
-  bool fits = true;                            // the template writes calls as the family's row has them: they may be bound by default
-  std::shared_ptr<const ReplyTools> tools = nullptr;  // they say what type an argument has, and which names there are; null: not known
-  bool unmarked = true;                               // false: no call stands without its family's mark
+  AnswerPlace begin = AnswerPlace::kBegin;  // kReasoning: the generation prompt opens it (DeepSeek R1, QwQ), so the answer has only its end
+  bool calls = true;                        // false: only kHarmony has calls; what stands around content is still dropped
+  bool bound = false;                       // a schema binds the content: nothing in it is a mark, except a control token
+  const reply::Family* family = nullptr;    // the family that the template shows, which says how calls are written
+  bool fits = true;                         // the template writes calls as the family's row has them, so they may be bound by default
+  std::shared_ptr<const ReplyTools> tools = nullptr;  // null: names and argument types are not known
+  bool unmarked = true;                               // false: no call comes without its family's mark
 };
 
-// By the template's text; kPlain and no reasoning where it shows neither. Without tools in the prompt a caller sets calls = false, so that
-// JSON an answer consists of is never taken for a call. Whether reasoning is open may depend on the rendering (enable_thinking): ask
-// answer_place() where the prompt is at hand.
+// Reads the style off the template's text: kPlain and no reasoning if the text shows neither. If the prompt has no tools, the caller sets
+// calls = false, so that an answer which is JSON is never taken for a call. Whether reasoning is open may depend on the rendering
+// (enable_thinking): answer_place() tells from the prompt.
 ReplyStyle detect_reply_style(std::string_view chat_template);
-// A JSON array of tools, as templates have it.
+// Reads a JSON array of tools, as templates have it.
 std::shared_ptr<const ReplyTools> read_reply_tools(std::string_view json);
-// By the end of the rendered prompt, but for white space: the begin or the end of reasoning, or neither.
+// Tells from the end of the rendered prompt, without white space: it may be the beginning or the end of reasoning, or neither.
 AnswerPlace answer_place(const ReplyStyle& style, std::string_view prompt);
 
 struct ReplyPart {
   enum class Kind : uint8_t { kContent, kReasoning, kToolCall } kind = Kind::kContent;
-  // Content and reasoning: an increment. Tool call: one complete compact JSON object {"name": string, "arguments": object}, with
-  // "id": string where the model gave one.
+  // An increment of content or reasoning; or of a tool call one complete compact JSON object {"name": string, "arguments": object}, with
+  // "id": string if the model gave one.
   std::string text;
 };
 
