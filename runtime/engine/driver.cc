@@ -15,6 +15,14 @@ namespace kvrt {
 namespace {
 constexpr std::chrono::milliseconds kBlocksRetry{5};
 constexpr uint64_t kMs = 1'000'000;  // in ns
+
+uint64_t drawn_seed(Env* env) {
+  uint8_t drawn[8];
+  env->random(drawn);
+  uint64_t seed = 0;
+  for (uint8_t byte : drawn) seed = seed << 8 | byte;
+  return seed == 0 ? 1 : seed;
+}
 }  // namespace
 
 Status Driver::begin(Session* session, GenerateOptions options) {
@@ -41,12 +49,7 @@ Status Driver::begin(Session* session, GenerateOptions options) {
   if (said.tokens.empty()) {
     return error(Code::kInvalid, Detail::kState, "%s: the session has no tokens: append some", options.prefill_only ? "prefill" : "begin");
   }
-  if (options.sampling.seed == 0 && options.sampling.temperature > 0) {
-    uint8_t drawn[8];
-    runtime_.env()->random(drawn);
-    for (uint8_t byte : drawn) options.sampling.seed = options.sampling.seed << 8 | byte;
-    if (options.sampling.seed == 0) options.sampling.seed = 1;
-  }
+  if (options.sampling.seed == 0 && options.sampling.temperature > 0) options.sampling.seed = drawn_seed(runtime_.env());
   KVRT_ASSIGN(Answer answer, begin_answer(model_, &grammars_, session->arguments.tools, &said, &options));
   auto generation = std::make_unique<Generation>(std::move(options));
   generation->guide = std::move(answer.guide);
