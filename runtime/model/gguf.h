@@ -67,7 +67,7 @@ class GgufFile {
     FileIdentity identity;
     std::span<const uint8_t> bytes;
   };
-  virtual std::vector<Part> parts() const = 0;  // the files, the first first
+  virtual std::vector<Part> parts() const = 0;  // the files, in their order
 };
 
 }  // namespace kvrt

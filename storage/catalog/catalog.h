@@ -1,5 +1,6 @@
 // Catalog: the store's SQLite database, with sessions, their token tree, and the place of each chunk. Its COMMIT is the only commit point.
-// Tables and their rules: FORMAT.md. Not thread-safe: the store has one that writes and two that read, each guarded by a mutex of its own.
+// FORMAT.md has the tables and their rules. A Catalog is not thread-safe: the store has one that writes and two that read, each guarded by a
+// mutex of its own.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +21,15 @@ namespace kvrt {
 
 struct CommitResult {
   Saved saved;
-  bool segment_used = false;  // false: no row names it, its file is garbage
+  bool segment_used = false;  // false: no row names the segment, and its file is garbage
 };
 
 struct ChunkRow {  // for verify
   ChunkPlace place;
   int64_t segment = 0;
-  std::optional<BlockKey> parent;  // of its node; none: a first block that no session needs any more
+  std::optional<BlockKey> parent;  // the parent of its node; none: the node is a first block that no session needs any more
   std::vector<int32_t> tokens;
-  std::string session;  // one that uses it
+  std::string session;  // a session that uses it
 };
 
 // The database, its tables, and the calls that touch several of them.
@@ -45,14 +46,15 @@ class Catalog {
   Catalog(const Catalog&) = delete;
   Catalog& operator=(const Catalog&) = delete;
 
-  // Writes a save. BUSY (kConcurrent) if one of `needed` is gone. `bad`: chunks of the segment that replace those of the rows.
+  // Writes a save. It is BUSY (kConcurrent) if one of `needed` is gone. `bad` are chunks of the segment that replace those of the rows.
   Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, const ChunkKeys& needed, const ChunkKeys& bad,
                               int64_t now_ms);
-  // Removes nodes without references, and expired sessions: at least one row, then while more() is true. Adds to `before`'s counts.
+  // Removes nodes without references, and expired sessions: one row at least, and more while more() is true. It adds to `before`'s counts.
   Result<Collected> collect(int64_t now_ms, const Collected& before, const std::function<bool()>& more);
   Result<bool> has_garbage(int64_t now_ms);
-  // Takes KV from sessions until `bytes` of chunks are free, or some are and more() is false. Tokens stay. Order: by pin, `by`'s domain
-  // first, by `used`. No sessions: there is nothing to take. A session without groups loses all its KV, others no more than it takes.
+  // Takes KV from sessions until `bytes` of chunks are free, or some are and more() is false. Tokens stay. Sessions lose KV in the order of
+  // their pins, those of `by`'s domain before others, and then by `used`. If it gives no sessions, there is nothing to take. A session whose
+  // needs are empty loses all its KV, others lose no more than it takes.
   Result<Evicted> evict(const SavedBy& by, uint64_t bytes, const std::function<bool()>& more);
   struct Totals {
     uint64_t sessions = 0, chunks = 0, segments = 0, chunk_bytes = 0, chunk_raw_bytes = 0, segment_bytes = 0;

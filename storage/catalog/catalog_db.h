@@ -20,46 +20,47 @@ class CatalogDb {
  public:
   struct OpenMode {
     bool read_only = false;
-    bool immutable = false;           // it needs no log, no shared memory, no lock; once somebody writes it, look-ups are IO
+    bool immutable = false;           // it is read without log, shared memory and lock; once somebody writes it, look-ups fail with IO
     bool check = false;               // run SQLite's quick check
     int32_t oldest = kCatalogSchema;  // the oldest schema that is taken; older ones are INCOMPATIBLE
     FileLock* write_lock = nullptr;   // see Db
   };
   Status open(const std::string& path, const OpenMode& mode);
   Result<int64_t> schema() { return db_.number("PRAGMA user_version"); }
-  // Opens it whatever the numbers in its header are. `read_only`: no file is changed, and nobody writes it meanwhile.
-  // With `log` what is in the log counts, too.
+  // Opens the database whatever the numbers in its header are. With `read_only` no file is changed; nobody may write it meanwhile. With `log`
+  // what is in the log counts, too.
   Status open_unchecked(const std::string& path, bool read_only, bool log = false);
-  Status check_schema(int32_t oldest = kCatalogSchema);  // INCOMPATIBLE if it is another: a later kvrt may have migrated it since
-  Result<int32_t> true_schema();                         // by its identity or its tables; CORRUPT: by neither
+  Status check_schema(int32_t oldest = kCatalogSchema);  // INCOMPATIBLE: it is another schema, for a later kvrt may have migrated it since
+  Result<int32_t> true_schema();                         // told by its identity or its tables; CORRUPT: neither tells
   Status migrate(const StoreId& id);                     // to kCatalogSchema, in one transaction, a part of the store `id`; see migrate.h
   const StoreId& id() const { return id_; }
-  const Hash256& salt() const { return salt_; }  // the store's: a tombstone has a hash keyed by it, not the name
+  const Hash256& salt() const { return salt_; }  // the store's salt: a tombstone has a hash of the name that is keyed by it, not the name
   Db* sql() { return &db_; }
-  // True of a Status of open: SQLite could not open or make a file, and does not say why.
+  // Whether a Status of open says that SQLite could not open or make a file: it does not say why.
   static bool cannot_open(const Status& status);
-  // With `fold` the last connection folds the log in and removes it. Else the log stays, and the next open that is alone checks the store.
+  // With `fold` the last connection folds the log in and removes it. Otherwise the log stays, and the next open with nobody else in
+  // the store checks it.
   Status close(bool fold);
-  // Closes its connection, and takes that of `other`, which has the same catalog open.
+  // Closes this connection and takes that of `other`, which has the same catalog open.
   void take(CatalogDb* other);
 
   Status check_in_place() { return db_.check_in_place(); }
-  bool in_place() { return db_.in_place(); }  // the database alone, not its log
+  bool in_place() { return db_.in_place(); }  // only the database is looked at, not its log
   bool log_in_place() const { return db_.log_in_place(); }
 
   bool sync_failed() const { return db_.sync_failed(); }
   Status set_durability(Durability d);   // for the transactions that follow
   bool syncs() const { return syncs_; }  // transactions wait for the disk
-  Status settle();                       // a transaction for its sync alone: all commits before it, by any process, are on the disk
+  Status settle();                       // a transaction only for its sync: then all commits before it, of any process, are on the disk
   // The segments of the trash that a transaction found there and then waited for the disk: a power cut does not bring their rows back, so
   // their files may go.
   std::vector<SegmentId>& settled_trash() { return settled_trash_; }
 
   uint64_t disk_bytes();  // database and log
-  uint64_t free_bytes();  // of the database: pages that the next rows take
-  // Gives free pages back, in one transaction as long as more() is true. The count.
+  uint64_t free_bytes();  // free pages of the database, which the next rows take
+  // Gives free pages back, in one transaction, as long as more() is true. It returns their count.
   Result<uint64_t> vacuum(const std::function<bool()>& more);
-  // Folds the log in. `truncate`: in full, and its file is empty afterwards; BUSY while a reader elsewhere needs it.
+  // Folds the log in. With `truncate` it does so in full and leaves an empty file; that is BUSY while a reader elsewhere needs the log.
   Status checkpoint(bool truncate = false);
   // Folds the log in full. Then zeroes the rests of other rows that SQLite leaves in the free parts of pages, from page `scrubbed` on, as
   // long as more() is true. Finished at the end of the file. BUSY as checkpoint.

@@ -1,4 +1,4 @@
-// catalog.db as a file: a look at its header before it is opened, and the making of a new one.
+// Looks at the header of catalog.db before it is opened, and makes new ones.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@
 
 namespace kvrt {
 
-// The catalog's kind by its header. The look changes no file.
+// What the catalog's header tells. The look changes no file.
 struct CatalogProbe {
-  // kOld: to be migrated. kTorn: no header, but a log that may have it: the power went while the log was folded in.
+  // kOld: it is to be migrated. kTorn: it has no header, but a log that may have it, since power failed while the log was folded in.
   // kFlipped: its tables and meta are ours, but one bit of application_id, of user_version or of each is wrong: mend_catalog_numbers helps.
   enum class Kind { kMissing, kOurs, kOld, kTorn, kTooNew, kTooOld, kForeign, kCorrupt, kFlipped };
   Kind kind = Kind::kMissing;
   bool whole = false;   // the file begins with an SQLite header
-  bool logged = false;  // which, if it is there, says that the database has a log (journal mode WAL), as every catalog of ours
+  bool logged = false;  // the header says that the database has a log (journal mode WAL), as every catalog of ours does
   int32_t application_id = 0, schema = 0;
   bool log = false;       // there is a log: a process has the catalog open, or did not close it
   bool log_rows = false;  // the log is not empty
   bool index = false;     // there is a log's index
 };
 
-// Reads through SQLite, immutable: closing a descriptor of our own would free the locks that SQLite holds elsewhere in this process.
+// Reads the file through SQLite, as an immutable one: closing a descriptor of our own would free the locks that SQLite holds elsewhere in this
+// process.
 Result<CatalogProbe> probe_catalog(Env* env, const std::string& path);
 // Looks into a database whose header's numbers are not a catalog's: it is kFlipped if its meta and tables are. Changes no file.
 Status recognize_catalog(const std::string& path, CatalogProbe* probe);

@@ -21,9 +21,9 @@ struct Evicted {
 // The counts of a garbage collection, and the place where its next slice goes on.
 struct Collected {
   uint64_t sessions = 0, nodes = 0, chunks = 0;
-  int64_t expiry = 0, row = 0;  // the last expired session looked at. A damaged one is passed over
-  bool jumped = false;          // the wall clock did, since the last look: expired sessions stay
-  bool looks = true;            // false: a jump stays for the next look to see
+  int64_t expiry = 0, row = 0;  // the last expired session that was looked at; damaged ones are passed over
+  bool jumped = false;          // the wall clock has jumped since the last look, so expired sessions stay
+  bool looks = true;            // false: this look leaves a jump for the next one to see
   bool finished = false;
 };
 
@@ -33,8 +33,8 @@ class NodeTable {
 
   struct Chain {  // the leading nodes that the table has
     std::vector<int64_t> ids;
-    std::vector<uint32_t> groups;  // of which each has a chunk, as a bit mask
-    int64_t refs = 0;              // the last node's
+    std::vector<uint32_t> groups;  // by node: the numbers of the chunks that it has, as a bit mask
+    int64_t refs = 0;              // the references of the last node
     bool collides = false;         // a row has the next node's key, with other tokens or another parent
   };
   Result<Chain> find_chain(std::span<const NodeIn> nodes);
@@ -50,7 +50,7 @@ class NodeTable {
   struct Sums {
     int64_t parent = 0, refs = 0;
     uint64_t tokens = 0, chunks = 0, bytes = 0;
-    uint32_t stored = 0;  // the groups that it has a chunk of, as a bit mask
+    uint32_t stored = 0;  // the numbers of the chunks that it has, as a bit mask
   };
   using SharedSums = std::unordered_map<int64_t, Sums>;
   // Counts the chain's chunks. Calls within one Snapshot may have a `shared`: each shared node is read once then, up to a number of them.
@@ -71,7 +71,7 @@ class NodeTable {
   };
   // Takes one of the node's references away; its row stays.
   Result<Users> take_reference(CatalogTransaction* txn, int64_t node, int64_t ignored = 0);
-  // What it leaves of a chain: nothing; what others need; or a chain that ends at a boundary, since `bytes` were free then.
+  // What evict_chain leaves of a chain: nothing, or what others need, or a chain up to a boundary, if `bytes` were free then.
   enum class Left { kNothing, kNeeded, kChain };
   Result<Left> evict_chain(CatalogTransaction* txn, int64_t head, std::span<const SessionGroup> needs, uint64_t bytes,
                            const ChunkKeys& needed, Evicted* evicted);

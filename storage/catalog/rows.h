@@ -25,7 +25,7 @@ inline bool same_bytes(std::span<const uint8_t> a, std::span<const uint8_t> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
-// False if the column's size is not the value's.
+// False: the column has another size than the value.
 inline bool copy_exact(std::span<const uint8_t> from, std::span<uint8_t> to) {
   if (from.size() != to.size()) return false;
   std::copy(from.begin(), from.end(), to.begin());
@@ -60,7 +60,7 @@ inline bool has_expired(uint8_t pinned, int64_t expires_ms, int64_t now_ms) {
   return pinned == 0 && expires_ms != 0 && expires_ms <= now_ms;
 }
 
-// In `counted`: an eviction took KV of the session since its last save. Its chunks have to be counted again in any case.
+// The value of `counted` after an eviction took KV of the session since its last save: its chunks must be counted again in any case.
 inline constexpr int64_t kEvictedSince = -2;
 
 // What the store has of the chunks that a session needs.
@@ -83,7 +83,7 @@ struct SessionRow : ChunkCounts {
   std::vector<SessionGroup> needs;
   int64_t used = 0;  // the clock at its last save or load; 0: its KV was evicted
 
-  // SQLite notices neither a flipped bit in a value nor a row of another store's log; this does.
+  // Catches a flipped bit in a value and a row of another store's log, neither of which SQLite notices.
   std::array<uint8_t, 16> checksum(const StoreId& store) const {
     ByteWriter w;
     w.write(store.tag());
@@ -93,7 +93,7 @@ struct SessionRow : ChunkCounts {
     write_values(&w);
     return checksum_bytes(w.bytes());
   }
-  // As 0.1 made it.
+  // The row as 0.1 made it.
   std::array<uint8_t, 16> old_checksum() const {
     ByteWriter w;
     write_values(&w);

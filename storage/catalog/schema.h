@@ -14,14 +14,14 @@ namespace kvrt {
 
 inline constexpr int32_t kCatalogApplicationId = 0x4B565254;  // "KVRT"
 inline constexpr int32_t kCatalogSchema = 4;
-inline constexpr int32_t kCatalogSchemaOldest = 2;  // the oldest that is migrated
+inline constexpr int32_t kCatalogSchemaOldest = 2;  // the oldest schema that is migrated
 
 extern const char kSchemaSql[];  // creates the tables
-// The first table or index that is not as kSchemaSql has it: "index nodes_by_parent is missing". "": there is none.
+// Says which table or index is the first that is not as kSchemaSql has it: "index nodes_by_parent is missing". "": all are.
 Result<std::string> find_strange_table(Db* db);
 
 Status put_identity(Db* db, const Hash256& salt, const StoreId& id);
-// False where the checksum is wrong.
+// False: the checksum is wrong.
 bool parse_identity(std::span<const uint8_t> value, const Hash256& salt, int32_t* schema, StoreId* id);
 
 }  // namespace kvrt
