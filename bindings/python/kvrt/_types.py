@@ -5,7 +5,7 @@ import array
 import ctypes
 import dataclasses
 import typing
-from typing import Any, Dict, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Dict, Optional, Tuple, Type, TypeVar
 
 from . import _raw
 from ._base import Struct
@@ -79,8 +79,11 @@ def from_struct(cls: Type[T], struct: Any) -> T:
         value = getattr(struct, name)
         if kind is str:
             values[name] = value.decode("utf-8", "replace")
+        elif typing.get_origin(kind) is tuple:
+            element: Callable[[Any], Any] = typing.get_args(kind)[0]
+            values[name] = tuple(element(v) for v in value)
         else:
-            values[name] = tuple(map(typing.get_args(kind)[0], value)) if typing.get_origin(kind) is tuple else kind(value)
+            values[name] = kind(value)
     return cls(**values)
 
 
