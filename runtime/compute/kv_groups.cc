@@ -97,6 +97,10 @@ void add_states(std::span<const KvLayer> layers, const KvLayer& first, uint64_t 
 
 }  // namespace
 
+bool KvGroups::one_shape() const {
+  return std::ranges::all_of(groups, [&](const KvGroup& group) { return group.unit.same_layers(groups[0].unit); });
+}
+
 StateItems StateNeed::inputs() const {
   if (channels == 0) return {};
   const uint32_t of_item = std::min(channels & -channels, kItemChannelsMax);

@@ -29,6 +29,7 @@ struct KvGroups {
   uint32_t tables() const { return groups.empty() ? 0 : groups.back().first_table + groups.back().tables; }
   uint64_t unit_bytes() const { return groups.empty() ? 0 : groups[0].unit.block_bytes(); }
   const KvGeometry& unit(KvPlace place) const { return groups[place.group].unit; }
+  bool one_shape() const;  // of all layers: one chunk may have them all
 };
 
 // What a recurrent layer keeps of a sequence, however long that is: f32 numbers.

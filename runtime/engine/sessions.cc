@@ -14,7 +14,11 @@ Result<Session*> Sessions::open(const SessionOptions& options) {
   session->kv.share = options.share;
   KVRT_ASSIGN(session->arguments, normalize_arguments(options.arguments));
   session->arguments.now = runtime_.env()->unix_ms() / 1000;
-  KVRT_ASSIGN(session->kv.root, kv_root(runtime_, model_, kv_, options.store, options.domain));
+  Hash256 model;
+  if (options.store) {
+    KVRT_ASSIGN(model, model_.id(runtime_, options.store));
+  }
+  session->kv.root = kv_root(model, kv_, runtime_.backend()->numerics(), options.domain);
   session->wake = options.wake;
   KVRT_TRY(autosaves_->set_policy(options, session.get()));
   if (session->autosave) {

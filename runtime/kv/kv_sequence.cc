@@ -140,6 +140,12 @@ bool KvSequence::behind_window(uint64_t at) const {
   return std::ranges::any_of(tables, [&](const BlockTable& table) { return table.filled(i) > at % shape.block_tokens; });
 }
 
+uint32_t KvSequence::lacking(uint32_t i) const {
+  uint32_t groups = 0;
+  for (uint32_t g = 0; g < shape.n_groups; ++g) groups |= tables[g].filled(i) == 0 ? 1u << g : 0;
+  return groups;
+}
+
 void KvSequence::lacks(uint32_t i, uint32_t groups, Hole why) {
   for (uint32_t g = 0; g < shape.n_groups; ++g) {
     if (groups >> g & 1) tables[g].lacks(i, why);

@@ -54,6 +54,7 @@ struct KvSequence {
   // True if the KV of this position was there, and what is behind the windows was freed since: a row there cannot be computed again alone.
   bool behind_window(uint64_t at) const;
 
+  uint32_t lacking(uint32_t i) const;  // groups whose block i has no KV, as bits
   // These groups, as bits, lack KV of block i, for this reason. A place keeps the strongest one.
   void lacks(uint32_t i, uint32_t groups, Hole why);
   // Computing can go on at `at`: what windows lack before it is behind them, whatever it said.

@@ -96,7 +96,7 @@ def plain(name):
 
 def unit_of(object_path):
     """.../CMakeFiles/kvrt_engine.dir/runtime/engine/step/queue.cc.o -> runtime/engine/step/queue."""
-    path = re.sub(r".*/CMakeFiles/\w+\.dir/", "", str(object_path))
+    path = re.sub(r".*/CMakeFiles/\w+\.dir/(\./)*", "", str(object_path))
     return re.sub(r"\.cc\.o$", "", path if path.startswith("runtime/") else "runtime/api/" + path)
 
 

@@ -15,14 +15,11 @@ BlockKey mixed_root(const BlockKey& saved, const BlockKey& own) {
 
 }  // namespace
 
-Status adopt_foreign(const Runtime& runtime, const LoadedModel& model, const ModelKv& kv, const SessionOut& saved, Session* session) {
+void adopt_foreign(const ModelKv& kv, const SessionOut& saved, Session* session) {
   Session& s = *session;
-  if (saved.root == s.kv.root) return {};
+  if (saved.root == s.kv.root) return;
   std::vector<BlockKey> roots;
-  for (const std::string& numerics : known_numerics()) {
-    KVRT_ASSIGN(BlockKey root, kv_root(runtime, model, kv, s.store, s.domain, numerics.c_str()));
-    roots.push_back(root);
-  }
+  for (const std::string& numerics : known_numerics()) roots.push_back(kv_root(saved.model_id, kv, numerics, s.domain));
   bool known = std::find(roots.begin(), roots.end(), saved.root) != roots.end();
   for (const BlockKey& a : roots) {
     for (const BlockKey& b : roots) {
@@ -31,16 +28,15 @@ Status adopt_foreign(const Runtime& runtime, const LoadedModel& model, const Mod
       if (b == s.kv.root) {  // begun elsewhere, continued here: all its KV lies under its own root
         s.kv.root = saved.root;
         s.stored.inexact = true;
-        return {};
+        return;
       }
     }
   }
-  if (!known) return {};  // another format's, or a later kvrt's: it is computed again
+  if (!known) return;  // another format's, or a later kvrt's: it is computed again
   s.stored.foreign_root = saved.root;
   s.stored.foreign_tokens = saved.tokens.size();
   s.kv.root = mixed_root(saved.root, s.kv.root);
   s.stored.inexact = true;
-  return {};
 }
 
 }  // namespace kvrt

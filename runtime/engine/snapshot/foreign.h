@@ -2,7 +2,6 @@
 // gets a root of its own kind: no exact session ever finds its blocks, nor those computed on top of them.
 #pragma once
 
-#include "runtime/engine/resources/loaded_model.h"
 #include "runtime/engine/resources/memory_cost.h"
 #include "runtime/engine/session/session.h"
 
@@ -10,6 +9,6 @@ namespace kvrt {
 
 // Takes only KV of the same model, format, block size and domain: the root must be that of a known arithmetic, or of two of them mixed. The
 // session has its store, its domain and the root of its own arithmetic.
-Status adopt_foreign(const Runtime& runtime, const LoadedModel& model, const ModelKv& kv, const SessionOut& saved, Session* session);
+void adopt_foreign(const ModelKv& kv, const SessionOut& saved, Session* session);
 
 }  // namespace kvrt

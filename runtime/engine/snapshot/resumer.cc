@@ -10,6 +10,12 @@
 namespace kvrt {
 
 Result<std::unique_ptr<Session>> Resumer::restore(const SessionOut& saved, const SessionOptions& options) {
+  KVRT_ASSIGN(const Hash256 model, model_.id(runtime_, options.store));
+  if (saved.model_id != model) {
+    return error(Code::kIncompatible, Detail::kModelMismatch,
+                 "session %s: field model_id: it was made with model %.16s..., this is %.16s...", saved.name.c_str(),
+                 saved.model_id.hex().c_str(), model.hex().c_str());
+  }
   KVRT_ASSIGN(Manifest manifest, read_manifest(saved, model_.tokenizer().vocab_size()));
   auto session = std::make_unique<Session>(kv_.shape);
   Session& s = *session;
@@ -29,10 +35,8 @@ Result<std::unique_ptr<Session>> Resumer::restore(const SessionOut& saved, const
   if (s.arguments.now == 0) s.arguments.now = runtime_.env()->unix_ms() / 1000;    // repair made it, without a manifest
   s.wake = options.wake;
   s.stored.resumed_tokens = saved.tokens.size();
-  KVRT_ASSIGN(s.kv.root, kv_root(runtime_, model_, kv_, s.store, s.domain));
-  if (options.accept_foreign && manifest.block_tokens == kv_.block_tokens()) {
-    KVRT_TRY(adopt_foreign(runtime_, model_, kv_, saved, &s));
-  }
+  s.kv.root = kv_root(model, kv_, runtime_.backend()->numerics(), s.domain);
+  if (options.accept_foreign && manifest.block_tokens == kv_.block_tokens()) adopt_foreign(kv_, saved, &s);
   note_other_root(saved, manifest.block_tokens, &s);
   KVRT_TRY(autosaves_->set_policy(options, &s));
   s.open_name = s.store->open_name(s.domain, s.saved.name);
@@ -74,12 +78,6 @@ void Resumer::mark_restored(Session* session) const {
 
 Result<Session*> Resumer::resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report) {
   KVRT_ASSIGN(SessionOut saved, options.store->load(options.domain, name));
-  KVRT_ASSIGN(Hash256 model, model_.id(runtime_, options.store));
-  if (saved.model_id != model) {
-    return error(Code::kIncompatible, Detail::kModelMismatch,
-                 "session %s: field model_id: it was made with model %.16s..., this is %.16s...", saved.name.c_str(),
-                 saved.model_id.hex().c_str(), model.hex().c_str());
-  }
   KVRT_ASSIGN(TemplateArguments given, normalize_arguments(options.arguments));
   KVRT_ASSIGN(std::unique_ptr<Session> session, restore(saved, options));
   for (auto part : {&TemplateArguments::tools, &TemplateArguments::documents, &TemplateArguments::variables}) {
@@ -98,9 +96,10 @@ Result<Session*> Resumer::resume(const SessionOptions& options, std::string_view
   };
   queue_->add(&s);
   Undo undo{queue_, &s};
+  const bool fits = gate_->check_room(s.tokens.size(), 0).is_ok();
   cache_->extend(&s.kv, s.tokens, ahead);
   mark_restored(&s);
-  if (gate_->check_room(s.tokens.size(), 0).is_ok()) {
+  if (fits) {
     KVRT_TRY(bring_back(&s, progress, report));
   } else {  // no other session loses a block to one that cannot be computed
     s.state = SessionState::kSuspended;

@@ -55,8 +55,8 @@ uint32_t ChunkLoads::planned(uint32_t index) const {
   return groups;
 }
 
-bool ChunkLoads::add_chunk(uint32_t index, const NodeIn& node, uint32_t number, uint32_t groups, const Session& session, Supply* supply) {
-  Load load;  // it needs memory, so it comes before its blocks
+void ChunkLoads::add_chunk(uint32_t index, const NodeIn& node, uint32_t number, uint32_t groups) {
+  Load load;
   load.index = index;
   load.number = number;
   load.node = node;
@@ -66,36 +66,42 @@ bool ChunkLoads::add_chunk(uint32_t index, const NodeIn& node, uint32_t number, 
     if (groups >> g & 1) load.targets.push_back({g, kNoBlock, {}});
   }
   list_.push_back(std::move(load));
-  for (Target& target : list_.back().targets) {
-    target.block = supply->alloc(&session, target.group);
-    if (target.block == kNoBlock) return false;
-    target.units = cache_->units_of(target.block);
-  }
-  return true;
 }
 
-bool ChunkLoads::add(uint32_t index, const NodeIn& node, uint32_t chunks, uint32_t groups, const Session& session, Supply* supply) {
+void ChunkLoads::add(uint32_t index, const NodeIn& node, uint32_t chunks, uint32_t groups) {
   const KvGroups& kv = memory_.groups();
   uint32_t rest = groups;
   for (uint32_t g = 0; g < kv.groups.size(); ++g) {
     const uint32_t number = chunk_number(kv, g);
     if ((rest >> g & 1) == 0 || number == kAllLayers || (chunks >> number & 1) == 0) continue;
-    if (!add_chunk(index, node, number, 1u << g, session, supply)) return false;
+    add_chunk(index, node, number, 1u << g);
     rest &= ~(1u << g);
   }
-  return rest == 0 || (chunks >> kAllLayers & 1) == 0 || !one_shape(kv) || add_chunk(index, node, kAllLayers, rest, session, supply);
+  if (rest != 0 && (chunks >> kAllLayers & 1) != 0 && kv.one_shape()) add_chunk(index, node, kAllLayers, rest);
+}
+
+// Takes a block for each target, as long as the supply has them. The loads that get none go.
+void ChunkLoads::take_blocks(const Session& session, Supply* supply) {
+  const auto take = [&](Load& load) {
+    for (Target& target : load.targets) {
+      target.block = supply->alloc(&session, target.group);
+      if (target.block == kNoBlock) return false;
+      target.units = cache_->units_of(target.block);
+    }
+    return true;
+  };
+  const auto first_without = std::ranges::find_if_not(list_, take);
+  if (first_without == list_.end()) return;
+  for (Target& target : first_without->targets) {
+    if (target.block != kNoBlock) cache_->drop(target.block);
+  }
+  list_.erase(first_without, list_.end());
 }
 
 void ChunkLoads::plan(Session* session, const ChunkLookUp& found, Supply* supply) {
-  if (found.wants_own(*session)) plan_own(session, found, supply);
-  if (!found.foreign.empty()) plan_foreign(session, found, supply);
-  std::erase_if(list_, [&](const Load& load) {  // the last one, if the blocks ran out
-    const bool whole = std::ranges::none_of(load.targets, [](const Target& target) { return target.block == kNoBlock; });
-    for (const Target& target : load.targets) {
-      if (!whole && target.block != kNoBlock) cache_->drop(target.block);
-    }
-    return !whole;
-  });
+  if (found.own()) plan_own(session, found);
+  if (!found.foreign.empty()) plan_foreign(*session, found);
+  take_blocks(*session, supply);
 }
 
 namespace {
@@ -123,27 +129,21 @@ uint32_t wanted_groups(const KvSequence& kv, uint64_t most, uint32_t end, bool f
   return later_state ? ~kv.shape.states() : ~0u;
 }
 
-// The chunks of a tail have all groups' KV.
-bool is_whole(const KvGroups& groups, const KvShape& shape, uint32_t chunks) {
-  return chunks != 0 && groups_stored(groups, {chunks})[0] == shape.all();
-}
 }  // namespace
 
 // Plans full blocks without any KV, then the tail.
-void ChunkLoads::plan_own(Session* session, const ChunkLookUp& found, Supply* supply) {
+void ChunkLoads::plan_own(Session* session, const ChunkLookUp& found) {
   Session& s = *session;
   const KvShape& shape = s.kv.shape;
   const uint32_t T = shape.block_tokens;
-  const std::vector<uint32_t> stored = groups_stored(memory_.groups(), found.has);
   const auto tail = static_cast<uint32_t>(found.tail_begin() / T);
-  const uint32_t tail_chunks = found.wants_tail(s) ? found.tail_has : 0;
   const uint64_t most = s.tokens.size() - last_runs(s);
   const auto has = [&](uint32_t i) {
     const bool may = s.kv.share || uint64_t{i + 1} * T <= s.stored.own_tokens;
-    return (shape.all() & ~lacking(s.kv, i)) | (may ? stored[i] : 0);
+    return (shape.all() & ~s.kv.lacking(i)) | (may ? found.stored[i] : 0);
   };
   const auto blocks = static_cast<uint32_t>(found.blocks.size());
-  const bool whole_tail = is_whole(memory_.groups(), shape, tail_chunks) && found.tail_end() <= most;
+  const bool whole_tail = found.tail_whole && found.tail_end() <= most;
   uint32_t end = reachable(shape, blocks, 0, most, has);
   // From the tail's end a window begins later, and the tail has the state.
   const bool from_tail = whole_tail && end <= tail && reachable(shape, tail, found.tail_end() - found.tail_begin(), most, has) == tail;
@@ -151,28 +151,28 @@ void ChunkLoads::plan_own(Session* session, const ChunkLookUp& found, Supply* su
   const uint32_t wants = wanted_groups(s.kv, most, end, from_tail);
   const uint64_t resumed = std::min<uint64_t>(s.stored.resumed_tokens / T, blocks);
   for (uint32_t i = 0; i < blocks; ++i) {
-    const uint32_t groups = shape.keeping(i, end) & lacking(s.kv, i) & wants, stored_groups = groups & has(i);
+    const uint32_t groups = shape.keeping(i, end) & s.kv.lacking(i) & wants, stored_groups = groups & has(i);
     if (i < resumed) s.kv.lacks(i, groups & ~stored_groups, Hole::kNotStored);
-    if (stored_groups != 0 && !add(i, found.blocks[i], found.has[i], stored_groups, s, supply)) return;
+    if (stored_groups != 0) add(i, found.blocks[i], found.has[i], stored_groups);
   }
   const uint32_t no_window = (1u << shape.first_window()) - 1;
   if (shape.has_windows() && end < blocks) tell_hole(&s.kv, end, end < resumed, has(end));
   const uint32_t known = has_until(end, blocks, no_window, has);
   if (known > end) cache_->boundaries().mark(&s.kv, uint64_t{known} * T);  // the next one who comes so far goes on from there
-  if (tail_chunks != 0 && (end == tail || !shape.has_windows()) && planned(tail) == 0)
-    add(tail, found.branch.back(), tail_chunks, shape.all(), s, supply);
+  if (found.tail_has != 0 && (end == tail || !shape.has_windows()) && planned(tail) == 0) {
+    add(tail, found.branch.back(), found.tail_has, shape.all());
+  }
 }
 
 // Plans chunks of the other arithmetic's snapshot, for blocks that the session's own chain had no chunk for.
-void ChunkLoads::plan_foreign(Session* session, const ChunkLookUp& found, Supply* supply) {
-  const std::vector<uint32_t> stored = groups_stored(memory_.groups(), found.foreign_has);
-  const KvShape& shape = session->kv.shape;
+void ChunkLoads::plan_foreign(const Session& session, const ChunkLookUp& found) {
+  const KvShape& shape = session.kv.shape;
   const auto blocks = static_cast<uint32_t>(found.foreign.size());
-  const uint32_t end = reachable(shape, blocks, 0, session->tokens.size() - last_runs(*session),
-                                 [&](uint32_t i) { return stored[i] | (shape.all() & ~lacking(session->kv, i)); });
+  const uint32_t end = reachable(shape, blocks, 0, session.tokens.size() - last_runs(session),
+                                 [&](uint32_t i) { return found.foreign_stored[i] | (shape.all() & ~session.kv.lacking(i)); });
   for (uint32_t i = 0; i < blocks; ++i) {
-    const uint32_t groups = shape.keeping(i, end) & lacking(session->kv, i) & stored[i] & ~planned(i);
-    if (groups != 0 && !add(i, found.foreign[i], found.foreign_has[i], groups, *session, supply)) return;
+    const uint32_t groups = shape.keeping(i, end) & session.kv.lacking(i) & found.foreign_stored[i] & ~planned(i);
+    if (groups != 0) add(i, found.foreign[i], found.foreign_has[i], groups);
   }
 }
 

@@ -46,11 +46,12 @@ class ChunkLoads {
     std::string damage;
     bool tried = false;
   };
-  void plan_own(Session* session, const ChunkLookUp& found, Supply* supply);
-  void plan_foreign(Session* session, const ChunkLookUp& found, Supply* supply);
-  // Loads of a node's chunks for these groups, as bits. False: there are no blocks for them.
-  bool add(uint32_t index, const NodeIn& node, uint32_t chunks, uint32_t groups, const Session& session, Supply* supply);
-  bool add_chunk(uint32_t index, const NodeIn& node, uint32_t number, uint32_t groups, const Session& session, Supply* supply);
+  void plan_own(Session* session, const ChunkLookUp& found);
+  void plan_foreign(const Session& session, const ChunkLookUp& found);
+  // Loads of a node's chunks for these groups, as bits.
+  void add(uint32_t index, const NodeIn& node, uint32_t chunks, uint32_t groups);
+  void add_chunk(uint32_t index, const NodeIn& node, uint32_t number, uint32_t groups);
+  void take_blocks(const Session& session, Supply* supply);
   uint32_t planned(uint32_t index) const;  // groups
   Status read_one(Load* load, ChunkSource* source, std::vector<uint8_t>* payload);
 

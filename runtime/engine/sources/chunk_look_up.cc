@@ -47,14 +47,6 @@ std::vector<std::vector<NodeIn>> stored_chains(const Session& s) {
   return {std::move(nodes), std::move(branch), chain_of(s.stored.foreign_root, foreign, s.kv.shape.block_tokens)};
 }
 
-uint32_t lacking(const KvSequence& kv, uint32_t i) {
-  uint32_t groups = 0;
-  for (uint32_t g = 0; g < kv.shape.n_groups; ++g) groups |= kv.tables[g].filled(i) == 0 ? 1u << g : 0;
-  return groups;
-}
-
-uint64_t last_runs(const Session& s) { return s.kv.shape.has_states() && s.generation && !s.tokens.empty(); }
-
 ChunkLookUp::ChunkLookUp(const Session& s)
     : tail_begin_(s.stored.tail_begin),
       tail_end_(s.stored.tail_end),
@@ -73,7 +65,7 @@ bool ChunkLookUp::wants_blocks(const Session& s) const {
   const uint64_t T = block_tokens_, full = s.kv.chain.size(), most = s.tokens.size() - last_runs(s);
   const bool ready = s.kv.shape.has_states() ? s.kv.restart(most) == most : s.kv.ready(full * T) == full * T;
   for (uint32_t i = 0; !ready && i < full; ++i) {
-    if (lacking(s.kv, i) != 0 && (s.kv.share || uint64_t{i + 1} * T <= s.stored.own_tokens)) return true;
+    if (s.kv.lacking(i) != 0 && (s.kv.share || uint64_t{i + 1} * T <= s.stored.own_tokens)) return true;
   }
   return false;
 }
@@ -82,7 +74,7 @@ bool ChunkLookUp::wants_tail(const Session& s) const {
   if (tail_end_ <= tail_begin_) return false;
   const uint64_t most = s.tokens.size() - last_runs(s);
   const bool lacks_state = s.kv.shape.has_states() && tail_end_ <= most && s.kv.restart(most) < tail_end_;
-  return lacks_state || lacking(s.kv, static_cast<uint32_t>(tail_begin_ / block_tokens_)) == s.kv.shape.all();
+  return lacks_state || s.kv.lacking(static_cast<uint32_t>(tail_begin_ / block_tokens_)) == s.kv.shape.all();
 }
 
 void ChunkLookUp::ask(ChunkSource* source) {
@@ -94,6 +86,14 @@ void ChunkLookUp::ask(ChunkSource* source) {
   if (foreign_tokens_ == 0) return;
   foreign = chain_of(foreign_root_, tokens_.first(foreign_tokens_), block_tokens_);
   foreign_has = source->find(foreign);
+}
+
+void ChunkLookUp::take(const Session& session, const KvGroups& groups) {
+  if (!wants_tail(session)) tail_has = 0;
+  own_ = own_ && (tail_has != 0 || wants_blocks(session));
+  stored = groups_stored(groups, has);
+  foreign_stored = groups_stored(groups, foreign_has);
+  tail_whole = tail_has != 0 && groups_stored(groups, {tail_has})[0] == session.kv.shape.all();
 }
 
 }  // namespace kvrt

@@ -11,12 +11,8 @@ std::vector<SessionGroup> groups_needed(const KvGroups& kv) {
   return needed;
 }
 
-bool one_shape(const KvGroups& kv) {
-  return std::ranges::all_of(kv.groups, [&](const KvGroup& group) { return group.unit.same_layers(kv.groups[0].unit); });
-}
-
 std::vector<uint32_t> groups_stored(const KvGroups& kv, std::vector<uint32_t> chunks) {
-  const uint32_t all = (1u << kv.groups.size()) - 1, whole = one_shape(kv) ? 1u << kAllLayers : 0;
+  const uint32_t all = (1u << kv.groups.size()) - 1, whole = kv.one_shape() ? 1u << kAllLayers : 0;
   for (uint32_t& mask : chunks) mask = mask & whole ? all : mask >> 1 & all;
   return chunks;
 }
@@ -50,7 +46,7 @@ KvChunk kv_chunk(const KvGroups& kv, uint32_t number) {
   const uint64_t layer_bytes = chunk.geometry.layer_bytes();
   chunk.geometry.padding = 0;
   chunk.geometry.layers = 0;
-  if (number == kAllLayers && !one_shape(kv)) return chunk;
+  if (number == kAllLayers && !kv.one_shape()) return chunk;
   for (const KvPlace& place : std::span(kv.places).first(kv.own)) {
     if (number != kAllLayers && place.group != number - 1) continue;
     const uint32_t unit = place.table - kv.groups[place.group].first_table;

@@ -25,7 +25,6 @@ struct KvChunk {
 };
 
 inline constexpr uint32_t kAllLayers = 0;  // the number of the chunk that has them
-bool one_shape(const KvGroups& kv);        // of all layers: there may be such a chunk
 
 // The number, for a node, of the chunk with the group's layers.
 inline uint32_t chunk_number(const KvGroups& kv, uint32_t group) { return kv.groups.size() == 1 ? kAllLayers : group + 1; }

@@ -14,6 +14,7 @@ KvLoader::Filled KvLoader::fill(EngineLock* lock, Session* session, ChunkSource*
       found.ask(source);
     }
     cache_->adopt(&s.kv, s.tokens);  // what others sealed meanwhile
+    found.take(s, memory_.groups());
   }
   Filled filled{Loaded::kNothing, s.kv.reusable(s.tokens.size())};
   ChunkLoads loads(memory_, cache_);

@@ -19,7 +19,7 @@ TEST(KvChunks, HaveEachLayerOnce) {
   const KvLayer wide{0, {1, 2, 16, 32}}, narrow{8, {1, 3, 16, 32}};
   models.push_back(deal_layers(std::vector{wide, narrow, narrow, wide, narrow}));
   for (const KvGroups& kv : models) {
-    for (uint32_t number = one_shape(kv) ? 0 : 1; number <= kv.groups.size(); ++number) {
+    for (uint32_t number = kv.one_shape() ? 0 : 1; number <= kv.groups.size(); ++number) {
       const KvChunk chunk = kv_chunk(kv, number);
       uint64_t at = 0;
       size_t part = 0;
