@@ -3,6 +3,7 @@
 
   walk.py PROGRAM ARCHITECTURE.md OBJECT...     compares the walks with the limits below, and with those of the page
   walk.py --print PROGRAM OBJECT...             prints the units that each walk enters, as the page should have them
+  walk.py --self-test                           judges walks with a fault in each
 
 OBJECT: those of runtime/api and runtime/engine, a file each. A unit is X.h with X.cc. A move: the next function of api/ or engine/ that is entered is
 in another unit; calls into other folders are none. Not counted: functions that headers define, as these may be inlined; what the compiler put into its
@@ -100,6 +101,10 @@ def unit_of(object_path):
     return re.sub(r"\.cc\.o$", "", path if path.startswith("runtime/") else "runtime/api/" + path)
 
 
+def is_class(name):
+    return name[0].isupper() and "::" not in name
+
+
 def find_functions(program, objects, wanted):
     """[(unit|function, address)] of the program: all of the objects, and those whose plain names end with one that is wanted."""
     unit_by_name = {}
@@ -107,14 +112,16 @@ def find_functions(program, objects, wanted):
         for _, kind, name in symbols(path):
             if kind in "tT" and not name.startswith(("std::", "void std::", "__")) and "std::_Function_handler" not in name:
                 unit_by_name.setdefault((kind, name), []).append(unit_of(path))
-    found, ends = [], tuple("::" + w for w in wanted)
+    # A class stands for any of its methods, and those of the classes that implement it.
+    of_page = re.compile("|".join(rf"(?:^|::)\w*{w}::" if is_class(w) else rf"(?:^|::){w}$" for w in map(re.escape, wanted)))
+    found = []
     for address, kind, name in symbols(program):
         short = plain(name)
         for unit in unit_by_name.get((kind, name), [])[:1]:
             found.append((f"{unit}|{short}", address))
             break
         else:
-            if ("::" + short).endswith(ends):
+            if of_page.search(short):
                 found.append((f"|{short}", address))
         if short in ("walk_begin", "walk_end"):
             found.append((short, address))
@@ -169,6 +176,41 @@ def entered(events):
     return moves
 
 
+def check_moves(what, events, most):
+    moves = entered(events)
+    print(f"{what}: {len(moves) - 1} moves of {most}")
+    if len(moves) - 1 <= most:
+        return []
+    return [f"{what} makes {len(moves) - 1} moves, at most {most} are wanted: " + " > ".join(unit for unit, _ in moves)]
+
+
+def check_asked(what, events, times):
+    asked = sum(function == ASKED for _, function, _ in events)
+    print(f"{what}: {ASKED} {asked} times")
+    return [] if asked == times else [f"{what}: {ASKED} is called {asked} times, and {times} are wanted: once for each session"]
+
+
+def self_test():
+    """A step within a call, whose places on the stack fall as it goes down."""
+    step = [("runtime/engine/driver", STEP, 90), ("runtime/engine/step/planner", "Planner::plan", 80), ("", ASKED, 70), ("runtime/engine/step/planner", "Planner::add", 70),
+            ("", "CpuBackend::matmul", 70), ("runtime/engine/step/committer", STEP_ENDS, 80), ("runtime/engine/step/mailboxes", "Mailboxes::push", 70)]
+    call = [("runtime/api/generate", "kvrt_session_next", 100), *step, ("runtime/engine/step/pace", "Pace::measured", 80), ("", ASKED, 70)]
+    assert one_step(call) == step, one_step(call)
+    inlined = [call[0], ("runtime/engine/driver", "Driver::lead", 90), *call[2:]]  # run_step is within its caller
+    assert one_step(inlined)[1:] == step[1:], one_step(inlined)
+    assert check_moves("a step", step, 3) == [] and "makes 3 moves, at most 2" in check_moves("a step", step, 2)[0]
+    assert check_asked("a step", step, 1) == [] and "is called 1 times, and 2" in check_asked("a step", step, 2)[0]
+    page = [("runtime/engine/step/planner.cc", "Planner::plan"), ("runtime/compute/backend.h", "Backend"), ("runtime/engine/step/committer.cc", STEP_ENDS)]
+    assert check_page(page, call) == [], check_page(page, call)
+    assert "entered before" in check_page(page[::-1], call)[0]
+    assert "not entered" in check_page([("runtime/engine/step/planner.cc", "Planner::gone")], call)[0]
+    assert "not entered" in check_page([("runtime/engine/step/queue.cc", "Planner::plan")], call)[0]  # it is of another file
+    names = {"kvrt::(anonymous namespace)::f(int, std::map<int, int>) [clone .part.0]": "f", "kvrt::Own::g[abi:cxx11](int) const": "Own::g",
+             "kvrt::Own::h(int)::{lambda(int)#1}::operator()(int) const": "Own::h::{lambda#1}::operator_call"}
+    assert {n: plain(n) for n in names} == names, {n: plain(n) for n in names}
+    print("walk: ok")
+
+
 def rows_of(page):
     """The walks of ARCHITECTURE.md: [[(file, function)]]."""
     walks = []
@@ -189,9 +231,8 @@ def check_page(rows, events):
         if function in INLINED:
             continue
         unit = re.sub(r"\.\w+$", "", path)
-        # A class stands for any of its methods, and those of the classes that implement it.
-        names = re.compile(rf"(^|.*::){re.escape(function)}$" if not function[0].isupper() or "::" in function else rf"(^|.*::)\w*{function}::.*")
-        fits = lambda e: names.match(e[1]) and e[0] in ("", unit)
+        names = re.compile(rf"(^|::)\w*{function}::" if is_class(function) else rf"(^|::){re.escape(function)}$")
+        fits = lambda e: names.search(e[1]) and e[0] in ("", unit)
         place = next((i for i in range(at, len(events)) if fits(events[i])), None)
         if place is not None:
             at = place + 1
@@ -203,12 +244,13 @@ def check_page(rows, events):
 
 
 def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
     printing = sys.argv[1:2] == ["--print"]
     arguments = sys.argv[2 if printing else 1:]
     program, page, objects = arguments[0], None if printing else pathlib.Path(arguments[1]).read_text(), arguments[1 if printing else 2:]
     walks_of_page = {} if printing else {PAGES[rows[0][1]]: rows for rows in rows_of(page) if rows and rows[0][1] in PAGES}
     wanted = {function for rows in walks_of_page.values() for _, function in rows if function not in INLINED} | {ASKED}
-    wanted = {name for name in wanted if not (name[0].isupper() and "::" not in name)} | {"CpuBackend::matmul"}
     walks = trace(program, find_functions(program, objects, wanted))
     steps = {name: one_step(events) for name, events in walks.items() if name in STEP_MOVES or name in ASKS}
     resume = next(i for i, e in enumerate(walks["disk to block"]) if e[1] == RESUME)
@@ -223,19 +265,10 @@ def main():
         return
     faults = []
     for name, most in STEP_MOVES.items():
-        moves = entered(steps[name])
-        print(f"{name}: {len(moves) - 1} moves of {most}")
-        if len(moves) - 1 > most:
-            faults.append(f"a step of a {name} makes {len(moves) - 1} moves, at most {most} are wanted: " + " > ".join(u for u, _ in moves))
-    moves = entered(resumed)
-    print(f"resume: {len(moves) - 1} moves of {RESUME_MOVES}")
-    if len(moves) - 1 > RESUME_MOVES:
-        faults.append(f"a resume makes {len(moves) - 1} moves, at most {RESUME_MOVES} are wanted: " + " > ".join(u for u, _ in moves))
+        faults += check_moves(f"a step of a {name}", steps[name], most)
+    faults += check_moves("a resume", resumed, RESUME_MOVES)
     for name, times in ASKS.items():
-        asked = sum(function == ASKED for _, function, _ in steps[name])
-        print(f"{name}: {ASKED} {asked} times")
-        if asked != times:
-            faults.append(f"{name}: {ASKED} is called {asked} times, and {times} are wanted: once for each session")
+        faults += check_asked(name, steps[name], times)
     for walk in PAGES.values():
         if walk not in walks_of_page:
             faults.append(f"ARCHITECTURE.md has no walk \"{walk}\"")
