@@ -176,7 +176,7 @@ bool LoadedModel::adds_bos(std::string_view text) const {
 
 Result<Hash256> LoadedModel::id(const Runtime& runtime, const std::shared_ptr<Store>& store) const {
   Lock lock(id_mu_);
-  const auto is_store = [&](const std::weak_ptr<Store>& one) { return one.lock() == store; };
+  const auto is_store = [&](const std::weak_ptr<Store>& one) { return !one.owner_before(store) && !store.owner_before(one); };
   if (!id_.is_zero() && std::ranges::any_of(told_, is_store)) return id_;
   if (!file()) return id_ = Hasher().add_string(name()).finish();
   const auto place = file()->parts()[0].identity;
