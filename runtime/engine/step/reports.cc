@@ -45,12 +45,12 @@ void Reports::count_reuse(Session* s) {
   Generation& g = *s->generation;
   Report& r = g.report;
   uint64_t n = g.prompt_end, fresh = 0;
-  bool first = g.progress.accounted.empty(), last_runs = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
+  const bool first = g.progress.accounted.empty(), wants_logits = g.options.wants_logits();
   g.progress.accounted.resize(n);
   const uint64_t all = s->tokens.size();
-  const std::vector<KvRun> runs = last_runs || s->kv.ready(all) < all ? s->kv.runs(all) : std::vector<KvRun>();
+  const std::vector<KvRun> runs = wants_logits || s->kv.ready(all) < all ? s->kv.runs(all) : std::vector<KvRun>();
   auto run = runs.begin();
-  for (uint64_t p = 0; p < n - (last_runs ? 1 : 0); ++p) {
+  for (uint64_t p = 0; p < n - (wants_logits ? 1 : 0); ++p) {
     while (run != runs.end() && run->end <= p) ++run;
     if (g.progress.accounted[p] || (run != runs.end() && run->begin <= p)) continue;
     g.progress.accounted[p] = true;
@@ -62,7 +62,7 @@ void Reports::count_reuse(Session* s) {
   r.reused_memory += fresh - disk;
   r.prefilled = n - r.reused_disk - r.reused_memory;
   uint64_t missing = s->kv.ready(all);
-  if (last_runs && s->kv.shape.has_states()) {
+  if (wants_logits && s->kv.shape.has_states()) {
     missing = runs.front().begin;
     if (missing + 1 == n && s->kv.without_window(n) == n) missing = n;  // it has run, and always runs again
   }
