@@ -16,7 +16,7 @@ namespace kvrt {
 struct EngineOptions {
   uint32_t block_tokens = 0;              // 0: kBlockTokensDefault
   uint32_t prefill_chunk = 0;             // 0: kStepRowsMax
-  uint64_t kv_bytes_max = 0;              // 0: see pool_blocks
+  uint64_t kv_bytes_max = 0;              // 0: see pool_units
   uint32_t step_ms_max = 0;               // 0: kStepMsDefault, and kLoneStepMs for a prompt alone
   bool kv_populate = false;               // take the pool's pages at once, not on their first use
   Windows windows = Windows::kFreed;      // kKept: of tests alone

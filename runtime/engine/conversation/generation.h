@@ -17,7 +17,7 @@ namespace kvrt {
 
 class Cancel;
 
-// The numbers of kvrt.h's enums (asserted in api/session.cc).
+// The numbers of kvrt.h's enums (asserted in api/generate.cc).
 enum class EventType : uint32_t {
   kNone = 0,
   kToken = 1,

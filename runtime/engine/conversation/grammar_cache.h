@@ -1,5 +1,5 @@
 // GrammarCache: what binds answers, compiled once for all generations that ask for the same: agents send the same schema, or the same tools,
-// with every call. An Engine owns it.
+// with every call. A Driver owns it.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace kvrt {
 
-// Thread-safe; its lock is held over those of masks alone. Grammars are compiled without it: two sessions that ask for the same new one at
-// the same time each compile it.
+// Thread-safe. Under its lock only those of masks are taken. Grammars are compiled without it: two sessions that ask for the same new one
+// at the same time each compile it.
 class GrammarCache {
  public:
   // The tokenizer outlives it.

@@ -28,7 +28,7 @@ struct RuntimeOptions {
   CudaOptions cuda = {};
 };
 
-// Thread-safe, but for the backend: the leader of a step holds step_mutex().
+// Thread-safe. The backend computes for who holds step_mutex(): the leader of a step. What Backend calls "any thread" needs no lock.
 class Runtime {
  public:
   static Result<std::shared_ptr<Runtime>> open(const RuntimeOptions& options, std::unique_ptr<Log> log, Env* env = posix_env());

@@ -10,7 +10,7 @@
 
 namespace kvrt {
 
-// Not thread-safe: guarded by its session's lock.
+// Not thread-safe: guarded by its owner's lock.
 class OutputText {
  public:
   explicit OutputText(std::vector<std::string> stop_strings) : stops_(std::move(stop_strings)) {}

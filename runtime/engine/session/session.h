@@ -19,7 +19,7 @@ namespace kvrt {
 
 class Autosaver;
 
-// The numbers of kvrt.h's enum (asserted in api/session.cc).
+// The numbers of kvrt.h's enum (asserted in api/kvrt_session.cc).
 enum class SessionState : uint32_t { kIdle = 1, kGenerating = 2, kSuspended = 3, kFailed = 4 };
 
 // Tells a host's loop that there is an event to take. ring() is called with no lock held.

@@ -150,7 +150,7 @@ Result<uint64_t> Saver::put_chunks(Session* session, Store::Save* save, const Sa
   return not_needed;
 }
 
-// The session's values for the store, but for model and manifest. The caller has the SaveTurn.
+// The session's values for the store, but for model and manifest. The caller has the session's Turn.
 SessionIn Saver::session_in(const Session& s, const SavePlan& plan, const SaveOptions& options, std::string_view name) const {
   SessionIn in;
   in.domain = s.domain;
