@@ -77,7 +77,7 @@ struct GenerateOptions {
   bool wants_logits() const { return !prefill_only || logits != WantLogits::kNone; }  // of the last token
 };
 
-// Its Session owns it. Guarded by Engine's lock; a step's leader uses it without. It has every field that lives from begin to DONE, and no other.
+// Its Session owns it. Guarded by Engine's lock, but for what StepRunner uses. It has all fields that live from begin to DONE, and no other.
 struct Generation {
   explicit Generation(GenerateOptions o) : options(std::move(o)), text(options.stop_strings) {}
 

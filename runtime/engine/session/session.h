@@ -54,8 +54,8 @@ struct StoredKv {
 // The part of a session that a fork copies whole. Session adds the state of one handle.
 struct SessionValue : Conversation {
   std::string domain;
-  std::shared_ptr<Store> store;  // fixed for life
-  TemplateArguments arguments;   // their `now` is the time of its open, so that a date in its prompt stays
+  std::shared_ptr<Store> store;
+  TemplateArguments arguments;  // their `now` is the time of its open, so that a date in its prompt stays
   SessionState state = SessionState::kIdle;
   StoredKv stored;
 };
@@ -92,7 +92,9 @@ struct Autosave {
   uint64_t active_ns = 0;                 // its last activity; 0: none since it was saved for being idle
 };
 
-// Guarded by Engine's lock; a step's leader uses tokens and generation without. It belongs to one handle, whose calls do not overlap.
+// It belongs to one handle, whose calls do not overlap. Guarded by Engine's lock, with two exceptions. `store`, `domain` and `arguments` are
+// fixed for life: any thread reads them. `tokens` change by a call of the handle, or while it generates by the commit of a step: so a call
+// reads them without the lock between generations, and a step's leader while the session is in the step (see StepRunner).
 struct Session : SessionValue {
   explicit Session(const KvShape& shape) : kv(shape) {}
 

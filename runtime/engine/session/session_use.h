@@ -1,5 +1,5 @@
 // SessionUse: the users of a session: the step's leader, saves, a resume, close. Each comes and goes here, and two that exclude each
-// other are asserted against. The handle's own call is not among them: it has the session while it holds Engine's lock.
+// other are asserted against. The handle's own call is not among them: it changes the session under Engine's lock only.
 //
 //   step   from a plan, or a look-up of the prefix, to its end.       Never while a save waits for the step's end.
 //   save   one at a time; others wait. Runs beside steps, but may keep them away until the session is between two.

@@ -20,8 +20,8 @@ class ForwardPass {
   virtual uint64_t bytes() const = 0;  // of its scratch memory
 };
 
-// One thread at a time: the leader of a step. It holds no lock but the runtime's step_mutex. Of the step's sessions it reads only tokens
-// and generations, which no other thread changes while they are in a step.
+// One thread at a time: the leader of a step. It holds no lock but the runtime's step_mutex. Of a session it reads the tokens, and of its
+// generation `options` and `prompt_end`; it moves `guide` on. No other thread changes these while the session is in a step.
 class StepRunner {
  public:
   // Takes the memory that steps need. `toy`: instead of the model's own forward pass; else null. `pool` holds the blocks.
