@@ -54,7 +54,8 @@ Engine::Parts::Parts(const std::shared_ptr<Engine>& engine, const StepLimits& li
       autosaves(&engine->lock_, engine->runtime_.get(), &saver),
       resumer(&engine->lock_, engine->runtime_.get(), engine->model_.get(), &engine->memory_->kv(), &cache, &step.queue, &step.reports,
               &gate, &loader, &autosaves),
-      sessions(&engine->lock_, engine->runtime_.get(), engine->model_.get(), &engine->memory_->kv(), &cache, &step, &gate, &autosaves),
+      sessions(&engine->lock_, engine->runtime_.get(), engine->model_.get(), &engine->memory_->kv(), &cache, &step.queue, &step.generations,
+               &step.mailboxes, &gate, &autosaves),
       conversations(&engine->lock_, engine->runtime_->env(), engine->model_.get(), &cache, &gate),
       driver(std::shared_ptr<Driver>(engine, &driver), &engine->lock_, engine->runtime_.get(), engine->model_.get(), engine->runner_.get(),
              &step, &warmer, &gate, engine->step_ms_max_) {}

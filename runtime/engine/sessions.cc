@@ -34,10 +34,10 @@ Result<Session*> Sessions::open(const SessionOptions& options) {
 
 // Adds the session to the queue, and to its saver's. After a failure it is in neither, and its caller's.
 Status Sessions::enlist(Session* session) {
-  KVRT_TRY(step_->queue.check_count());
+  KVRT_TRY(queue_->check_count());
   autosaves_->begin(session);
   try {
-    step_->queue.add(session);
+    queue_->add(session);
   } catch (...) {
     if (session->autosave) session->autosave->saver->remove(session);
     throw;
@@ -50,7 +50,7 @@ void Sessions::close(Session* session) {
   const std::unique_ptr<Session> ended(session);
   Lock lock(lock_->mu);
   if (session->state == SessionState::kGenerating && !session->generation->finished) {
-    step_->generations.stop(session, runtime_.env()->now_ns());
+    generations_->stop(session, runtime_.env()->now_ns());
   }
   while (session->use.in_step()) lock_->step_over.wait(lock_->mu);  // at most one step: once stopped, it enters no other
   session->use.close();
@@ -59,8 +59,8 @@ void Sessions::close(Session* session) {
     Unlocked unlocked(lock_->mu);
     autosaves_->last_save(session);
   }
-  step_->mailboxes.forget(session);
-  step_->queue.remove(session);
+  mailboxes_->forget(session);
+  queue_->remove(session);
 }
 
 Result<Session*> Sessions::fork(Session* session, std::shared_ptr<Wake> wake) {
@@ -88,7 +88,7 @@ Result<Session*> Sessions::fork(Session* session, std::shared_ptr<Wake> wake) {
   KVRT_TRY(enlist(copy.get()));  // nothing fails from here on
   copy->wake = std::move(wake);  // not before: the end of the host's user data calls the host, which may not be under the lock
   cache_->share(session->kv, &copy->kv);
-  step_->queue.touch(copy.get());
+  queue_->touch(copy.get());
   return copy.release();
 }
 

@@ -6,7 +6,7 @@
 #include "runtime/engine/session/session_options.h"
 #include "runtime/engine/snapshot/autosaves.h"
 #include "runtime/engine/sources/kv_memory.h"
-#include "runtime/engine/step/step_parts.h"
+#include "runtime/engine/step/generations.h"
 
 namespace kvrt {
 
@@ -23,9 +23,18 @@ struct SessionInfo {
 // Thread-safe; calls on one session do not overlap, but for info.
 class Sessions {
  public:
-  Sessions(EngineLock* lock, const Runtime* runtime, const LoadedModel* model, const ModelKv* kv, KvCache* cache, StepParts* step,
-           SessionGate* gate, Autosaves* autosaves)
-      : lock_(lock), runtime_(*runtime), model_(*model), kv_(*kv), cache_(cache), step_(step), gate_(gate), autosaves_(autosaves) {}
+  Sessions(EngineLock* lock, const Runtime* runtime, const LoadedModel* model, const ModelKv* kv, KvCache* cache, Queue* queue,
+           Generations* generations, Mailboxes* mailboxes, SessionGate* gate, Autosaves* autosaves)
+      : lock_(lock),
+        runtime_(*runtime),
+        model_(*model),
+        kv_(*kv),
+        cache_(cache),
+        queue_(queue),
+        generations_(generations),
+        mailboxes_(mailboxes),
+        gate_(gate),
+        autosaves_(autosaves) {}
 
   // The caller owns the session, and closes it.
   Result<Session*> open(const SessionOptions& options);
@@ -41,7 +50,9 @@ class Sessions {
   const LoadedModel& model_;
   const ModelKv& kv_;
   KvCache* const cache_ KVRT_PT_GUARDED_BY(lock_->mu);
-  StepParts* const step_ KVRT_PT_GUARDED_BY(lock_->mu);
+  Queue* const queue_ KVRT_PT_GUARDED_BY(lock_->mu);
+  Generations* const generations_ KVRT_PT_GUARDED_BY(lock_->mu);
+  Mailboxes* const mailboxes_ KVRT_PT_GUARDED_BY(lock_->mu);
   SessionGate* const gate_ KVRT_PT_GUARDED_BY(lock_->mu);
   Autosaves* const autosaves_;
 };
