@@ -44,9 +44,9 @@ Engine::Engine(std::shared_ptr<Runtime> runtime, std::unique_ptr<LoadedModel> mo
     : runtime_(std::move(runtime)), model_(std::move(model)) {}
 Engine::~Engine() = default;
 
-Engine::Parts::Parts(const std::shared_ptr<Engine>& engine, const StepLimits& limits, uint32_t units)
+Engine::Parts::Parts(const std::shared_ptr<Engine>& engine, const StepOptions& options, uint32_t units)
     : cache(units, engine->memory_->kv().shape),
-      step(&cache, limits),
+      step(&cache, options),
       gate(engine->runtime_->env(), engine->model_.get(), &cache),
       loader(engine->runtime_.get(), engine->memory_.get(), &cache, &step.supply),
       warmer(engine->runtime_.get(), &cache, &step.queue, &step.reports, &step.generations, &loader),
@@ -86,15 +86,11 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
   }
   KVRT_ASSIGN(runner_, StepRunner::make(runtime_.get(), *model_, kv.groups, memory_->pool(), std::move(toy)));
   step_ms_max_ = options.step_ms_max ? options.step_ms_max : kStepMsDefault;
-  StepLimits limits;
-  limits.context = d.context;
-  limits.prefill_chunk = prefill_chunk;
-  limits.step_ms_max = options.step_ms_max;
-  limits.context_cost = context_cost(d);
-  limits.rows_max = kStepRowsMax;
-  limits.logits_max = kLogitsRowsMax;
-  limits.boundary_every = options.boundary_every;
-  limits.unit_bytes = unit_bytes;
+  const StepOptions step{.context = d.context,
+                         .step_ms_max = options.step_ms_max,
+                         .context_cost = context_cost(d),
+                         .unit_bytes = unit_bytes,
+                         .plan = {prefill_chunk, kStepRowsMax, kLogitsRowsMax, options.boundary_every}};
   const uint64_t each = kv.shape.boundary_units(), room = kv.shape.boundaries_units(units);
   if (each > 0 && each > room / kBoundariesTold) {
     logf(runtime_->log(), LogLevel::kInfo,
@@ -102,7 +98,7 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
          static_cast<unsigned long long>(room * unit_bytes), static_cast<unsigned long long>(units * unit_bytes),
          static_cast<unsigned long long>(each * unit_bytes), static_cast<unsigned long long>(room / each));
   }
-  parts_ = std::make_unique<Parts>(shared_from_this(), limits, static_cast<uint32_t>(units));
+  parts_ = std::make_unique<Parts>(shared_from_this(), step, static_cast<uint32_t>(units));
   return {};
 }
 

@@ -70,7 +70,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   friend struct Probe;  // tests/sim reads everything after every step
   // What works on sessions, in the order in which one uses another.
   struct Parts {
-    Parts(const std::shared_ptr<Engine>& engine, const StepLimits& limits, uint32_t units);
+    Parts(const std::shared_ptr<Engine>& engine, const StepOptions& options, uint32_t units);
     KvCache cache;
     StepParts step;
     SessionGate gate;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/base/limits.h"
-
 namespace kvrt {
 
 namespace {

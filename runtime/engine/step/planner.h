@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/base/limits.h"
 #include "runtime/engine/step/boundary_marker.h"
 #include "runtime/engine/step/generations.h"
 #include "runtime/engine/step/pace.h"
@@ -17,10 +18,17 @@
 
 namespace kvrt {
 
+struct PlanLimits {
+  uint32_t prefill_chunk = 0;  // prompt rows of one session per step
+  uint32_t rows_max = 0;       // rows per step
+  uint32_t logits_max = 0;     // rows per step that want logits
+  uint64_t boundary_every = kStateEvery;
+};
+
 // Guarded by Engine's lock. Bookkeeping only: it never touches the bytes of a block.
 class Planner {
  public:
-  Planner(KvCache* cache, const StepLimits& limits, Queue* queue, Supply* supply, Reports* reports, Generations* generations,
+  Planner(KvCache* cache, const PlanLimits& limits, Queue* queue, Supply* supply, Reports* reports, Generations* generations,
           const Pace* pace)
       : cache_(cache),
         block_tokens_(cache->block_tokens()),
@@ -63,7 +71,7 @@ class Planner {
 
   KvCache* const cache_;
   const uint32_t block_tokens_;
-  const StepLimits limits_;
+  const PlanLimits limits_;
   BoundaryMarker marker_;
   Queue* const queue_;
   Supply* const supply_;

@@ -11,13 +11,13 @@ uint32_t context_in(const KvCache& cache, uint32_t context) {
 }
 }  // namespace
 
-StepParts::StepParts(KvCache* cache, const StepLimits& limits)
+StepParts::StepParts(KvCache* cache, const StepOptions& options)
     : queue(cache),
-      reports(cache, limits.unit_bytes),
-      generations(context_in(*cache, limits.context), &queue, &reports, &mailboxes),
+      reports(cache, options.unit_bytes),
+      generations(context_in(*cache, options.context), &queue, &reports, &mailboxes),
       supply(cache, &queue, &reports),
-      pace(limits.step_ms_max, limits.context_cost),
-      planner(cache, limits, &queue, &supply, &reports, &generations, &pace),
+      pace(options.step_ms_max, options.context_cost),
+      planner(cache, options.plan, &queue, &supply, &reports, &generations, &pace),
       committer(cache, &reports, &generations, &mailboxes, &pace) {}
 
 }  // namespace kvrt

@@ -4,22 +4,10 @@
 
 #include <vector>
 
-#include "runtime/base/limits.h"
 #include "runtime/compute/step.h"
 #include "runtime/engine/session/session.h"
 
 namespace kvrt {
-
-struct StepLimits {
-  uint32_t context = 0;
-  uint32_t prefill_chunk = 0;    // prompt rows of one session per step
-  uint32_t step_ms_max = 0;      // see Pace
-  uint64_t context_cost = 4096;  // tokens of context that make a row cost twice
-  uint32_t rows_max = 0;         // rows per step
-  uint32_t logits_max = 0;       // rows per step that want logits
-  uint64_t boundary_every = kStateEvery;
-  uint64_t unit_bytes = 0;  // of the pool, for reports
-};
 
 // One session's part of a plan.
 struct PlannedSeq {

@@ -62,7 +62,7 @@ class CommitterRows : public testing::Test {
   }
 
   KvCache cache_{8, kTokensOfBlock};
-  StepParts step_{&cache_, {.context = 32, .prefill_chunk = 16, .rows_max = 16, .logits_max = 16}};
+  StepParts step_{&cache_, {.context = 32, .plan = {.prefill_chunk = 16, .rows_max = 16, .logits_max = 16}}};
   Session session_{kTokensOfBlock};
   std::unique_ptr<Tokenizer> tokenizer_;
 };

@@ -40,7 +40,7 @@ class World {
   World(const KvShape& shape, uint32_t units, uint32_t seed)
       : shape_(shape),
         cache_(units, shape),
-        step_(&cache_, {.context = 1000, .prefill_chunk = kRows, .rows_max = 2 * kRows, .logits_max = 4, .boundary_every = 16}),
+        step_(&cache_, {.context = 1000, .plan = {.prefill_chunk = kRows, .rows_max = 2 * kRows, .logits_max = 4, .boundary_every = 16}}),
         memory_(units + 1, std::vector<uint64_t>(kBlock, kUnwritten)),
         random_(seed) {
     auto file = GgufFile::open(test::tiny("llama_gqa_f32.gguf"));

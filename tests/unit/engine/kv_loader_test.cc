@@ -114,7 +114,7 @@ class LoaderRig {
   KvMemory memory_;
   EngineLock lock_;
   KvCache cache_{kLoaderUnits, kv_.shape};
-  StepParts step_{&cache_, {.context = 1000, .prefill_chunk = 16, .rows_max = 16, .logits_max = 4}};
+  StepParts step_{&cache_, {.context = 1000, .plan = {.prefill_chunk = 16, .rows_max = 16, .logits_max = 4}}};
   std::unique_ptr<KvLoader> loader_;
 };
 

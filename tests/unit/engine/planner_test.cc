@@ -22,7 +22,7 @@ void begin_prefill(StepParts* step, Session* session, uint8_t domain, size_t tok
 // A plan that want of memory ends has given the session a block and does not name the session yet: nobody gives the block back.
 TEST(Planner, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
   KvCache cache(4, kBlock);
-  StepParts step(&cache, {.context = 256, .prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = 1});
+  StepParts step(&cache, {.context = 256, .plan = {.prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = 1}});
   Session earlier(kBlock), later(kBlock);
   earlier.kv.root.bytes.fill(20);
   std::vector<BlockId> blocks;
@@ -56,7 +56,7 @@ TEST(Planner, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
 // A block that a step computes once more has no KV meanwhile: a save beside the step would take a copy that is not made yet.
 TEST(Planner, ABlockThatIsComputedAgainHasNoKvMeanwhile) {
   KvCache cache(4, kBlock);
-  StepParts step(&cache, {.context = 256, .prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = kBlock});
+  StepParts step(&cache, {.context = 256, .plan = {.prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = kBlock}});
   const std::vector<int32_t> tokens(kBlock, 7);
   Session first(kBlock), second(kBlock);
   first.kv.root.bytes.fill(20);
@@ -125,7 +125,7 @@ class PlannerBesideASave : public testing::TestWithParam<bool> {
 
   const uint32_t groups_ = GetParam() ? 2 : 1;
   KvCache cache_{groups_ + 4, shape()};
-  StepParts step_{&cache_, {.context = 256, .prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = 1}};
+  StepParts step_{&cache_, {.context = 256, .plan = {.prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = 1}}};
   Session saved_{shape()}, other_{shape()};
   std::vector<BlockId> tails_;
   StepPlan plan_;

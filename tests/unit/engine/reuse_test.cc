@@ -18,7 +18,7 @@ class ReuseStopped : public testing::Test {
     std::copy(groups.begin(), groups.end(), shape.groups.begin());
     cache_ = std::make_unique<KvCache>(units, shape);
     step_ = std::make_unique<StepParts>(
-        cache_.get(), StepLimits{.context = 1000, .prefill_chunk = 2 * kReuseBlock, .rows_max = 64, .logits_max = 1});
+        cache_.get(), StepOptions{.context = 1000, .plan = {.prefill_chunk = 2 * kReuseBlock, .rows_max = 64, .logits_max = 1}});
     auto file = GgufFile::open({KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"});
     tokenizer_ = std::move(make_tokenizer(**file)).value();
   }

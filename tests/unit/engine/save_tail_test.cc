@@ -39,7 +39,8 @@ class SaveTailTest : public testing::Test {
     auto pool = runtime_->backend()->alloc(kv.unit_bytes() * kTailUnits, false);
     memory_ = std::make_unique<KvMemory>(kv, backend_.get(), std::move(pool).value());
     cache_ = std::make_unique<KvCache>(kTailUnits, kv.shape);
-    step_ = std::make_unique<StepParts>(cache_.get(), StepLimits{.context = 256, .prefill_chunk = 16, .rows_max = 16, .logits_max = 4});
+    step_ = std::make_unique<StepParts>(cache_.get(),
+                                        StepOptions{.context = 256, .plan = {.prefill_chunk = 16, .rows_max = 16, .logits_max = 4}});
     gate_ = std::make_unique<SessionGate>(runtime_->env(), model_.get(), cache_.get());
     saver_ = std::make_unique<Saver>(&lock_, runtime_.get(), model_.get(), memory_.get(), cache_.get(), &step_->queue, gate_.get());
     session_ = std::make_unique<Session>(kv.shape);
