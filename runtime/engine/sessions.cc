@@ -68,7 +68,7 @@ Result<Session*> Sessions::fork(Session* session, std::shared_ptr<Wake> wake) {
   KVRT_TRY(gate_->enter(session, "fork"));
   cache_->boundaries().mark(&session->kv, session->tokens.size());
   cache_->boundaries().mark_end(&session->kv, session->tokens);
-  auto copy = std::make_unique<Session>(kv_.shape);
+  auto copy = std::make_unique<Session>(session->kv);
   static_cast<SessionValue&>(*copy) = *session;
   runtime_.env()->random(copy->saved.id.bytes);
   if (session->autosave) {
@@ -76,18 +76,9 @@ Result<Session*> Sessions::fork(Session* session, std::shared_ptr<Wake> wake) {
     copy->autosave->policy.name.clear();  // the name belongs to the original
     copy->saved.mark = std::make_unique<SavedSession::Mark>();
   }
-  copy->kv.root = session->kv.root;
-  copy->kv.share = session->kv.share;
-  copy->kv.chain = session->kv.chain;
-  copy->kv.marks = session->kv.marks;
-  copy->kv.due = session->kv.due;
-  copy->kv.asked = session->kv.asked;
-  copy->kv.ends = session->kv.ends;
-  copy->kv.cut_known = session->kv.cut_known;
-  for (size_t g = 0; g < session->kv.tables.size(); ++g) copy->kv.tables[g].grow(session->kv.tables[g].size());
   KVRT_TRY(enlist(copy.get()));  // nothing fails from here on
   copy->wake = std::move(wake);  // not before: the end of the host's user data calls the host, which may not be under the lock
-  cache_->share(session->kv, &copy->kv);
+  cache_->share(copy->kv);
   queue_->touch(copy.get());
   return copy.release();
 }

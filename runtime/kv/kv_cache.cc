@@ -131,9 +131,8 @@ void KvCache::replace(KvSequence* sequence, uint32_t group, uint32_t i, BlockId 
   overwritten(block, *sequence);
 }
 
-void KvCache::share(const KvSequence& from, KvSequence* to) noexcept {
-  to->tables = from.tables;
-  for (const BlockTable& table : from.tables) {
+void KvCache::share(const KvSequence& copy) noexcept {
+  for (const BlockTable& table : copy.tables) {
     for (uint32_t i = table.first(); i < table.size(); ++i) {
       if (!table.place(i).is_hole()) pool_.ref(table.block(i));
     }

@@ -60,9 +60,8 @@ class KvCache {
 
   // Puts `block`, which was written as a whole, into place i of a group's table, instead of a block there. The reference goes with it.
   void replace(KvSequence* sequence, uint32_t group, uint32_t i, BlockId block, uint32_t filled);
-  // Makes `to` one more owner of all blocks of `from`, whose tables it gets. It has none yet, and its tables as many places: so this needs no
-  // memory.
-  void share(const KvSequence& from, KvSequence* to) noexcept;
+  // Makes a copy of a sequence one more owner of all blocks in its tables.
+  void share(const KvSequence& copy) noexcept;
   void hold(BlockId block) { pool_.ref(block); }
   void drop(BlockId block);
   // Drops the references from this block on. Where there was KV, the holes say `why`; those that were there say what they did.

@@ -27,7 +27,7 @@ struct ChainKeys {
 // Of the first blocks that are not in the chain: `before` is the key of the last link, or the root.
 ChainKeys hash_ahead(const BlockKey& before, size_t first, std::span<const int32_t> tokens, uint32_t block_tokens);
 
-// Not thread-safe: guarded by its owner's lock.
+// Not thread-safe: guarded by its owner's lock. A copy has no references of its own before KvCache::share.
 struct KvSequence {
   explicit KvSequence(const KvShape& kv);
 

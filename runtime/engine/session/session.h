@@ -97,6 +97,7 @@ struct Autosave {
 // reads them without the lock between generations, and a step's leader while the session is in the step (see StepRunner).
 struct Session : SessionValue {
   explicit Session(const KvShape& shape) : kv(shape) {}
+  explicit Session(const KvSequence& shared) : kv(shared) {}  // see KvCache::share
 
   // True while it generates, has room in its mailbox, and waits for no token from its host.
   bool runnable() const {

@@ -107,14 +107,11 @@ class World {
       cache_.cut(&s->kv, keep);
       ++rewinds;
     } else if (what < 11 && sessions_.size() < 5) {
-      auto copy = std::make_unique<Session>(shape_);
-      copy->tokens = s->tokens;
-      copy->kv.root = s->kv.root, copy->kv.share = s->kv.share, copy->kv.chain = s->kv.chain, copy->kv.marks = s->kv.marks;
       cache_.boundaries().mark_end(&s->kv, s->tokens);
-      copy->kv.ends = s->kv.ends;
-      for (size_t g = 0; g < s->kv.tables.size(); ++g) copy->kv.tables[g].grow(s->kv.tables[g].size());
+      auto copy = std::make_unique<Session>(s->kv);
+      copy->tokens = s->tokens;
       step_.queue.add(copy.get());
-      cache_.share(s->kv, &copy->kv);
+      cache_.share(copy->kv);
       sessions_.push_back(std::move(copy));
     } else if (what == 11) {
       cache_.release(&s->kv, 0);

@@ -89,17 +89,18 @@ class SaveTailTest : public testing::Test {
 };
 
 TEST_F(SaveTailTest, AForkAndAWriterMeanwhileDoNotShow) {
-  Session copy(cache_->shape());
+  std::unique_ptr<Session> copy;
   backend_->on_download = [&]() -> Status {
     Lock lock(lock_.mu);
     EXPECT_TRUE(session_->use.tail_read());
     EXPECT_EQ(refs(1), 2u);
-    copy.tokens = session_->tokens;
-    step_->queue.add(&copy);
-    cache_->share(session_->kv, &copy.kv);
+    copy = std::make_unique<Session>(session_->kv);
+    copy->tokens = session_->tokens;
+    step_->queue.add(copy.get());
+    cache_->share(copy->kv);
     StepPlan plan;
     const KvRun run{kTailBlock + kTailTokens - 1, kTailBlock + kTailTokens, 1};
-    for (Session* writer : {session_.get(), &copy}) {
+    for (Session* writer : {session_.get(), copy.get()}) {
       EXPECT_EQ(step_->supply.make_writable(writer, run, &plan), run.end);
       const BlockId own = writer->kv.tables[0].block(1);
       EXPECT_NE(own, tail_);
@@ -118,7 +119,7 @@ TEST_F(SaveTailTest, AForkAndAWriterMeanwhileDoNotShow) {
   EXPECT_EQ(stored_tail(), want_);
   EXPECT_EQ(session_->stored.tail_end, kTailBlock + kTailTokens);
   EXPECT_EQ(cache_->used_count(), 3u) << "the tail as it was is free: a full block, and two tails";
-  step_->queue.remove(&copy);
+  step_->queue.remove(copy.get());
 }
 
 TEST_F(SaveTailTest, WithoutAWriterTheBlockStaysTheSessions) {

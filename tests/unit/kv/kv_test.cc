@@ -308,7 +308,7 @@ TEST(KvSequence, SaysWhyComputingGoesOnThere) {
 
 TEST(KvCache, HolesSayWhyAndAForkHasThem) {
   KvCache cache(8, 4);
-  KvSequence s(4), fork(4);
+  KvSequence s(4);
   const std::vector<int32_t> tokens(16, 7);
   for (uint32_t i = 0; i < 3; ++i) cache.replace(&s, 0, i, cache.alloc(s), 4);
   s.tables[0].set_filled(2, 0);  // a step that never ran
@@ -321,8 +321,8 @@ TEST(KvCache, HolesSayWhyAndAForkHasThem) {
   };
   const std::vector<Place> want{s.tables[0].block(0), Hole::kEvicted, Hole::kNeverComputed, Hole::kDamaged};
   EXPECT_EQ(places(s), want);
-  fork.tables[0].grow(4);
-  cache.share(s, &fork);
+  KvSequence fork(s);
+  cache.share(fork);
   EXPECT_EQ(places(fork), want);
   EXPECT_EQ(cache.refs(want[0].block()), 2u);
   cache.cut(&fork, 9);
