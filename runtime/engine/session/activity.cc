@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
-#include "runtime/base/limits.h"
 #include "runtime/engine/resources/autosaver.h"
 
 namespace kvrt {
 
-bool has_grown(Session* session) {
+bool note_growth(Session* session) {
   Autosave& a = *session->autosave;
   if (!a.policy.every_tokens) return false;
   const uint64_t n = session->tokens.size(), kv = session->kv.ready(n);
@@ -20,7 +19,7 @@ void note_activity(Session* session, Env* env) {
   if (!session->autosave) return;
   Autosave& a = *session->autosave;
   a.active_ns = env->now_ns();
-  if (a.turn_over || has_grown(session)) {
+  if (a.turn_over || note_growth(session)) {
     a.saver->look(session, 0);
   } else if (a.policy.idle_ms) {
     a.saver->look(session, a.active_ns + uint64_t{a.policy.idle_ms} * 1'000'000);

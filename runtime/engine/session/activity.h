@@ -5,9 +5,9 @@
 
 namespace kvrt {
 
-// The session has so many more tokens than at the last save, or tokens with KV: these may have come before it was computed. Under Engine's
-// lock, as the next one. Of a session with autosave.
-bool has_grown(Session* session);
+// Notes what the session has lost of what it had at the last save. True if it has gained so many tokens since, or tokens with KV: these may
+// have come before it was computed. Under Engine's lock, as the next one. Of a session with autosave.
+bool note_growth(Session* session);
 // Notes activity of the session, and tells the saver when to look at it. Of a session without autosave it does nothing.
 void note_activity(Session* session, Env* env);
 

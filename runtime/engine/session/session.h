@@ -87,7 +87,7 @@ struct Autosave {
   AutosavePolicy policy;
   std::shared_ptr<Autosaver> saver;
   bool turn_over = false;                 // since the last look
-  uint64_t seen_tokens = 0, seen_kv = 0;  // its tokens at the last save, done or tried, and those of them with KV
+  uint64_t seen_tokens = 0, seen_kv = 0;  // see note_growth: its tokens at the last save, done or tried, and those with KV
   bool left_out = false;                  // the last save left KV out, and the log has a line of it
   uint64_t active_ns = 0;                 // its last activity; 0: none since it was saved for being idle
 };

@@ -25,7 +25,7 @@ uint64_t Autosaves::look(Session* session) {
     Autosave& a = *session->autosave;
     const uint64_t idle_at = a.active_ns + uint64_t{a.policy.idle_ms} * 1'000'000;
     const bool idle = a.policy.idle_ms && a.active_ns && runtime_.env()->now_ns() >= idle_at;
-    const bool grown = has_grown(session);
+    const bool grown = note_growth(session);
     if (idle) a.active_ns = 0;
     if (!idle && !grown && !a.turn_over) return a.policy.idle_ms && a.active_ns ? idle_at : kNever;
     a.turn_over = false;
