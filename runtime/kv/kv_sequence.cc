@@ -180,13 +180,15 @@ Hole KvSequence::why(uint64_t at, uint64_t n) const {
 std::vector<KvRun> KvSequence::runs(uint64_t n) const {
   const uint64_t T = shape.block_tokens;
   std::array<std::vector<uint32_t>, kKvGroupsMax> filled;
+  Filled seen;  // the same
   for (uint32_t g = 0; g < shape.n_groups; ++g) {
     filled[g].assign(tables[g].filled().begin(), tables[g].filled().end());
     filled[g].resize(std::max<uint64_t>(filled[g].size(), (n + T - 1) / T));
+    seen[g] = filled[g];
   }
   std::vector<KvRun> all;
   while (n > 0) {
-    const KvRun run = Presence(shape, {filled[0], filled[1], filled[2], filled[3]}).next_run(n);
+    const KvRun run = Presence(shape, seen).next_run(n);
     if (run.stores == 0) break;
     all.push_back(run);
     if (run.end == n) break;
