@@ -29,13 +29,13 @@ bool spells_all(const Tokenizer& tokenizer, std::string_view text) {
 }
 
 // What stands first in a text: a special token's spelling, or a byte.
-struct Unit {
+struct FirstPart {
   size_t size;
   bool kept;
 };
-Unit unit_at(const Tokenizer& tokenizer, std::string_view text) {
+FirstPart first_part(const Tokenizer& tokenizer, std::string_view text) {
   const size_t special = tokenizer.special_at(text);
-  return special > 0 ? Unit{special, true} : Unit{1, tokenizer.spells(static_cast<uint8_t>(text[0]))};
+  return special > 0 ? FirstPart{special, true} : FirstPart{1, tokenizer.spells(static_cast<uint8_t>(text[0]))};
 }
 
 // The text that the tokens of `text` spell: without the bytes that the vocabulary lacks, and with U+FFFD for what that leaves of a character.
@@ -43,9 +43,9 @@ std::string encodable(const Tokenizer& tokenizer, std::string_view text) {
   if (spells_all(tokenizer, text)) return std::string(text);
   std::string kept;
   for (size_t at = 0; at < text.size();) {
-    const Unit unit = unit_at(tokenizer, text.substr(at));
-    if (unit.kept) kept += text.substr(at, unit.size);
-    at += unit.size;
+    const FirstPart part = first_part(tokenizer, text.substr(at));
+    if (part.kept) kept += text.substr(at, part.size);
+    at += part.size;
   }
   Utf8Stream utf8;
   std::string out(utf8.push(kept));
@@ -58,9 +58,9 @@ size_t place_of(const Tokenizer& tokenizer, std::string_view text, size_t bytes)
   Utf8Stream utf8;
   size_t at = 0;
   for (size_t done = 0; done < bytes && at < text.size();) {
-    const Unit unit = unit_at(tokenizer, text.substr(at));
-    if (unit.kept) done += utf8.push(text.substr(at, unit.size)).size();
-    at += unit.size;
+    const FirstPart part = first_part(tokenizer, text.substr(at));
+    if (part.kept) done += utf8.push(text.substr(at, part.size)).size();
+    at += part.size;
   }
   return at;
 }

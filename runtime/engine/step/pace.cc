@@ -12,8 +12,8 @@ namespace {
 constexpr double kFirstCost = 16;  // rows of the first step, when no speed is known
 constexpr double kGrowth = 8;      // a step is at most so many times the largest one whose time was as predicted
 constexpr double kAim = 0.9;       // a plan fills this share of a step's time
-// A unit of each part: so many decodes, or so much prompt, are assumed to cost as much as a step's fixed part until a step was measured.
-constexpr double kUnitDecodes = 4, kUnitCost = 8;
+// The scale of each part: so many decodes, or so much prompt, are assumed to cost as much as a step's fixed part until a step was measured.
+constexpr double kDecodesScale = 4, kCostScale = 8;
 constexpr double kLearn = 0.4;  // of the difference between a step's time and its prediction
 // A step that took more than kClip times the prediction, in CPU or wall time, counts as that; below kAsPredicted times it was as predicted.
 constexpr double kClip = 4, kAsPredicted = 2;
@@ -29,11 +29,11 @@ constexpr double kNsPerMs = 1e6;
 
 Pace::Pace(uint32_t step_ms_max, uint64_t context_cost) : step_ns_max_(uint64_t{step_ms_max} * 1'000'000), context_cost_(context_cost) {}
 
-Pace::Parts Pace::units(uint32_t decodes, double cost) { return {1, decodes / kUnitDecodes, cost / kUnitCost}; }
+Pace::Parts Pace::scaled(uint32_t decodes, double cost) { return {1, decodes / kDecodesScale, cost / kCostScale}; }
 
-double Pace::predicted(const Parts& units) const { return std::inner_product(units.begin(), units.end(), unit_ns_.begin(), 0.0); }
+double Pace::predicted(const Parts& scaled) const { return std::inner_product(scaled.begin(), scaled.end(), scaled_ns_.begin(), 0.0); }
 
-double Pace::row_ns() const { return unit_ns_[2] / kUnitCost; }
+double Pace::row_ns() const { return scaled_ns_[2] / kCostScale; }
 
 // The wall time that a step may take.
 double Pace::step_ns(const Ask& ask) const {
@@ -44,7 +44,7 @@ double Pace::step_ns(const Ask& ask) const {
 
 double Pace::budget(const Ask& ask) const {
   if (row_ns() == 0) return kFirstCost;
-  const double base = predicted(units(ask.decodes, 0)), limit = step_ns(ask), lone = kLoneStepMs * kNsPerMs;
+  const double base = predicted(scaled(ask.decodes, 0)), limit = step_ns(ask), lone = kLoneStepMs * kNsPerMs;
   double left = std::max(kAim * limit / stretch_ - base, kPromptMin * base);
   if (ask.decodes > 0) left = std::min(left, std::max(kPromptPerDecode * base, kPromptNsMin / stretch_));
   double cost = left / row_ns();
@@ -74,13 +74,13 @@ uint64_t Pace::rows(uint64_t begin, double budget) const {
 void Pace::measured(uint32_t decodes, double cost, uint64_t work_ns, uint64_t wall_ns) {
   const double wall = std::max(1.0, static_cast<double>(wall_ns));
   const double work = std::clamp(static_cast<double>(work_ns), wall / kStretchMax, wall);  // a clock may be coarse
-  const Parts x = units(decodes, cost);
+  const Parts x = scaled(decodes, cost);
   const double square = std::inner_product(x.begin(), x.end(), x.begin(), 0.0), told = predicted(x);
   if (told == 0) {
-    unit_ns_.fill(work / std::accumulate(x.begin(), x.end(), 0.0));
+    scaled_ns_.fill(work / std::accumulate(x.begin(), x.end(), 0.0));
   } else {
     const double step = kLearn * (std::min(work, kClip * told) - told) / square;
-    for (size_t i = 0; i < x.size(); ++i) unit_ns_[i] = std::max(1.0, unit_ns_[i] + step * x[i]);
+    for (size_t i = 0; i < x.size(); ++i) scaled_ns_[i] = std::max(1.0, scaled_ns_[i] + step * x[i]);
   }
   stretch_ += (std::min(wall / work, kClip * stretch_) - stretch_) * work / (work + seen_ns_);
   seen_ns_ = std::min(seen_ns_ + work, kStretchNs);

@@ -33,14 +33,14 @@ class Pace {
 
  private:
   using Parts = std::array<double, 3>;  // fixed, decodes, prompt
-  static Parts units(uint32_t decodes, double cost);
-  double predicted(const Parts& units) const;
+  static Parts scaled(uint32_t decodes, double cost);
+  double predicted(const Parts& scaled) const;
   double row_ns() const;
   double step_ns(const Ask& ask) const;
 
   uint64_t step_ns_max_;  // 0: the library's default
   uint64_t context_cost_;
-  Parts unit_ns_{};     // work of a unit; all 0: not measured
+  Parts scaled_ns_{};   // work of 1 of each scaled part; all 0: not measured
   double stretch_ = 1;  // wall time over work
   double seen_ns_ = 0;  // the work that stretch_ was measured over
   double most_ = 0;     // the largest prompt cost of a step whose time was as predicted
