@@ -8,7 +8,6 @@
 #include "runtime/engine/conversation/answer.h"
 #include "runtime/engine/conversation/edit.h"
 #include "runtime/engine/session/activity.h"
-#include "runtime/text/reply/message.h"
 
 namespace kvrt {
 
@@ -231,7 +230,7 @@ bool Driver::run_step(uint64_t patience_ns) {
 }
 
 bool Driver::lead(uint64_t patience_ns) {
-  const uint64_t warm_until = runtime_.env()->now_ns() + uint64_t{step_ms_} * 250'000;  // for a quarter of a step's time
+  const uint64_t warm_until = runtime_.env()->now_ns() + step_ms_ * (kMs / 4);  // for a quarter of a step's time
   Session* const cold = step_->queue.next_cold();
   bool ran = cold && warmer_->warm_cold(lock_, cold, warm_until);
   const uint64_t done = step_->reports.counters.done_count();

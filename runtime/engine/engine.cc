@@ -1,11 +1,9 @@
 #include "runtime/engine/engine.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/base/limits.h"
 #include "runtime/base/memory.h"
-#include "runtime/compute/kv_layout.h"
 #include "runtime/engine/resources/memory_cost.h"
 
 namespace kvrt {

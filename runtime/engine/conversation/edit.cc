@@ -1,7 +1,6 @@
 #include "runtime/engine/conversation/edit.h"
 
 #include <algorithm>
-#include <iterator>
 #include <span>
 
 #include "runtime/engine/conversation/answer.h"

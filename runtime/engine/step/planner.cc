@@ -1,7 +1,6 @@
 #include "runtime/engine/step/planner.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace kvrt {
 
