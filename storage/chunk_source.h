@@ -13,12 +13,13 @@ namespace kvrt {
 class ChunkSource {
  public:
   virtual ~ChunkSource() = default;
-  // For each node of a chain that begins at its root the groups that the source has a chunk of, as a bit mask (has_group). A node that collides
-  // with another chain's key has none, and so have all after it. The answer may be old by the time of a read.
+  // For each node of a chain that begins at its root the numbers of the chunks that the source has, as a bit mask (has_group). A node that
+  // collides with another chain's key has none, and so have all after it. The answer may be old by the time of a read.
   virtual std::vector<uint32_t> find(std::span<const NodeIn> chain) = 0;
-  // Decodes a chunk into exactly out.size() bytes, and verifies checksum, key, group, parent and token ids. kAbsent, kDamaged: a hole for the
-  // caller to compute again, and `damage` says in words what was found. A damaged chunk is forgotten; the node's other groups stay.
-  virtual ChunkState read(const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out, std::string* damage) = 0;
+  // Decodes a chunk into exactly out.size() bytes, and verifies checksum, key, number, parent and token ids. Number 0 is the chunk of all
+  // layers, g + 1 that of the model's group g. kAbsent, kDamaged: a hole for the caller to compute again, and `damage` says in words what was
+  // found. A damaged chunk is forgotten; the node's other chunks stay.
+  virtual ChunkState read(const NodeIn& node, uint32_t number, uint32_t layout, std::span<uint8_t> out, std::string* damage) = 0;
 };
 
 }  // namespace kvrt

@@ -9,8 +9,8 @@ std::string lost_text(const ChunkKey& chunk, const ChunkLocation& at, const std:
 }
 }  // namespace
 
-ChunkState StoreImpl::read(const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out, std::string* damage) {
-  const ChunkKey chunk{node.key, group};
+ChunkState StoreImpl::read(const NodeIn& node, uint32_t number, uint32_t layout, std::span<uint8_t> out, std::string* damage) {
+  const ChunkKey chunk{node.key, number};
   for (;;) {
     auto found = reader_.locate(chunk);
     if (!found.is_ok() && damage != nullptr) *damage = found.status().message();
@@ -19,7 +19,7 @@ ChunkState StoreImpl::read(const NodeIn& node, uint32_t group, uint32_t layout, 
     CodecPool::Lease codec(&store_.codecs);
     auto file = store_.files.open(at.segment, at.offset + at.bytes);
     auto frame = file.is_ok() ? read_frame(**file, at.offset, at.bytes, codec->read_buffer()) : file.take_status();
-    Status status = frame.is_ok() ? codec->decode(*frame, node, group, layout, out) : frame.take_status();
+    Status status = frame.is_ok() ? codec->decode(*frame, node, number, layout, out) : frame.take_status();
     if (status.is_ok()) return ChunkState::kOk;
     std::optional<ChunkState> lost = lose(chunk, at, status, damage);
     if (lost) return *lost;

@@ -27,7 +27,7 @@ class StoreImpl final : public Store {
   Status start();
 
   std::vector<uint32_t> find(std::span<const NodeIn> chain) override { return reader_.find(chain); }
-  ChunkState read(const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out, std::string* damage) override;
+  ChunkState read(const NodeIn& node, uint32_t number, uint32_t layout, std::span<uint8_t> out, std::string* damage) override;
 
   Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks, const SavedBy& by) override { return saves_.begin(reuse_chunks, by); }
   Result<SessionOut> load(std::string_view domain, std::string_view name, bool used) override;

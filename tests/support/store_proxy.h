@@ -12,8 +12,8 @@ class StoreProxy : public Store {
  public:
   explicit StoreProxy(std::shared_ptr<Store> store) : store_(std::move(store)) {}
   std::vector<uint32_t> find(std::span<const NodeIn> chain) override { return store_->find(chain); }
-  ChunkState read(const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out, std::string* damage) override {
-    return store_->read(node, group, layout, out, damage);
+  ChunkState read(const NodeIn& node, uint32_t number, uint32_t layout, std::span<uint8_t> out, std::string* damage) override {
+    return store_->read(node, number, layout, out, damage);
   }
   uint64_t discard(std::span<const NodeIn> chain, const std::string& why) override { return store_->discard(chain, why); }
   std::vector<std::vector<ChunkSize>> chunk_sizes(std::span<const BlockKey> keys) override { return store_->chunk_sizes(keys); }

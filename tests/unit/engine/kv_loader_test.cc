@@ -13,7 +13,7 @@
 namespace kvrt {
 namespace {
 
-// Keeps chunks by key and group.
+// Keeps chunks by key and number.
 class MapSource final : public ChunkSource {
  public:
   std::vector<uint32_t> find(std::span<const NodeIn> chain) override {
@@ -21,14 +21,14 @@ class MapSource final : public ChunkSource {
     ++finds;
     std::vector<uint32_t> has(chain.size());
     for (size_t i = 0; i < chain.size(); ++i) {
-      for (uint32_t group = 0; group < 3; ++group) has[i] |= chunks.contains({chain[i].key.bytes, group}) ? 1u << group : 0;
+      for (uint32_t number = 0; number < 3; ++number) has[i] |= chunks.contains({chain[i].key.bytes, number}) ? 1u << number : 0;
     }
     if (const std::function<void()> first = std::exchange(on_find, nullptr)) first();
     return has;
   }
-  ChunkState read(const NodeIn& node, uint32_t group, uint32_t, std::span<uint8_t> out, std::string*) override {
+  ChunkState read(const NodeIn& node, uint32_t number, uint32_t, std::span<uint8_t> out, std::string*) override {
     EXPECT_FALSE(BooksOnly::held());
-    const auto chunk = chunks.find({node.key.bytes, group});
+    const auto chunk = chunks.find({node.key.bytes, number});
     if (chunk == chunks.end()) return ChunkState::kAbsent;
     EXPECT_EQ(chunk->second.size(), out.size());
     std::copy(chunk->second.begin(), chunk->second.end(), out.begin());

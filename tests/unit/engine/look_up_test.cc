@@ -47,9 +47,9 @@ class LateStore final : public StoreProxy {
     if (on_find) on_find();
     return StoreProxy::find(chain);
   }
-  ChunkState read(const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out, std::string* damage) override {
+  ChunkState read(const NodeIn& node, uint32_t number, uint32_t layout, std::span<uint8_t> out, std::string* damage) override {
     ++reads;
-    return StoreProxy::read(node, group, layout, out, damage);
+    return StoreProxy::read(node, number, layout, out, damage);
   }
   std::unique_ptr<OpenName> open_name(std::string_view domain, std::string_view name) override {
     EXPECT_FALSE(BooksOnly::held());
