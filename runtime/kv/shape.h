@@ -23,7 +23,8 @@ struct KvShape {
   uint32_t n_groups = 1;   // those without a window come first, one of states last
   std::array<Group, kKvGroupsMax> groups{};
 
-  uint32_t first_window() const;  // the first group with a window; n_groups: there is none
+  // The first group with a window; n_groups: there is none. A state counts as a window of 1 token, here and for has_windows().
+  uint32_t first_window() const;
   bool has_windows() const { return first_window() < n_groups; }
   bool has_states() const { return groups[n_groups - 1].state; }
   uint32_t states() const { return has_states() ? 1u << (n_groups - 1) : 0; }             // their group, as a bit
