@@ -34,7 +34,7 @@ struct StoredKv {
   uint64_t disk_tokens = 0;     // loaded from the store since the last report
   bool suspect = false;         // reused KV made logits that are not finite: the store is to forget its chunks
   bool inexact = false;         // some of its KV may be another arithmetic's; its root is then a mixed one
-  uint64_t resumed_tokens = 0;  // leading tokens that came from a snapshot
+  uint64_t resumed_tokens = 0;  // leading tokens that came from a snapshot, or that a suspend left to one
   uint64_t own_tokens = 0;      // leading tokens whose chunks are its own: its last save or resume named them
   // The root of the snapshot whose KV it takes as it is, though another arithmetic made it, and the count of leading tokens under it.
   BlockKey foreign_root;

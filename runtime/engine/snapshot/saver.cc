@@ -280,6 +280,7 @@ Result<SaveReport> Saver::save(Session* session, std::string_view name, const Sa
   s.open_name.swap(open_name);
   if (options.suspend) {
     cache_->release(&s.kv, 0);
+    s.stored.resumed_tokens = std::max(s.stored.resumed_tokens, s.stored.own_tokens);
     s.state = SessionState::kSuspended;
   }
   report.revision = saved->revision;
