@@ -1,6 +1,7 @@
 // The plain values that go into a store and come out of it. All its parts share them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -81,6 +82,18 @@ struct NodeIn {
   BlockKey key, parent;
   std::span<const int32_t> tokens;
 };
+
+// The nodes of these tokens after a root: of `block_tokens` each, and a tail.
+inline std::vector<NodeIn> chain_of(const BlockKey& root, std::span<const int32_t> tokens, uint64_t block_tokens) {
+  std::vector<NodeIn> nodes;
+  BlockKey parent = root;
+  for (uint64_t at = 0; at < tokens.size(); at += block_tokens) {
+    const auto part = tokens.subspan(at, std::min<uint64_t>(block_tokens, tokens.size() - at));
+    nodes.push_back({chain_key(parent, part), parent, part});
+    parent = nodes.back().key;
+  }
+  return nodes;
+}
 
 // A group whose chunks a session needs: all of them, or those of the nodes that have one of its last `window` tokens.
 struct SessionGroup {

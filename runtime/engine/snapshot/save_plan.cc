@@ -47,11 +47,11 @@ std::vector<uint32_t> states_to_keep(const KvSequence& kv, uint64_t blocks, uint
   return chosen;
 }
 
-// The bits of the groups of which a resume needs the KV of full block i: of windows what the end sees.
-uint32_t needed_groups(const KvShape& shape, uint64_t i, uint64_t end) {
+// The bits of the groups of which a resume needs the KV of node i, of `block_tokens` a node: of windows what the end sees.
+uint32_t needed_groups(const KvShape& shape, uint64_t block_tokens, uint64_t i, uint64_t end) {
   uint32_t needs = 0;
   for (uint32_t g = 0; g < shape.n_groups; ++g) {
-    if (shape.groups[g].window == 0 || (i + 1) * shape.block_tokens + shape.groups[g].window > end) needs |= 1u << g;
+    if (shape.groups[g].window == 0 || (i + 1) * block_tokens + shape.groups[g].window > end) needs |= 1u << g;
   }
   return needs;
 }
@@ -126,26 +126,14 @@ void add_full(const KvSequence& kv, const KvCache& cache, uint32_t i, const Node
 // The nodes of the snapshot that the session was resumed from, as far as it still has their tokens. The rest is saved without KV.
 void keep_other(const Session& s, uint64_t kept, SavePlan* plan) {
   const StoredKv::Other& other = *s.stored.other;
-  const KvShape& shape = s.kv.shape;
   const uint64_t T = other.block_tokens, end = s.stored.other_tokens <= kept ? s.stored.other_tokens : kept / T * T;
   plan->root = other.root;
   plan->block_tokens = other.block_tokens;
   plan->chunks.clear();
-  plan->nodes.clear();
-  plan->needs.clear();
   plan->tail_blocks.clear();
-  BlockKey parent = other.root;
-  for (uint64_t at = 0; at < end; at += T) {
-    const auto part = std::span<const int32_t>(plan->said.tokens).subspan(at, std::min(T, end - at));
-    const NodeIn node{chain_key(parent, part), parent, part};
-    uint32_t needs = 0;
-    for (uint32_t g = 0; g < shape.n_groups; ++g) {
-      if (shape.groups[g].window == 0 || at + T + shape.groups[g].window > end) needs |= 1u << g;
-    }
-    plan->nodes.push_back(node);
-    plan->needs.push_back(needs);
-    parent = node.key;
-  }
+  plan->nodes = chain_of(other.root, std::span<const int32_t>(plan->said.tokens).first(end), T);
+  plan->needs.clear();
+  for (uint64_t i = 0; i < plan->nodes.size(); ++i) plan->needs.push_back(needed_groups(s.kv.shape, T, i, end));
   plan->tail_begin = plan->tail_end = plan->blocks = 0;
   plan->pending_begin = end;
 }
@@ -158,7 +146,7 @@ void SavePlan::leave_tail(const KvShape& shape) {
   needs.pop_back();
   pending_begin = tail_begin;
   tail_begin = tail_end = 0;
-  for (size_t i = 0; i < needs.size(); ++i) needs[i] = needed_groups(shape, i, pending_begin);
+  for (size_t i = 0; i < needs.size(); ++i) needs[i] = needed_groups(shape, block_tokens, i, pending_begin);
   tail_blocks.clear();
   tails.clear();
 }
@@ -187,7 +175,7 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
     NodeIn node{{}, i ? plan.keys[i - 1] : s.kv.root, tokens.subspan(i * T, T)};
     if (i == plan.keys.size()) plan.keys.push_back(chain_key(node.parent, node.tokens));
     node.key = plan.keys[i];
-    add_full(s.kv, *cache, i, node, needed_groups(s.kv.shape, i, full * T + tail), std::ranges::binary_search(states, i), kept, &plan);
+    add_full(s.kv, *cache, i, node, needed_groups(s.kv.shape, T, i, full * T + tail), std::ranges::binary_search(states, i), kept, &plan);
   }
   if (tail) add_tail(s.kv.shape, tokens.subspan(full * T, tail), full ? plan.keys[full - 1] : s.kv.root, full * T, &plan);
   plan.pending_begin = full * T + tail;

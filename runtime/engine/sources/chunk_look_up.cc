@@ -27,18 +27,6 @@ std::vector<NodeIn> with_tail(const Session& s, std::span<const NodeIn> nodes) {
   return branch;
 }
 
-// The full blocks of so many tokens after a root, and their tail.
-std::vector<NodeIn> chain_of(const BlockKey& root, std::span<const int32_t> tokens, uint64_t block_tokens) {
-  std::vector<NodeIn> nodes;
-  BlockKey parent = root;
-  for (uint64_t at = 0; at < tokens.size(); at += block_tokens) {
-    const auto part = tokens.subspan(at, std::min<uint64_t>(block_tokens, tokens.size() - at));
-    nodes.push_back({chain_key(parent, part), parent, part});
-    parent = nodes.back().key;
-  }
-  return nodes;
-}
-
 }  // namespace
 
 std::vector<std::vector<NodeIn>> stored_chains(const Session& s) {
