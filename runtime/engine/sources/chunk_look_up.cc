@@ -1,6 +1,5 @@
 #include "runtime/engine/sources/chunk_look_up.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace kvrt {
