@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The library of two trees, alternating, so that a machine's moods fall on both: what a change does to the speed of calls.
 
-  tests/bench/before.py OLD NEW MODEL [--pairs 15] [--more 45] [--bound 0.98] [--json FILE]
+  tests/bench/before.py OLD NEW MODEL [--pairs 15] [--more 45] [--bound 0.98] [--only NAME...] [--json FILE]
 
 OLD and NEW are source trees with a release build (build/release). calls.c, of the tree that this program is in, is compiled against each. A
 ratio is the old time over the new one: above 1 the new tree is faster. Where a median of the first pairs is below the bound, so many more
@@ -24,16 +24,16 @@ def build(tree, out):
     return out
 
 
-def run(program, model):
-    done = subprocess.run([program, model], stdout=subprocess.PIPE, text=True, check=True)
+def run(program, model, names):
+    done = subprocess.run([program, model, *names], stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
 
 
-def pairs_of(programs, model, count, first):
+def pairs_of(programs, model, count, first, names=()):
     rows = []
     for i in range(count):
         order = (0, 1) if (first + i) % 2 == 0 else (1, 0)
-        times = {which: run(programs[which], model) for which in order}
+        times = {which: run(programs[which], model, names) for which in order}
         rows.append({name: [times[0][name], times[1][name]] for name in times[0]})
         print(f"\r{i + 1} of {count} pairs", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
@@ -60,18 +60,19 @@ def main():
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--more", type=int, default=45)
     parser.add_argument("--bound", type=float, default=0.98)
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these measurements")
     parser.add_argument("--json", type=pathlib.Path)
     a = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         programs = [build(tree.resolve(), pathlib.Path(folder) / name) for tree, name in ((a.old, "old"), (a.new, "new"))]
-        rows = pairs_of(programs, a.model, a.pairs, 0)
-        names = list(rows[0])
+        rows = pairs_of(programs, a.model, a.pairs, 0, a.only)
+        names = a.only or list(rows[0])
         show(rows, names)
         slow = [name for name in names if ratio(rows, name) < a.bound]
         more = []
-        if slow:
+        if slow and a.more > 0:
             print(f"below {a.bound}: {', '.join(slow)}; {a.more} more pairs decide")
-            more = pairs_of(programs, a.model, a.more, a.pairs)
+            more = pairs_of(programs, a.model, a.more, a.pairs, slow)
             show(more, slow)
             slow = [name for name in slow if ratio(more, name) < a.bound]
     if a.json:

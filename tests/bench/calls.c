@@ -1,5 +1,5 @@
-// What the calls of kvrt.h cost, for before.py, which compiles it against two trees: calls MODEL [--threads N]. Prints one JSON object of
-// milliseconds. It knows kvrt.h alone, and of that only what both trees have.
+// What the calls of kvrt.h cost, for before.py, which compiles it against two trees: calls MODEL [NAME...]. Prints one JSON object of
+// milliseconds: of these measurements, or of all. It knows kvrt.h only, and of that what both trees have.
 //   prefill_N      a prompt of N tokens, computed
 //   decode_N       a token after N others
 //   eight          a token of each of eight sessions
@@ -8,6 +8,7 @@
 //   fork           a fork of 2,048 tokens, and its close
 //   crowd          64 sessions, prompts of 192 tokens and answers of 16, in a pool for a quarter of them
 #include <ftw.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,39 +146,67 @@ static void open_pool(kvrt_runtime* rt, const char* path, uint64_t pool_tokens) 
   MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, &failure));
 }
 
-int main(int argc, char** argv) {
-  if (argc < 2) return 2;
-  KVRT_INIT(&failure);
-  kvrt_runtime* rt = NULL;
-  MUST(kvrt_runtime_open(NULL, &rt, &failure));
-  open_pool(rt, argv[1], 4 * kLong);
+static char** names;  // NULL at the end
+static bool wanted(const char* name) {
+  for (char** n = names; *n; ++n) {
+    if (strcmp(*n, name) == 0) return true;
+  }
+  return *names == NULL;
+}
+
+static void tell(const char* name, double ms) {
+  static int told;
+  printf("%s\"%s\": %.5f", told++ ? ", " : "{", name, ms);
+}
+
+static void measure_prompts(kvrt_runtime* rt) {
   kvrt_session *s = NULL, *copy = NULL;
-  prefill(1, 256, &s);  // the weights' pages
-  kvrt_session_close(s);
-  const double prefill_512 = prefill(2, 512, &s);
-  kvrt_session_close(s);
-  prefill(3, 1, &s);
-  const double decode_0 = decode(s, kDecoded);
-  kvrt_session_close(s);
-  const double prefill_2048 = prefill(4, kLong, &s);
+  if (wanted("prefill_512")) {
+    tell("prefill_512", prefill(2, 512, &s));
+    kvrt_session_close(s);
+  }
+  if (!wanted("prefill_2048") && !wanted("fork") && !wanted("save") && !wanted("resume") && !wanted("decode_2048")) return;
+  tell("prefill_2048", prefill(4, kLong, &s));
   double fork = now_ms();
   for (int i = 0; i < kForks; ++i) {
     MUST(kvrt_session_fork(s, NULL, &copy, &failure));
     kvrt_session_close(copy);
   }
   fork = (now_ms() - fork) / kForks;
-  double resume = 0;
-  const double saved = save(rt, &resume);
-  const double decode_2048 = decode(s, kDecoded);
+  tell("fork", fork);
+  if (wanted("save") || wanted("resume")) {
+    double resume = 0;
+    tell("save", save(rt, &resume));
+    tell("resume", resume);
+  }
+  if (wanted("decode_2048")) tell("decode_2048", decode(s, kDecoded));
   kvrt_session_close(s);
-  const double at_once = eight();
+}
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  names = argv + 2;
+  KVRT_INIT(&failure);
+  kvrt_runtime* rt = NULL;
+  MUST(kvrt_runtime_open(NULL, &rt, &failure));
+  open_pool(rt, argv[1], 4 * kLong);
+  kvrt_session* s = NULL;
+  prefill(1, 256, &s);  // the weights' pages
+  kvrt_session_close(s);
+  if (wanted("decode_0")) {
+    prefill(3, 1, &s);
+    tell("decode_0", decode(s, kDecoded));
+    kvrt_session_close(s);
+  }
+  measure_prompts(rt);
+  if (wanted("eight")) tell("eight", eight());
   kvrt_model_release(model);
-  open_pool(rt, argv[1], (uint64_t)kCrowd * (kCrowdPrompt + kCrowdAnswer) / 4);
-  const double many = crowd();
-  kvrt_model_release(model);
+  if (wanted("crowd")) {
+    open_pool(rt, argv[1], (uint64_t)kCrowd * (kCrowdPrompt + kCrowdAnswer) / 4);
+    tell("crowd", crowd());
+    kvrt_model_release(model);
+  }
   kvrt_runtime_release(rt);
-  printf("{\"prefill_512\": %.3f, \"prefill_2048\": %.3f, \"decode_0\": %.4f, \"decode_2048\": %.4f, \"eight\": %.4f, \"save\": %.3f, "
-         "\"resume\": %.3f, \"fork\": %.5f, \"crowd\": %.3f}\n",
-         prefill_512, prefill_2048, decode_0, decode_2048, at_once, saved, resume, fork, many);
+  printf("}\n");
   return 0;
 }
