@@ -9,7 +9,7 @@ OBJECT: those of runtime/api and runtime/engine, a file each. A unit is X.h with
 in another unit; calls into other folders are none. Not counted: functions that headers define, as these may be inlined; what the compiler put into its
 caller, which is in the same file; and threads other than the caller's.
 
-Exit code 1: a walk has more moves than its limit, a step asks a session more than once, or the page is not what runs. 77: there is no gdb.
+Exit code 1: a walk has more moves than its limit, a step asks a session more than once, or the page is not what runs. 77: there is no gdb, or it may not trace here.
 """
 import json
 import os
@@ -139,6 +139,9 @@ def trace(program, functions):
         given.write_text(json.dumps({"functions": functions, "out": str(out)}))
         done = subprocess.run([gdb, "-batch", "-nx", "-ex", "set auto-solib-add off", "-x", __file__, program], text=True, capture_output=True,
                               env=os.environ | {"KVRT_WALK": str(given), "PYTHONDONTWRITEBYTECODE": "1"})
+        if not out.is_file() and re.search("ptrace|PTRACE", done.stderr):
+            print(f"skipped: gdb cannot trace here:\n{done.stderr}")
+            sys.exit(77)
         if not out.is_file() or json.loads(out.read_text())["exit"] != 0:
             sys.exit(f"the program did not end well under gdb:\n{done.stdout}\n{done.stderr}")
         events = json.loads(out.read_text())["events"]
