@@ -1,10 +1,8 @@
 """The C# assembly's enums, values and options, made of include/kvrt.abi.json."""
-from phrases import Tongue, camel, enum_type, wrapped
+from phrases import BY_HAND, MADE, Tongue, camel, enum_type, info_type, wrapped
 
-MADE = "// Made of include/kvrt.abi.json by bindings/raw.py (./dev abi): do not edit."
-# What a program does not see as such: flags of inspect are a bool. By hand: the structs of one event, message or failure.
+# What a program does not see as such: flags of inspect are a bool.
 OTHER_ENUMS = {"KVRT_INSPECT"}
-OTHER_STRUCTS = {"kvrt_error", "kvrt_event", "kvrt_token_value", "kvrt_message_props"}
 CALLS = {"kvrt_runtime_open": "the constructor of Runtime", "kvrt_model_open": "Runtime.OpenModel", "kvrt_model_plan": "Runtime.Plan", "kvrt_model_inspect": "Runtime.Inspect",
          "kvrt_store_open": "Runtime.OpenStore", "kvrt_store_repair": "Runtime.RepairStore", "kvrt_session_open": "Model.OpenSession",
          "kvrt_session_resume": "Model.Resume"}
@@ -16,12 +14,8 @@ MORE = {"log": " What it throws goes to TaskScheduler.UnobservedTaskException.",
         "TaskScheduler.UnobservedTaskException."}
 
 
-def struct_type(name):
-    return camel(name.replace("_props", "_info"))
-
-
 def tongue(abi):
-    return Tongue(abi, struct=struct_type, enum=enum_type, field=camel, value=lambda e, v: camel(v.removeprefix(e + "_").lower()), call=camel, calls=CALLS,
+    return Tongue(abi, struct=info_type, enum=enum_type, field=camel, value=lambda e, v: camel(v.removeprefix(e + "_").lower()), call=camel, calls=CALLS,
                   null="null", spell=True)
 
 
@@ -36,7 +30,7 @@ def summary(doc, indent):
 
 
 def enums(abi, say):
-    out = [MADE, "using System;", "", "namespace Kvrt", "{"]
+    out = [f"// {MADE}", "using System;", "", "namespace Kvrt", "{"]
     for enum, values in abi.enums.items():
         if enum in OTHER_ENUMS:
             continue
@@ -72,11 +66,11 @@ def property_of(abi, say, field):
 
 
 def values(abi, say):
-    out = [MADE, "namespace Kvrt", "{"]
+    out = [f"// {MADE}", "namespace Kvrt", "{"]
     for name in abi.structs:
-        if name.endswith("_options") or name in OTHER_STRUCTS:
+        if name.endswith("_options") or name in BY_HAND:
             continue
-        kind = struct_type(name)
+        kind = info_type(name)
         out += ([""] if out[-1] != "{" else []) + summary(say.say(abi.docs[name]), 4)
         out += [f"    public sealed unsafe class {kind}", "    {", f"        private {name} raw;", "", f"        internal {kind}({name} raw)", "        {",
                 "            this.raw = raw;", "        }"]
@@ -104,7 +98,7 @@ def option(abi, say, field):
 
 
 def options(abi, say):
-    out = [MADE, "using System;", "using System.Collections.Generic;", "", "namespace Kvrt", "{"]
+    out = [f"// {MADE}", "using System;", "using System.Collections.Generic;", "", "namespace Kvrt", "{"]
     fill = ["", "    /// <summary>Options as the structs of the header, without what Fill.cs adds. What they point to lies in the arena.</summary>",
             "    internal static unsafe partial class Fill", "    {"]
     for name in (n for n in abi.structs if n.endswith("_options")):

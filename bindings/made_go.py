@@ -1,5 +1,5 @@
 """The Go package's types, constants and layouts, made of include/kvrt.abi.json."""
-from phrases import Tongue, wrapped
+from phrases import FLAGS, Tongue, wrapped
 
 NUMBERS = {"char": "string", "int32_t": "int32", "uint32_t": "uint32", "int64_t": "int64", "uint64_t": "uint64", "float": "float32",
       "double": "float64", "size_t": "uint64"}
@@ -12,7 +12,6 @@ ENUMS = {"KVRT": ("Status", "Status"), "KVRT_DETAIL": ("Detail", "Detail"), "KVR
             "KVRT_LOGITS": ("Logits", "Logits"), "KVRT_SAMPLER": ("Sampler", "Sampler"), "KVRT_GRAMMAR": ("GrammarKind", "Grammar"),
             "KVRT_TOOL_CHOICE": ("ToolChoice", "ToolChoice"), "KVRT_REPLY": ("Reply", "Reply"), "KVRT_DURABILITY": ("Durability", "Durability"),
             "KVRT_CODEC": ("Codec", "Codec")}
-FLAGS = ("KVRT_TEXT", "KVRT_INSPECT")
 # Pointers by name: their type in Go, and the function of `texts` for what goes beside the struct; "": the package sets them by hand.
 POINTERS = {"log": ("func(level LogLevel, text string)", ""), "wake": ("func()", ""), "store": ("*Store", ""), "cancel": ("*Cancel", ""),
                "logit_bias": ("[]TokenValue", ""), "stop_tokens": ("[]int32", ""), "stop_strings": ("[]string", "list")}

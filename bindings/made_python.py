@@ -1,21 +1,14 @@
 """The Python package's enums and values, made of include/kvrt.abi.json."""
-from phrases import FLAGS, Tongue, camel, enum_type, wrapped
+from phrases import BY_HAND, FLAGS, MADE, Tongue, camel, enum_type, info_type, wrapped
 
-MADE = "Made of include/kvrt.abi.json by bindings/raw.py (./dev abi): do not edit."
 NAMES = {"KVRT_SAMPLER": "SamplerKind"}
-# By hand in _types.py: the structs of one event, message or failure.
-OTHER_STRUCTS = {"kvrt_error", "kvrt_event", "kvrt_token_value", "kvrt_message_props"}
 CALLS = {"kvrt_runtime_open": "Runtime", "kvrt_model_open": "Runtime.open_model", "kvrt_model_plan": "Runtime.plan", "kvrt_model_inspect": "Runtime.inspect",
          "kvrt_store_open": "Runtime.open_store", "kvrt_store_repair": "Runtime.repair_store", "kvrt_session_open": "Model.open_session",
          "kvrt_session_resume": "Model.resume"}
 
 
-def struct_type(name):
-    return camel(name.replace("_props", "_info"))
-
-
 def tongue(abi):
-    return Tongue(abi, struct=struct_type, enum=lambda e: enum_type(e, NAMES.items()), field=lambda f: f, value=lambda e, v: v.removeprefix(e + "_"),
+    return Tongue(abi, struct=info_type, enum=lambda e: enum_type(e, NAMES.items()), field=lambda f: f, value=lambda e, v: v.removeprefix(e + "_"),
                   call=lambda verb: verb, calls=CALLS, null="None", true="True: ")
 
 
@@ -51,12 +44,12 @@ def field_type(abi, say, field):
 
 
 def values(abi, say):
-    made = [name for name in abi.structs if not name.endswith("_options") and name not in OTHER_STRUCTS]
+    made = [name for name in abi.structs if not name.endswith("_options") and name not in BY_HAND]
     named = {say.enum(f["enum"]) for name in made for f in abi.shown(name) if "enum" in f}
     out = [f'"""What the library tells, as Python sees it. {MADE}"""', "from __future__ import annotations", "", "import dataclasses", "from typing import Tuple",
            "", f"from ._enums import {', '.join(sorted(named))}"]
     for name in made:
-        out += ["", "", "@dataclasses.dataclass(frozen=True)", f"class {struct_type(name)}:"] + docstring(say.say(abi.docs[name]), 4) + [""]
+        out += ["", "", "@dataclasses.dataclass(frozen=True)", f"class {info_type(name)}:"] + docstring(say.say(abi.docs[name]), 4) + [""]
         for field in abi.shown(name):
             out += [f"    {field['name']}: {field_type(abi, say, field)}"] + docstring(say.say(field["doc"], field.get("role")), 4)
     return "\n".join(out + [""])

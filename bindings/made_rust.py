@@ -1,12 +1,11 @@
 """The Rust crate's numbers, values and options, made of include/kvrt.abi.json."""
 import re
 
-from phrases import FLAGS, Tongue, camel, enum_type, wrapped
+from phrases import BY_HAND, FLAGS, MADE, Tongue, camel, enum_type, wrapped
 
 NAMES = {"KVRT_REUSE": "Reuse"}
-# By hand: enums with what belongs to a value in them, and the structs of one event, message or failure.
+# By hand: enums with what belongs to a value in them.
 OTHER_ENUMS = {"KVRT_EVENT", "KVRT_GRAMMAR", "KVRT_TOOL_CHOICE", *FLAGS}
-OTHER_STRUCTS = {"kvrt_error", "kvrt_event", "kvrt_token_value", "kvrt_message_props"}
 CALLS = {}
 NUMBERS = {"int32_t": "i32", "uint32_t": "u32", "int64_t": "i64", "uint64_t": "u64", "float": "f32", "double": "f64", "size_t": "usize"}
 # Options that are not as their role says: (type, how they get into the struct; "": by hand, in raw_options.rs); None: another field has it.
@@ -35,7 +34,7 @@ def comment(doc, indent):
 
 def numbers(abi, say):
     out = ["//! The constants of kvrt.h: numbers with names. A library that is newer than this crate may give others, and they are kept.",
-           "// Made of include/kvrt.abi.json by bindings/raw.py (./dev abi): do not edit.", "use crate::value::numbers;", "", "numbers! {"]
+           f"// {MADE}", "use crate::value::numbers;", "", "numbers! {"]
     for enum, values in abi.enums.items():
         if enum in OTHER_ENUMS:
             continue
@@ -58,9 +57,9 @@ def field_type(abi, say, field):
 
 def values(abi, say):
     out = ["//! What the library tells: of runtimes, models, stores and sessions, and of calls.",
-           "// Made of include/kvrt.abi.json by bindings/raw.py (./dev abi): do not edit.", "use crate::numbers::*;", "use crate::value::values;", "", "values! {"]
+           f"// {MADE}", "use crate::numbers::*;", "use crate::value::values;", "", "values! {"]
     for name in abi.structs:
-        if name.endswith("_options") or name in OTHER_STRUCTS:
+        if name.endswith("_options") or name in BY_HAND:
             continue
         out += ([""] if out[-1] != "values! {" else []) + comment(say.say(abi.docs[name]), 4) + [f"    {camel(name)}: {name} {{"]
         for field in abi.shown(name):
@@ -116,7 +115,7 @@ def options(abi, say):
     uses = {f"use crate::{PATHS[word]}::{word};" for word in PATHS if re.search(rf"[ <\[]{word}[<>\]:,]", re.sub(r"///.*", "", text))}
     functions = sorted(f for f in ("path", "text", "word") if f"= {f}(" in text)
     head = ["//! Options of the calls that open, plan, render, generate and save. `Default` is what the library does by itself.",
-            "// Made of include/kvrt.abi.json by bindings/raw.py (./dev abi): do not edit."]
+            f"// {MADE}"]
     uses |= {f"use crate::buffer::{{{', '.join(functions)}}};", "use crate::numbers::*;", "use crate::sys;", "use crate::value::init;",
              "use std::os::unix::io::BorrowedFd;", "use std::path::Path;"}
     merged = {}

@@ -1,7 +1,7 @@
 """kvrt.abi.json for those who make bindings of it: its parts, and its words in the words of a language.
 
 A doc of kvrt.h speaks C: NULL, kvrt_session_next, KVRT_REASON_EOS, 1 for true. A Tongue says the same in a language's own names. What it cannot
-say fails: no name of C gets into a made doc.
+say fails: no name that begins with kvrt_, no NULL and no type of C gets into a made doc.
 """
 import collections
 import json
@@ -45,10 +45,19 @@ def camel(name):
     return "".join(word.capitalize() for word in name.removeprefix("kvrt_").split("_"))
 
 
+def info_type(struct):
+    """What a program calls a struct of outputs: kvrt_store_props is StoreInfo."""
+    return camel(struct.replace("_props", "_info"))
+
+
 # Each enumeration of kvrt.h: its type, where a language has no other name for it.
 ENUMS = {"KVRT": "Status", "KVRT_REUSE": "ReuseStopped", "KVRT_LOG": "LogLevel", "KVRT_KV": "KvFormat", "KVRT_TEXT": "TextFlags", "KVRT_INSPECT": "InspectFlags",
          "KVRT_EVENT": "EventType", "KVRT_REPAIR": "RepairOutcome", "KVRT_GROUP": "GroupKind", "KVRT_GRAMMAR": "GrammarKind"}
 FLAGS = ("KVRT_TEXT", "KVRT_INSPECT")
+# What a made file says of itself.
+MADE = "Made of include/kvrt.abi.json by bindings/raw.py (./dev abi): do not edit."
+# The structs of one event, message or failure: their likes in a language are by hand.
+BY_HAND = {"kvrt_error", "kvrt_event", "kvrt_token_value", "kvrt_message_props"}
 # A name of C in a doc: a field or a struct, a function, a constant; or any name of several words.
 NAME = r"\bkvrt_\w+\.\w+|\b[kK][vV][rR][tT]_\w+|\b[a-z]+(?:_[a-z0-9]+)+"
 # Words that only look like constants.

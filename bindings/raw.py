@@ -16,9 +16,7 @@ import made_csharp  # noqa: E402
 import made_go  # noqa: E402
 import made_python  # noqa: E402
 import made_rust  # noqa: E402
-from phrases import Abi, camel  # noqa: E402
-
-MADE = "Made of include/kvrt.abi.json by bindings/raw.py (./dev abi): do not edit."
+from phrases import MADE, Abi, camel  # noqa: E402
 
 
 # ---- Rust ---------------------------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ struct StoreId {
 };
 
 enum class Durability : uint32_t { kDefault = 0, kNone = 1, kProcess = 2, kTokens = 3, kKv = 4 };
+inline bool waits_for_disk(Durability d) { return d != Durability::kNone && d != Durability::kProcess; }
 
 struct StoreOptions {
   bool read_only = false;       // true by itself for an unwritable directory; info() tells
@@ -149,7 +150,7 @@ struct SessionStat {
   std::string domain, name;
   SessionId id;
   uint64_t revision = 0, tokens = 0;
-  uint64_t chunks = 0, chunks_missing = 0;  // its nodes' chunks, of all groups; those that it needs and that are not there
+  uint64_t chunks = 0, chunks_missing = 0;  // its nodes' chunks, of all numbers; those that it needs and that are not there
   uint64_t bytes = 0, bytes_shared = 0;     // frame bytes of its chunks; of those that another session uses too
   int64_t created_unix_ms = 0, saved_unix_ms = 0;
   uint8_t pinned = 0;           // its priority; 0: not pinned

@@ -98,8 +98,8 @@ class MappedFile {
   virtual void drop(std::span<const uint8_t> range) const = 0;  // the range's pages may go back
 };
 
-// Thread-safe. No path, but for map_file's, may have a symbolic link in it (canonical_path of paths.h): it is refused (INVALID, kUnsafeDirectory), and so is a
-// file or directory that is not the effective user's alone.
+// Thread-safe. No path, but for map_file's, may have a symbolic link in it (canonical_path of paths.h): it is refused (INVALID,
+// kUnsafeDirectory), and so is a file or directory that is not the effective user's alone.
 class Env {
  public:
   virtual ~Env() = default;

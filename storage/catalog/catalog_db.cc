@@ -167,7 +167,7 @@ void CatalogDb::take(CatalogDb* other) {
 }
 
 Status CatalogDb::set_durability(Durability d) {
-  syncs_ = d != Durability::kNone && d != Durability::kProcess;
+  syncs_ = waits_for_disk(d);
   switch (d) {
     case Durability::kNone:  // not OFF, which does not sync the header of a log that starts anew: after a power cut old frames could count
     case Durability::kProcess:

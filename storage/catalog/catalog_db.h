@@ -32,7 +32,7 @@ class CatalogDb {
   Status open_unchecked(const std::string& path, bool read_only, bool log = false);
   Status check_schema(int32_t oldest = kCatalogSchema);  // INCOMPATIBLE: it is another schema, for a later kvrt may have migrated it since
   Result<int32_t> true_schema();                         // told by its identity or its tables; CORRUPT: neither tells
-  Status migrate(const StoreId& id);                     // to kCatalogSchema, in one transaction, a part of the store `id`; see migrate.h
+  Status migrate(const StoreId& id);                     // to kCatalogSchema, in one transaction, a part of the store `id`; see schema_migration.cc
   const StoreId& id() const { return id_; }
   const Hash256& salt() const { return salt_; }  // the store's salt: a tombstone has a hash of the name that is keyed by it, not the name
   Db* sql() { return &db_; }

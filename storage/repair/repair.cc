@@ -217,7 +217,7 @@ class Repair {
       b.row = &row;
       b.missing = index.segment(row.id) == nullptr;
       const bool foreign = std::find(found.foreign.begin(), found.foreign.end(), row.id) != found.foreign.end();
-      if (b.missing && !foreign) KVRT_TRY(note(row.id.path("").substr(1) + ": missing"));
+      if (b.missing && !foreign) KVRT_TRY(note(row.id.shown() + ": missing"));
     }
     for (const auto& chunk : chunks_) {
       Bad& b = all[chunk.segment];

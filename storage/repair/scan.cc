@@ -75,20 +75,20 @@ class Scan {
   void fault(const std::string& where, const std::string& what) { out_->faults.push_back(where + ": " + what); }
   void fault_at(uint64_t offset, const std::string& what) {
     segment().sound = false;
-    fault(segment().id.path("").substr(1) + " at " + std::to_string(offset), what);
+    fault(segment().id.shown() + " at " + std::to_string(offset), what);
   }
 
   Status add(const SegmentId& id, bool wanted, bool open) {
     auto file = env_->open_read(id.path(root_));
     if (wanted) KVRT_TRY(check_safe(file.status()));
     if (file.status().code() == Code::kInvalid || file.status().code() == Code::kNotFound) {
-      if (wanted) fault(id.path("").substr(1), file.status().message());
+      if (wanted) fault(id.shown(), file.status().message());
       return {};
     }
     KVRT_TRY(file.status().clone());
     KVRT_ASSIGN(const bool foreign, is_foreign_segment(**file, store_));
     if (foreign) {
-      fault(id.path("").substr(1), "a segment of another store");
+      fault(id.shown(), "a segment of another store");
       out_->foreign.push_back(id);
     }
     if (foreign || !wanted) return {};
@@ -101,7 +101,7 @@ class Scan {
     KVRT_ASSIGN(file_, env_->open_read(segment().id.path(root_)));
     auto index = read_segment_index(*file_, segment().id, store_);
     if (!index.is_ok()) {
-      if (!is_damage(index.status())) return index.take_status().annotate(segment().id.path("").substr(1));
+      if (!is_damage(index.status())) return index.take_status().annotate(segment().id.shown());
       if (!segment().open) fault_at(0, index.status().message());
       KVRT_ASSIGN(index, find_frames());
     }
@@ -128,7 +128,7 @@ class Scan {
       out_->frames.push_back({place, segment_, header.parent, std::move(header.tokens)});
       return {};
     }
-    if (!is_damage(status)) return std::move(status).annotate(segment().id.path("").substr(1) + " at " + std::to_string(e.offset));
+    if (!is_damage(status)) return std::move(status).annotate(segment().id.shown() + " at " + std::to_string(e.offset));
     if (group < kChunkGroups) out_->bad.push_back({{e.key, group}, segment_, e.offset});
     fault_at(e.offset, "chunk " + e.key.hex().substr(0, 16) + ": " + status.message());
     return {};

@@ -186,7 +186,7 @@ Result<std::string> move_segments_aside(Env* env, const std::string& root, std::
   const std::string to = folder(root, unused ? last : last + 1);
   KVRT_TRY(env->make_dir(to));
   KVRT_TRY(env->sync_dir(root));
-  for (const SegmentId& id : segments) KVRT_TRY(move_aside(env, root, id.path("").substr(1), to));
+  for (const SegmentId& id : segments) KVRT_TRY(move_aside(env, root, id.shown(), to));
   return to;
 }
 

@@ -29,7 +29,8 @@ Status another_store() { return error(Code::kIncompatible, Detail::kFormat, "a s
 std::string SegmentId::hex() const { return to_hex(bytes); }
 
 std::string SegmentId::dir(const std::string& root) const { return root + "/segs/" + hex().substr(0, 2); }
-std::string SegmentId::path(const std::string& root) const { return dir(root) + "/" + hex() + ".seg"; }
+std::string SegmentId::path(const std::string& root) const { return root + "/" + shown(); }
+std::string SegmentId::shown() const { return "segs/" + hex().substr(0, 2) + "/" + hex() + ".seg"; }
 
 bool parse_segment_name(const std::string& name, SegmentId* out) {
   if (name.size() != 36 || name.compare(32, 4, ".seg") != 0) return false;

@@ -29,6 +29,7 @@ struct SegmentId {
   std::string hex() const;
   std::string dir(const std::string& root) const;   // <root>/segs/<2hex>
   std::string path(const std::string& root) const;  // <root>/segs/<2hex>/<32hex>.seg
+  std::string shown() const;                        // segs/<2hex>/<32hex>.seg
 };
 struct SegmentIdHasher {
   size_t operator()(const SegmentId& id) const {

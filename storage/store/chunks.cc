@@ -5,7 +5,7 @@ namespace kvrt {
 
 namespace {
 std::string lost_text(const ChunkKey& chunk, const ChunkLocation& at, const std::string& why) {
-  return chunk.shown() + " in " + at.segment.path("").substr(1) + " at " + std::to_string(at.offset) + ": " + why;
+  return chunk.shown() + " in " + at.segment.shown() + " at " + std::to_string(at.offset) + ": " + why;
 }
 }  // namespace
 

@@ -136,7 +136,7 @@ Result<bool> Collector::unlink_orphans(Collection* c) {
 }
 
 void Collector::collect_after_save(Durability durability) try {
-  if (durability == Durability::kNone || durability == Durability::kProcess) return;  // such saves wait for no disk
+  if (!waits_for_disk(durability)) return;
   {
     Lock lock(writer_->mutex);
     auto garbage = writer_->catalog.has_garbage(store_->env->unix_ms());

@@ -151,15 +151,14 @@ Result<std::unique_ptr<StoredSessions::Save>> Saves::begin(bool reuse_chunks, co
 void Saves::settle_segments(Durability durability) try {
   const std::vector<SegmentId> own = store_->open.list();
   if (own.empty()) return;
-  const bool waits = durability != Durability::kNone && durability != Durability::kProcess;
+  const bool waits = waits_for_disk(durability);
   {
     Lock lock(writer_->mutex);
-    auto segments = writer_->catalog.segments.total_bytes();
-    if (!segments.is_ok()) return;
-    const uint64_t used = *segments + writer_->catalog.db.disk_bytes() + space_->uncounted_bytes();
-    auto free = space_->bytes_free(used);
+    auto used = space_->bytes_used(&writer_->catalog);
+    if (!used.is_ok()) return;
+    auto free = space_->bytes_free(*used);
     if (!free.is_ok()) return;
-    store_->open.retire(std::min(kOpenSegmentBytes, (used + *free) / kOpenSegmentPart));
+    store_->open.retire(std::min(kOpenSegmentBytes, (*used + *free) / kOpenSegmentPart));
     for (const SegmentId& id : own) {
       auto row = writer_->catalog.segments.find(id);
       if (waits && row.is_ok() && row->bytes >= kSparseBytes && 2 * row->live < row->bytes) store_->open.retire(id);

@@ -14,8 +14,7 @@ Result<Space::Shortage> Space::shortage(Catalog* catalog, uint64_t kv, uint64_t 
   const char* root = store_->dir.root.c_str();
   Shortage shortage;
   if (disk_bytes_max_ != 0) {
-    KVRT_ASSIGN(const uint64_t segments, catalog->segments.total_bytes());
-    const uint64_t used = segments + catalog->db.disk_bytes() + uncounted_bytes();
+    KVRT_ASSIGN(const uint64_t used, bytes_used(catalog));
     const uint64_t more = kv + manifest - std::min(manifest, catalog->db.free_bytes());  // free pages are in `used`
     if (used + more > disk_bytes_max_) {
       shortage.bytes = used + more - disk_bytes_max_;
@@ -35,6 +34,11 @@ Result<Space::Shortage> Space::shortage(Catalog* catalog, uint64_t kv, uint64_t 
         root, ull{fs.free_bytes}, ull{more}, ull{keep});
   }
   return shortage;
+}
+
+Result<uint64_t> Space::bytes_used(Catalog* catalog) {
+  KVRT_ASSIGN(const uint64_t segments, catalog->segments.total_bytes());
+  return segments + catalog->db.disk_bytes() + uncounted_bytes();
 }
 
 uint64_t Space::kept_free(const FsInfo& fs) const {

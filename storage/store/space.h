@@ -20,7 +20,8 @@ class Space {
   // For a frame and the manifest that is to follow it, or for the manifest only (`kv` 0). `reserve`: bytes that are to be taken again. The
   // caller has locked `catalog`.
   Result<Shortage> shortage(Catalog* catalog, uint64_t kv, uint64_t manifest, uint64_t reserve);
-  Result<uint64_t> bytes_free(uint64_t used);  // for KV
+  Result<uint64_t> bytes_used(Catalog* catalog);  // of the quota. The caller has locked `catalog`
+  Result<uint64_t> bytes_free(uint64_t used);     // for KV
   uint64_t uncounted_bytes() { return pending_bytes_ + store_->open.uncounted_bytes(); }
 
   // Bytes that a save is about to write, for other saves to see.

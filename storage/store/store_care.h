@@ -23,7 +23,7 @@ class StoreCare {
   // Reads every frame and row; a session that `check`, where it is given, finds wrong is a fault. progress returns false to stop (CANCELLED).
   virtual Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,
                                                   const SessionCheck& check = nullptr) = 0;
-  // Forgets a chain's chunks, of all groups, as if they were damaged: their frames are as they were written, but the KV is no good. The
+  // Forgets a chain's chunks, of all numbers, as if they were damaged: their frames are as they were written, but the KV is no good. The
   // count.
   virtual uint64_t discard(std::span<const NodeIn> chain, const std::string& why) = 0;
   virtual Result<StoreInfo> info() = 0;

@@ -21,7 +21,7 @@ class StoredSessions {
   class Save {
    public:
     virtual ~Save() = default;
-    virtual std::vector<uint32_t> has(std::span<const NodeIn> chain) = 0;  // the groups that need not be put
+    virtual std::vector<uint32_t> has(std::span<const NodeIn> chain) = 0;  // by node the numbers of chunks that need not be put, as bits
     virtual Status put(const ChunkIn& chunk) = 0;                          // compresses and appends; no-op if the store has it
     // CONFLICT names the current revision. BUSY (kConcurrent): a chunk that has() or put() found in the store was removed since. Nothing
     // changed; a save that begins with reuse_chunks = false cannot meet this.

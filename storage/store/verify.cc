@@ -10,7 +10,7 @@ namespace kvrt {
 namespace {
 
 std::string place(const SegmentId& id, uint64_t offset) {
-  return "segs/" + id.hex().substr(0, 2) + "/" + id.hex() + ".seg at " + std::to_string(offset);
+  return id.shown() + " at " + std::to_string(offset);
 }
 
 // The difference between a row and the frame that it points to; "" if there is none.

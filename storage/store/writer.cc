@@ -108,15 +108,15 @@ std::optional<ChunkState> Writer::forget(const ChunkKey& chunk, const ChunkLocat
 
 void Writer::after_commit(Durability durability) try {
   const Impatient at_once = catalog.db.impatient();
-  const bool on_disk = durability == Durability::kTokens || durability == Durability::kKv;
-  if (on_disk) {
+  const bool waits = waits_for_disk(durability);
+  if (waits) {
     drop_dead();
     (void)catalog.db.set_durability(Durability::kProcess).is_ok();
     empty_trash(store_->env, store_->log, dir_.root, &catalog, &store_->files, store_->env->now_ns() + kSliceNs, nullptr);
   }
   if (unfolded_) unfolded_ = !catalog.db.checkpoint(true).is_ok();
   fold_log(kLogBytesMax);
-  remake_reserve(on_disk);
+  remake_reserve(waits);
 } catch (const std::bad_alloc&) {
 }
 

@@ -243,7 +243,7 @@ static void prometheus(struct stage* t) {
   EXPECT(parse(t->model, "x", "x", "kvrt_sessions", NULL) == (double)m.sessions, "sessions");
   EXPECT(parse(t->model, "x", "x", "kvrt_generated_tokens_total", NULL) == (double)m.generated && m.generated >= 7, "generated");
   EXPECT(parse(t->model, "x", "x", "kvrt_steps_total", NULL) == (double)m.steps, "steps");
-  EXPECT(parse(t->model, "x", "x", "kvrt_kv_units", "used") == (double)m.units_used && m.units_used == 1, "blocks used");
+  EXPECT(parse(t->model, "x", "x", "kvrt_kv_units", "used") == (double)m.units_used && m.units_used == 1, "units used");
   EXPECT(parse(t->model, "x", "x", "kvrt_done_total", "max_tokens") == (double)m.done_max_tokens, "done");
   EXPECT(near(parse(t->model, "x", "x", "kvrt_ttft_seconds_sum", NULL), m.ttft_ms_total * 1e-3), "time to first token");
   EXPECT(parse(t->model, "x", "x", "kvrt_ttft_seconds_count", NULL) == (double)m.first_tokens, "first tokens");

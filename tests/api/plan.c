@@ -52,12 +52,12 @@ static void sessions_as_planned(kvrt_model* model, const kvrt_plan* p, uint32_t 
     const kvrt_session_props q = session_props(s[i]);
     EXPECT(q.kv_tokens == computed, "session %u of %zu tokens keeps %" PRIu64, i, n, q.kv_tokens);
     EXPECT(q.kv_bytes == q.kv_units * m.unit_bytes && (fewer ? q.kv_units <= p->session_units : q.kv_units == p->session_units),
-           "%zu tokens: planned %" PRIu64 " blocks, took %" PRIu64, n, p->session_units, q.kv_units);
+           "%zu tokens: planned %" PRIu64 " units, took %" PRIu64, n, p->session_units, q.kv_units);
   }
   const uint64_t used = m.units - m.units_free - m.units_cached;
   const int one = sessions == 1 && n <= m.block_tokens;  // a pool has room for two blocks at least
   EXPECT(used == p->units || (one && 2 * used == p->units) || (fewer && used < p->units),
-         "%u sessions of %zu: planned %" PRIu64 " blocks, in use %" PRIu64, sessions, n, p->units, used);
+         "%u sessions of %zu: planned %" PRIu64 " units, in use %" PRIu64, sessions, n, p->units, used);
   for (uint32_t i = 0; i < sessions; ++i) kvrt_session_close(s[i]);
 }
 
@@ -78,12 +78,17 @@ static void as_allocated(kvrt_runtime* rt, const char* path, struct formats form
     kvrt_model* model = open_planned(rt, path, formats, block, p.kv_bytes);
     const kvrt_model_props m = model_props(model);
     EXPECT(p.kv_bytes_per_token == m.kv_bytes_per_token && p.unit_bytes == m.unit_bytes && p.block_tokens == m.block_tokens,
-           "%s: a block is planned with %" PRIu64 " bytes and has %" PRIu64, path, p.unit_bytes, m.unit_bytes);
+           "%s: a unit is planned with %" PRIu64 " bytes and has %" PRIu64, path, p.unit_bytes, m.unit_bytes);
+    EXPECT(p.kv_groups == m.kv_groups, "%s: %u groups planned, %u there", path, p.kv_groups, m.kv_groups);
+    for (uint32_t g = 0; g < m.kv_groups; ++g) {
+      EXPECT(p.kv_group_kind[g] == m.kv_group_kind[g] && p.kv_group_window[g] == m.kv_group_window[g], "%s: group %u is of another kind",
+             path, g);
+    }
     EXPECT(p.weight_bytes == m.weight_bytes, "%s: weights planned %" PRIu64 ", allocated %" PRIu64, path, p.weight_bytes, m.weight_bytes);
     EXPECT(p.scratch_bytes == m.scratch_bytes, "%s: scratch planned %" PRIu64 ", allocated %" PRIu64, path, p.scratch_bytes,
            m.scratch_bytes);
     const uint64_t pool_bytes = (m.units + has_windows(&m)) * m.unit_bytes;
-    EXPECT(p.units == m.units && p.kv_bytes == pool_bytes, "%s: %" PRIu64 " blocks planned, %" PRIu64 " allocated", path, p.units, m.units);
+    EXPECT(p.units == m.units && p.kv_bytes == pool_bytes, "%s: %" PRIu64 " units planned, %" PRIu64 " allocated", path, p.units, m.units);
     EXPECT(p.total_bytes == m.weight_bytes + m.scratch_bytes + pool_bytes, "%s: total %" PRIu64, path, p.total_bytes);
     EXPECT(p.layers == m.layers && p.heads == m.heads && p.kv_heads == m.kv_heads && p.head_dim == m.head_dim &&
                p.context_length == m.context_length,
@@ -120,7 +125,7 @@ static void budget(kvrt_runtime* rt, const char* path) {
 static void published(kvrt_runtime* rt) {
   kvrt_plan p =
       plan_of(rt, NULL, (kvrt_plan_options){.layers = 32, .kv_heads = 32, .head_dim = 128, .block_tokens = 16, .session_tokens = 500});
-  EXPECT(p.session_units == 32 && p.used > 0.9765 && p.used < 0.9775, "%" PRIu64 " blocks, %f", p.session_units, p.used);
+  EXPECT(p.session_units == 32 && p.used > 0.9765 && p.used < 0.9775, "%" PRIu64 " units, %f", p.session_units, p.used);
   p = plan_of(rt, NULL, (kvrt_plan_options){.layers = 80, .kv_heads = 8, .head_dim = 128, .session_tokens = 131072});
   EXPECT(p.kv_bytes_per_token == 327680 && p.kv_bytes == (uint64_t)40 << 30, "%" PRIu64 " a token", p.kv_bytes_per_token);
   EXPECT(p.weight_bytes == 0 && p.scratch_bytes == 0 && p.context_length == 0 && p.total_bytes == p.kv_bytes, "a geometry has weights");

@@ -20,6 +20,8 @@ static void figures(struct stage* t) {
   for (uint32_t g = 0; g < m.kv_groups; ++g) {
     const uint32_t window = m.kv_group_kind[g] == KVRT_GROUP_RECURRENT ? 1 : m.kv_group_window[g];
     EXPECT((m.kv_group_kind[g] == KVRT_GROUP_WINDOW) == (m.kv_group_window[g] != 0), "group %u has kind %u", g, m.kv_group_kind[g]);
+    EXPECT((m.kv_group_kind[g] == KVRT_GROUP_EVERYTHING) == (m.kv_group_tokens_max[g] == 0), "group %u of kind %u keeps %" PRIu64 " tokens", g,
+           m.kv_group_kind[g], (uint64_t)m.kv_group_tokens_max[g]);
     t->window = window > t->window ? window : t->window;
   }
   EXPECT(t->window != 0, "%s has no window", t->path);

@@ -54,4 +54,7 @@ done
 exits 0 plan -m "$tiny/row_granitehybrid.gguf" --block-tokens 16 --json
 is "16896 1" "$(json out 'str(j["boundary_bytes"]) + " " + str(j["boundaries"])')" "plan of boundaries: a state in 11 units of 1,536 bytes"
 is "16128 0.74" "$(json out 'str(j["recurrent_bytes"]) + " " + str(round(j["used"], 2))')" "plan of recurrent layers"
+is "everything 0 recurrent 0 1536" "$(json out '" ".join(g["kind"] + " " + str(g["window"]) for g in j["kv_groups"]) + " " + str(j["unit_bytes"])')" "plan: kinds of groups"
+exits 0 plan -m "$model" --json
+is True "$(json out 'j["units"] * j["unit_bytes"] == j["kv_bytes"]')" "plan: units of a pool without windows"
 echo "plan: ok"

@@ -286,7 +286,7 @@ cp -r store torn && chmod 700 torn
 "$python" -c 'f = open("torn/catalog.db", "r+b"); f.write(bytes(100))'
 exits 9 store verify torn
 exits 0 store repair torn --json
-is "rebuilt 0" "$(json out 'j["outcome"] + " " + str(j["sessions_lost"])')" "store repair: a catalog without a header"
+is "rebuilt 0 0" "$(json out 'j["outcome"] + " " + str(j["sessions_lost"]) + " " + str(j["chunks_orphaned"])')" "store repair: a catalog without a header"
 exits 0 store verify torn
 exits 0 run -m "$model" --store torn --session ann -n 8 --digest --json --no-save
 is "$cold" "$(json out 'j["logits_sha256"]')" "logits after a resume from a repaired store"

@@ -29,10 +29,6 @@ ASKS = {"decode": 1, "prompt": 1, "two sessions": 2}
 # A walk of the page begins with this function.
 PAGES = {"kvrt_session_append": "append to token", "kvrt_session_checkpoint": "block to disk", "kvrt_session_resume": "disk to block",
          "add_message": "messages to tokens"}
-# Rows of the page that no breakpoint shows.
-INLINED = {
-    "hold": "a header defines it",
-}
 
 
 def in_gdb(gdb):
@@ -231,8 +227,6 @@ def check_page(rows, events):
     """Each row's function is entered after that of the row before. Returns faults."""
     faults, at = [], 0
     for path, function in rows:
-        if function in INLINED:
-            continue
         unit = re.sub(r"\.\w+$", "", path)
         names = re.compile(rf"(^|::)\w*{function}::" if is_class(function) else rf"(^|::){re.escape(function)}$")
         fits = lambda e: names.search(e[1]) and e[0] in ("", unit)
@@ -253,7 +247,7 @@ def main():
     arguments = sys.argv[2 if printing else 1:]
     program, page, objects = arguments[0], None if printing else pathlib.Path(arguments[1]).read_text(), arguments[1 if printing else 2:]
     walks_of_page = {} if printing else {PAGES[rows[0][1]]: rows for rows in rows_of(page) if rows and rows[0][1] in PAGES}
-    wanted = {function for rows in walks_of_page.values() for _, function in rows if function not in INLINED} | {ASKED}
+    wanted = {function for rows in walks_of_page.values() for _, function in rows} | {ASKED}
     walks = trace(program, find_functions(program, objects, wanted))
     steps = {name: one_step(events) for name, events in walks.items() if name in STEP_MOVES or name in ASKS}
     resume = next(i for i, e in enumerate(walks["disk to block"]) if e[1] == RESUME)

@@ -1,4 +1,4 @@
-// Env's files and locks, as Linux has them. For env.cc.
+// Env's files and locks, as Linux has them. For posix_env.cc.
 #pragma once
 
 #include <fcntl.h>

@@ -278,7 +278,7 @@ Status SchemaCompiler::deny_others(const Node& schema, const Node& keyword, cons
   names.erase(std::unique(names.begin(), names.end()), names.end());
   const Node *properties = document_.member(schema, "properties"), *patterns = document_.member(schema, "patternProperties");
   const bool others = document_.key(keyword) == "additionalProperties";
-  ways->push_back({{&schema, What::kLeftOut, 0, &keyword}});
+  leave_denial_out(schema, keyword, ways);
   for (std::string_view name : names) {
     bool other = !properties || !document_.member(*properties, name);
     if (patterns && patterns->kind == Kind::kObject) {

@@ -228,7 +228,7 @@ Result<std::optional<SchemaCompiler::Fits>> SchemaCompiler::fits_member(const No
   bool matched = listed != nullptr;
   std::vector<const Node*> apply;
   if (listed && &keyword == properties) apply.push_back(listed);
-  for (size_t i = 0; patterns && &keyword != properties && i == 0; ++i) {
+  if (patterns && &keyword != properties) {
     for (const Node& pattern : document_.children(*patterns)) {
       KVRT_ASSIGN(const Regex* regex, regex_of(pattern));
       KVRT_ASSIGN(const auto found, found_in(*regex, key, pattern));

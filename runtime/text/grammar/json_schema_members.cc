@@ -62,7 +62,7 @@ Result<bool> SchemaCompiler::evaluates(const Node& schema, const Node& by, std::
     return true;
   const Node *properties = document_.member(schema, "properties"), *patterns = document_.member(schema, "patternProperties");
   if (properties && document_.member(*properties, name)) return true;
-  for (size_t i = 0; patterns && patterns->kind == Kind::kObject && i == 0; ++i) {
+  if (patterns && patterns->kind == Kind::kObject) {
     for (const Node& pattern : document_.children(*patterns)) {
       KVRT_ASSIGN(const Regex* regex, regex_of(pattern));
       KVRT_ASSIGN(const auto found, found_in(*regex, name, pattern));
@@ -84,7 +84,7 @@ Result<SchemaCompiler::All> SchemaCompiler::schemas_of_member(const Flat& flat, 
     bool found = schema != nullptr;
     if (schema) all.push_back({schema});
     const Node* patterns = document_.member(*item.schema, "patternProperties");
-    for (size_t i = 0; patterns && patterns->kind == Kind::kObject && i == 0; ++i) {
+    if (patterns && patterns->kind == Kind::kObject) {
       for (const Node& pattern : document_.children(*patterns)) {
         KVRT_ASSIGN(const Regex* regex, regex_of(pattern));
         KVRT_ASSIGN(const auto in, found_in(*regex, name, pattern));

@@ -84,11 +84,11 @@ Result<SchemaCompiler::Members> SchemaCompiler::members(const Flat& flat) const 
   for (const Item& item : flat.items) {
     if (item.what != What::kSchema || only_ref(*item.schema)) continue;
     const Node* list = document_.member(*item.schema, "properties");
-    for (size_t i = 0; list && i == 0; ++i) {
+    if (list) {
       for (const Node& member : document_.children(*list)) KVRT_TRY(add(document_.key(member)));
     }
     const Node* patterns = document_.member(*item.schema, "patternProperties");
-    for (size_t i = 0; patterns && i == 0; ++i) {
+    if (patterns) {
       for (const Node& pattern : document_.children(*patterns)) out.patterns.push_back(&pattern);
     }
   }
