@@ -459,6 +459,8 @@ typedef struct kvrt_report {
   /** Tokens whose KV was computed a second time: the session's units were lent to others meanwhile, or reused KV made
    * NaN or infinite logits. */
   uint64_t recomputed;
+  uint64_t drafted;  /**< Tokens that speculation proposed and a step checked. */
+  uint64_t accepted; /**< Of these, tokens that the answer has: `generated` counts them, too. The others left nothing. */
 } kvrt_report;
 
 /** A saved session, as the store lists it. Times are milliseconds since 1970, UTC. */
@@ -914,6 +916,8 @@ typedef struct kvrt_metrics {
   uint64_t prefilled;         /**< Sum of prefilled. */
   uint64_t recomputed;        /**< Sum of recomputed. */
   uint64_t generated;         /**< Sum of generated. */
+  uint64_t drafted;           /**< Sum of drafted. */
+  uint64_t accepted;          /**< Sum of accepted. */
   uint64_t preemptions;       /**< Generations that lent their units to others. */
   uint64_t evictions;         /**< Cached blocks that were given up. */
   uint64_t first_tokens;      /**< Generations that gave a token: the sums of milliseconds below are over these. */
@@ -1623,9 +1627,22 @@ enum {
   KVRT_REPLY_DEEPSEEK = 7 /**< DeepSeek. */
 };
 
-/** Options of kvrt_session_begin and kvrt_session_generate. The sampler applies, in this order: the grammar;
- * logit_bias; repetition, frequency and presence penalties; temperature; top_k; top_p; min_p. Ties go to the lowest
- * token id. Bounds begin at 0 unless a field says otherwise. A value outside its bounds is INVALID. */
+/** Options of kvrt_session_begin and kvrt_session_generate.
+ *
+ * Speculation (draft, prediction, lookup; off by default) makes an answer faster and changes nothing of it. A step reads
+ * the model's weights once, whether it computes one row of a session or several. So tokens are proposed that are likely to
+ * follow, one step computes the rows of all of them, and the answer takes those that it would have had without: tokens,
+ * text and logprobs are the same to the bit, also with a temperature, a grammar, penalties or a stop string. What was
+ * proposed in vain leaves nothing: no KV, no event, no count but `drafted`. How many are proposed follows from measured
+ * times and from how many were right, down to none where it does not pay.
+ *
+ * Where the grammar leaves one token it is proposed with any of the three. No token is proposed with sampler HOST,
+ * emit_logits or prefill, by models with recurrent layers, and on CUDA where more rows would be computed by another kernel
+ * (KVRT_DETERMINISM_STRICT has one for all). A draft that fails, or gets no memory in its pool, costs speed alone.
+ *
+ * The sampler applies, in this order: the grammar; logit_bias; repetition, frequency and presence penalties; temperature;
+ * top_k; top_p; min_p. Ties go to the lowest token id. Bounds begin at 0 unless a field says otherwise. A value outside
+ * its bounds is INVALID. */
 typedef struct kvrt_generate_options {
   uint32_t struct_size;     /**< sizeof this struct. */
   uint32_t max_tokens;      /**< Tokens at most; 0: until the model ends its turn or the context is full. */
@@ -1672,6 +1689,20 @@ typedef struct kvrt_generate_options {
   uint32_t reasoning_tokens_max;
   const char* tool_name; /**< With NAMED: the tool's name, UTF-8. Else NULL. */
   size_t tool_name_size; /**< Bytes of it. */
+  /** A smaller model that proposes tokens (see Speculation), of the session's runtime; kept until DONE. Each id that both
+   * vocabularies have is the same token in both, else INCOMPATIBLE. It keeps a session of its own for that, in its pool;
+   * kvrt_model_props does not count it. INVALID: it is the session's own model, or of another runtime. NULL: none. */
+  kvrt_model* draft;
+  /** Text that the answer is likely to repeat, as a file that it edits, UTF-8: lookup proposes from it, too. Not NULL sets
+   * lookup. NULL: none. */
+  const char* prediction;
+  size_t prediction_size;    /**< Bytes of it. */
+  uint32_t lookup;           /**< 1: propose tokens that followed the last ones where these came before (see Speculation). */
+  uint32_t draft_tokens_max; /**< Tokens proposed for a step at most, up to 32; 0: 16. */
+  /** Propose that many where they are known, though they cost more time than they save; for tests and measurements. Up to
+   * draft_tokens_max. 0: as it pays. */
+  uint32_t draft_tokens_min;
+  uint32_t reserved; /**< Must be 0: a later version may have an option here. */
 } kvrt_generate_options;
 
 /** Computes the appended tokens: begin with `prefill` set, and next until DONE. Call it after an append, to have the
