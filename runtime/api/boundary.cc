@@ -192,6 +192,8 @@ kvrt_report to_report(const Report& r) {
   out.pool_bytes_prefilled = r.pool_bytes_prefilled;
   out.pool_bytes_end = r.pool_bytes_end;
   out.recomputed = r.recomputed;
+  out.drafted = r.drafted;
+  out.accepted = r.accepted;
   out.kv_units = r.kv_units;
   out.kv_bytes = r.kv_bytes;
   return out;

@@ -157,7 +157,28 @@ Status read_choice(const kvrt_generate_options& o, kvrt::GenerateOptions* out) {
   return {};
 }
 
-Status read_generate_options(const kvrt_generate_options* options, const kvrt::Tokenizer& tokenizer, kvrt::GenerateOptions* out) {
+Status read_speculation(const kvrt_generate_options& o, const kvrt::Engine& engine, kvrt::SpeculationOptions* out) {
+  KVRT_TRY(check_flag("lookup", o.lookup));
+  KVRT_TRY(check_text(o.prediction, o.prediction_size, "prediction"));
+  if (o.draft_tokens_max > kvrt::kDraftTokensMax) {
+    return error(Code::kInvalid, Detail::kNone, "draft_tokens_max is %u, expected 0 to %u", o.draft_tokens_max, kvrt::kDraftTokensMax);
+  }
+  if (o.draft_tokens_max) out->most = o.draft_tokens_max;
+  if (o.draft_tokens_min > out->most) {
+    return error(Code::kInvalid, Detail::kNone, "draft_tokens_min is %u, draft_tokens_max %u", o.draft_tokens_min, out->most);
+  }
+  if (o.reserved) return error(Code::kInvalid, Detail::kNone, "reserved is %u, expected 0", o.reserved);
+  out->least = o.draft_tokens_min;
+  out->lookup = o.lookup || o.prediction;
+  if (o.prediction) out->prediction.assign(o.prediction, o.prediction_size);
+  if (!o.draft) return {};
+  KVRT_ASSIGN(const auto draft, hold(o.draft, "draft"));
+  KVRT_ASSIGN(out->draft, draft->draft_for(engine));
+  return {};
+}
+
+Status read_generate_options(const kvrt_generate_options* options, const kvrt::Engine& engine, kvrt::GenerateOptions* out) {
+  const kvrt::Tokenizer& tokenizer = engine.model().tokenizer();
   kvrt_generate_options o;
   KVRT_TRY(read_options(options, "kvrt_generate_options", &o));
   KVRT_TRY(read_sampling(o, tokenizer, &out->sampling));
@@ -178,6 +199,7 @@ Status read_generate_options(const kvrt_generate_options* options, const kvrt::T
   if (o.cancel) {
     KVRT_ASSIGN(out->cancel, hold(o.cancel, "cancel"));
   }
+  KVRT_TRY(read_speculation(o, engine, &out->speculation));
   out->reply = static_cast<kvrt::ReplyKind>(o.reply);
   out->prefill_only = o.prefill;
   out->logits = static_cast<kvrt::WantLogits>(o.logits);
@@ -294,7 +316,7 @@ kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_option
     SessionCall call(session);
     KVRT_TRY(call.enter("begin"));
     kvrt::GenerateOptions o;
-    KVRT_TRY(read_generate_options(options, session->engine->model().tokenizer(), &o));
+    KVRT_TRY(read_generate_options(options, *session->engine, &o));
     return begin(session, std::move(o));
   });
 }
@@ -317,7 +339,7 @@ kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_opt
     KVRT_TRY(call.enter("generate"));
     if (report) KVRT_TRY(check_output_struct(report, "report"));
     kvrt::GenerateOptions o;
-    KVRT_TRY(read_generate_options(options, session->engine->model().tokenizer(), &o));
+    KVRT_TRY(read_generate_options(options, *session->engine, &o));
     if (o.host_samples && !callback) return error(Code::kInvalid, Detail::kNone, "callback is NULL with sampler KVRT_SAMPLER_HOST");
     return run_to_done(session, std::move(o), callback, user, report);
   });

@@ -37,6 +37,8 @@ kvrt_metrics to_metrics(const kvrt::EngineMetrics& m) {
   out.prefilled = c.prefilled;
   out.recomputed = c.recomputed;
   out.generated = c.generated;
+  out.drafted = c.drafted;
+  out.accepted = c.accepted;
   out.preemptions = c.preemptions;
   out.evictions = m.evictions;
   out.first_tokens = c.first_tokens;
@@ -116,6 +118,8 @@ std::string expose(const kvrt_metrics& m, std::string_view model) {
   e.value(number(m.prefilled), ",source=\"prefilled\"");
   e.one("kvrt_recomputed_tokens_total", "counter", "Rows run again after their units were lent to others.", number(m.recomputed));
   e.one("kvrt_generated_tokens_total", "counter", "Tokens sampled.", number(m.generated));
+  e.one("kvrt_drafted_tokens_total", "counter", "Tokens that speculation proposed and steps checked.", number(m.drafted));
+  e.one("kvrt_accepted_tokens_total", "counter", "Of these, tokens that answers have.", number(m.accepted));
   e.one("kvrt_preemptions_total", "counter", "Generations that lent their units to others.", number(m.preemptions));
   e.one("kvrt_evictions_total", "counter", "Cached blocks given up.", number(m.evictions));
   e.summary("kvrt_ttft_seconds", "Time to the first token.", m.ttft_ms_total, m.first_tokens);

@@ -24,6 +24,25 @@ uint64_t drawn_seed(Env* env) {
 }
 }  // namespace
 
+// What its options ask for, where tokens can be proposed.
+Status Driver::speculate(Generation* g, bool has_states) const {
+  const GenerateOptions& o = g->options;
+  if (!o.speculation.on() || o.prefill_only || o.emit_logits || o.host_samples || has_states) return {};
+  g->speculation = std::make_unique<Speculation>();
+  if (!o.speculation.lookup) return {};
+  std::vector<int32_t> before;
+  KVRT_TRY(model_.tokenizer().encode(o.speculation.prediction, false, &before));
+  g->speculation->lookup.emplace(before);
+  return {};
+}
+
+// A draft of another model, or one that is not wanted any more, goes.
+void Driver::keep_draft(Session* session, const GenerateOptions& options) {
+  if (session->draft_model == options.speculation.draft) return;
+  session->draft = nullptr;  // before its model
+  session->draft_model = nullptr;
+}
+
 Status Driver::begin(Session* session, GenerateOptions options) {
   Conversation said;
   size_t chain = 0;  // its links, and the last key
@@ -55,11 +74,13 @@ Status Driver::begin(Session* session, GenerateOptions options) {
   generation->parser = std::move(answer.parser);
   generation->style = std::move(answer.style);
   generation->answer_begin = answer.begin;
+  KVRT_TRY(speculate(generation.get(), session->kv.shape.has_states()));
   const uint32_t block_tokens = session->kv.shape.block_tokens;
   const auto known = std::span(session->tokens).first(chain * block_tokens);  // none but this call changes them
   if (said.tokens.size() >= known.size() && std::equal(known.begin(), known.end(), said.tokens.begin())) {
     generation->ahead = hash_ahead(chain_end, chain, said.tokens, block_tokens);
   }
+  keep_draft(session, generation->options);
   const std::shared_ptr<Cancel> cancel = generation->options.cancel;
   Lock lock(lock_->mu);
   if (said.tokens.size() > session->tokens.size()) KVRT_TRY(gate_->check_room(said.tokens.size(), 0));
@@ -214,6 +235,13 @@ uint32_t Driver::step(uint32_t ms) {
   return step_->queue.runnable_count();
 }
 
+std::optional<uint64_t> Driver::try_step() {
+  Lock lock(lock_->mu);
+  const uint64_t rows = step_->reports.counters.step_rows;
+  if (leader_ || !run_step(0)) return std::nullopt;
+  return step_->reports.counters.step_rows - rows;
+}
+
 // The caller leads one step, and accepts one of up to patience_ns. False: nothing could run.
 bool Driver::run_step(uint64_t patience_ns) {
   leader_ = true;
@@ -234,6 +262,7 @@ bool Driver::lead(uint64_t patience_ns) {
   Session* const cold = step_->queue.next_cold();
   bool ran = cold && warmer_->warm_cold(lock_, cold, warm_until);
   const uint64_t done = step_->reports.counters.done_count();
+  step_->speculator.propose(lock_, runtime_, model_);
   if (runtime_.step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
   step_->planner.plan(step_->queue.order(), runtime_.env()->now_ns(), patience_ns, &plan_);
   ran |= step_->reports.counters.done_count() > done;

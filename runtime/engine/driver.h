@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "runtime/engine/conversation/grammar_cache.h"
 #include "runtime/engine/session/session_gate.h"
@@ -38,9 +39,13 @@ class Driver {
   void abandon(Session* session) noexcept;    // an exception left the call that began it
   // Runs steps for at most `ms`, but at least one. Gives the count of sessions that can go on.
   uint32_t step(uint32_t ms);
+  // Runs one step, and gives the count of its rows. None: another caller leads one, or nothing could run.
+  std::optional<uint64_t> try_step();
 
  private:
   friend struct Probe;  // tests/sim reads everything after every step
+  static void keep_draft(Session* session, const GenerateOptions& options);
+  Status speculate(Generation* generation, bool has_states) const;
   bool run_step(uint64_t patience_ns) KVRT_REQUIRES(lock_->mu);
   bool lead(uint64_t patience_ns) KVRT_REQUIRES(lock_->mu);
   void end_step() noexcept KVRT_REQUIRES(lock_->mu);

@@ -56,7 +56,9 @@ Engine::Parts::Parts(const std::shared_ptr<Engine>& engine, const StepOptions& o
                &step.mailboxes, &gate, &autosaves),
       conversations(&engine->lock_, engine->runtime_->env(), engine->model_.get(), &cache, &gate),
       driver(std::shared_ptr<Driver>(engine, &driver), &engine->lock_, engine->runtime_.get(), engine->model_.get(), engine->runner_.get(),
-             &step, &warmer, &gate, engine->step_ms_max_) {}
+             &step, &warmer, &gate, engine->step_ms_max_),
+      drafting(std::shared_ptr<Drafting>(engine, &drafting), engine->runtime_->env(), engine->model_.get(), &sessions, &conversations,
+               &driver) {}
 
 Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPass> toy) {
   const ModelDims& d = model_->dims();
@@ -121,7 +123,7 @@ EngineInfo Engine::info() const {
   info.units = parts_->cache.size();
   info.units_free = parts_->cache.free_count();
   info.units_cached = parts_->cache.cached_count();
-  info.sessions = parts_->step.queue.sessions().size();
+  info.sessions = parts_->step.queue.open_count();
   return info;
 }
 
@@ -130,9 +132,9 @@ EngineMetrics Engine::metrics() const {
   if (!parts_) return m;
   Lock lock(lock_.mu);
   m.counters = parts_->step.reports.counters;
-  m.sessions = parts_->step.queue.sessions().size();
+  m.sessions = parts_->step.queue.open_count();
   for (const Session* s : parts_->step.queue.sessions()) {
-    bool generating = s->state == SessionState::kGenerating;
+    bool generating = s->state == SessionState::kGenerating && !s->drafts;
     m.generating += generating;
     m.paused += generating && !s->generation->finished && !s->runnable();
   }
@@ -141,6 +143,14 @@ EngineMetrics Engine::metrics() const {
   m.units_used = parts_->cache.used_count();
   m.evictions = parts_->cache.evictions();
   return m;
+}
+
+Result<std::shared_ptr<DraftModel>> Engine::draft_for(const Engine& target) {
+  KVRT_TRY(check_sessions());
+  if (this == &target) return error(Code::kInvalid, Detail::kNone, "draft is the session's own model: it would draft as slowly as it answers");
+  if (runtime_ != target.runtime_) return error(Code::kInvalid, Detail::kNone, "draft is a model of another runtime");
+  KVRT_TRY(parts_->drafting.check_vocabulary(target.model().tokenizer()));
+  return std::shared_ptr<DraftModel>(shared_from_this(), &parts_->drafting);
 }
 
 Status Engine::check_sessions() const {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/engine/driver.h"
+#include "runtime/engine/drafting.h"
 #include "runtime/engine/resources/loaded_model.h"
 #include "runtime/engine/resources/memory_cost.h"
 #include "runtime/engine/session/conversations.h"
@@ -65,6 +65,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Driver& driver() { return parts_->driver; }
   Saver& saver() { return parts_->saver; }
   Resumer& resumer() { return parts_->resumer; }
+  // This model as one that proposes tokens for sessions of `target`.
+  Result<std::shared_ptr<DraftModel>> draft_for(const Engine& target);
 
  private:
   friend struct Probe;  // tests/sim reads everything after every step
@@ -82,6 +84,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Sessions sessions;
     Conversations conversations;
     Driver driver;
+    Drafting drafting;
   };
   Engine(std::shared_ptr<Runtime> runtime, std::unique_ptr<LoadedModel> model);
   Status make_pool(const EngineOptions& options, std::unique_ptr<ForwardPass> toy);

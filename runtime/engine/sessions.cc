@@ -12,6 +12,7 @@ Result<Session*> Sessions::open(const SessionOptions& options) {
   session->store = options.store;
   session->domain = options.domain;
   session->kv.share = options.share;
+  session->drafts = options.drafts;
   KVRT_ASSIGN(session->arguments, normalize_arguments(options.arguments));
   session->arguments.now = runtime_.env()->unix_ms() / 1000;
   Hash256 model;

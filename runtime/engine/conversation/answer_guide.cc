@@ -33,6 +33,13 @@ AnswerGuide::AnswerGuide(const Tokenizer& tokenizer, std::unique_ptr<GrammarMatc
       reasoning_max_(reasoning_max),
       over_(std::move(over)) {}
 
+AnswerGuide::AnswerGuide(const AnswerGuide& other)
+    : tokenizer_(other.tokenizer_),
+      matcher_(other.matcher_ ? std::make_unique<GrammarMatcher>(*other.matcher_) : nullptr),
+      count_(other.count_),
+      reasoning_max_(other.reasoning_max_),
+      over_(other.over_ ? std::make_unique<GrammarMatcher>(*other.over_) : nullptr) {}
+
 std::span<const uint64_t> AnswerGuide::mask() { return matcher_ ? matcher_->mask() : std::span<const uint64_t>(); }
 
 bool AnswerGuide::accept(int32_t token) {

@@ -33,6 +33,8 @@ class AnswerGuide {
   AnswerGuide(const Tokenizer& tokenizer, std::unique_ptr<GrammarMatcher> matcher, ReasoningCount count, uint64_t reasoning_max,
               std::unique_ptr<GrammarMatcher> over);
 
+  AnswerGuide(const AnswerGuide& other);  // goes on from the state of `other`
+
   std::span<const uint64_t> mask();  // GrammarMatcher::mask; empty: any token
   bool accept(int32_t token);        // GrammarMatcher::accept
   Status status() const;             // GrammarMatcher::status

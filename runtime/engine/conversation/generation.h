@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/limits.h"
 #include "runtime/engine/conversation/answer_guide.h"
 #include "runtime/engine/conversation/conversation.h"
 #include "runtime/engine/sampling/output_text.h"
 #include "runtime/engine/sampling/sampler.h"
+#include "runtime/engine/speculation/speculation.h"
 #include "runtime/kv/kv_sequence.h"
 #include "runtime/text/reply/reply_parser.h"
 
@@ -44,6 +46,7 @@ struct Report {
   uint64_t kv_units = 0, kv_bytes = 0;
   uint64_t pool_bytes_begin = 0, pool_bytes_prefilled = 0, pool_bytes_end = 0;
   uint64_t recomputed = 0;
+  uint64_t drafted = 0, accepted = 0;
 };
 
 struct Event {
@@ -56,6 +59,15 @@ struct Event {
   uint64_t done = 0, total = 0;
   std::vector<float> logits;
   Report report;
+};
+
+// What proposes tokens, and how many: see kvrt_generate_options.
+struct SpeculationOptions {
+  bool lookup = false;
+  std::string prediction;               // text
+  std::shared_ptr<DraftModel> draft{};  // null: none
+  uint32_t most = kDraftTokensDefault, least = 0;
+  bool on() const { return lookup || draft; }
 };
 
 struct GenerateOptions {
@@ -73,6 +85,8 @@ struct GenerateOptions {
   AnswerAsk ask;
   ReplyKind reply = ReplyKind::kNone;
   std::shared_ptr<Cancel> cancel{};  // null: none
+  SpeculationOptions speculation{};
+  uint64_t draw_offset = 0;  // added to a token's position for its draw: a draft's tokens begin later than those of its session
 
   bool wants_logits() const { return !prefill_only || logits != WantLogits::kNone; }  // of the last token
 };
@@ -96,6 +110,7 @@ struct Generation {
   OutputText text;
   std::unique_ptr<AnswerGuide> guide;  // null: any token may come
   ReplyStyle style{};                  // of the answer
+  std::unique_ptr<Speculation> speculation{};  // null: nothing is proposed
   std::optional<ReplyParser> parser;   // splits the answer into parts; none: they are not wanted
   Report report;
   std::optional<Conversation> before;  // all_or_nothing: the conversation to go back to

@@ -113,6 +113,10 @@ struct Session : SessionValue {
   SessionUse use;
   std::unique_ptr<Autosave> autosave;  // null: none
   std::unique_ptr<Generation> generation;
+  // The model that drafts for it, and what that thinks comes next; null: none did. The leader of a step alone uses them.
+  std::shared_ptr<DraftModel> draft_model;
+  std::unique_ptr<Draft> draft;
+  bool drafts = false;  // it is such a draft's own session, of the model that drafts: nobody's handle has it, no sum counts it
   std::deque<Event> mailbox;
   Status failure;  // the error that ended the generation; next gives it and keeps it in last_error
   Status last_error;

@@ -83,7 +83,7 @@ void SessionGate::take_done(Session* session) {
   Reason reason = g.report.reason;
   if (g.before && (reason == Reason::kCancelled || reason == Reason::kFailed)) {
     become(session, std::move(*g.before));
-  } else {
+  } else if (!s.drafts) {
     add_answer(model_, g, &s);
   }
   s.generation.reset();

@@ -15,6 +15,7 @@ struct SessionOptions {
   TemplateArguments arguments;  // resume: "" keeps what was saved
   std::shared_ptr<Wake> wake;   // null: none
   AutosavePolicy autosave;
+  bool drafts = false;          // see Session
   bool accept_foreign = false;  // resume: take another arithmetic's KV as it is
 };
 

@@ -104,14 +104,16 @@ bool Committer::commit_row(Session* s, Sample sample, const float* row, const To
 }
 
 // Of an answer's rows with logits the first is that of its last token. The others are of tokens that were proposed to follow: each is kept as
-// long as it is the one that was taken after the row before.
+// long as it is the one that was taken after the row before, and the session would have gone on.
 void Committer::commit_rows(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
   Session* s = seq.session;
   const size_t end = seq.first_logit + seq.logit_rows;
   for (size_t row = seq.first_logit; row < end; ++row) {
     const uint64_t at = s->tokens.size() - 1;
     if (row > seq.first_logit) {
-      if (s->tokens.back() != plan->tokens[plan->logits_rows[row]]) return;
+      if (s->tokens.back() != plan->tokens[plan->logits_rows[row]] || s->mailbox.size() >= kUnreadEventsMax) return;
+      ++s->generation->report.accepted;
+      marker_->stop_at_boundary(s, {at, at + 1, seq.run.stores});
       take_rows(seq, at, at + 1);
     }
     if (plan->samples[row].no_memory) return generations_->give_up(s);
@@ -171,16 +173,34 @@ void Committer::commit(StepPlan* plan, const float* logits, const Tokenizer& tok
   counters.step_ns_longest = std::max(counters.step_ns_longest, elapsed);
   for (const BlockCopy& copy : plan->copies) cache_->drop(copy.from);
   plan->copies.clear();
+  speculator_->measured(plan->decodes, plan->prompt_cost > 0, plan->work_ns);
+  const double work_ns = static_cast<double>(plan->work_ns) / static_cast<double>(std::max<size_t>(plan->seqs.size(), 1));
   for (const PlannedSeq& seq : plan->seqs) {
     seq.session->use.leave_step();
+    const uint64_t accepted = seq.session->generation->report.accepted;
+    seq.session->generation->report.drafted += seq.proposed;
     try {
       commit_seq(seq, plan, logits, tokenizer, now_ns);
     } catch (...) {  // no memory: its host's events of this step are not whole
       generations_->give_up(seq.session);
     }
+    if (seq.proposed > 0) give_back_ahead(seq.session);
+    speculator_->account(seq.session, plan->decodes, work_ns, seq.proposed,
+                         static_cast<uint32_t>(seq.session->generation->report.accepted - accepted));
   }
   plan->seqs.clear();
   pace_->measured(plan->decodes, plan->prompt_cost, plan->work_ns, plan->wall_ns);
+}
+
+// The blocks that were taken for proposed tokens alone, none of which came.
+void Committer::give_back_ahead(Session* s) noexcept {
+  const auto blocks = static_cast<uint32_t>((s->tokens.size() + block_tokens_ - 1) / block_tokens_);
+  for (BlockTable& table : s->kv.tables) {
+    for (uint32_t i = blocks; i < table.size(); ++i) {
+      if (!table.place(i).is_hole()) cache_->drop(table.block(i));
+    }
+    table.shrink(blocks);
+  }
 }
 
 void Committer::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {

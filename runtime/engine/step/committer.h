@@ -1,10 +1,12 @@
 // Committer: takes a finished step's results to its sessions: KV that is there now, tokens, stop rules, events.
 #pragma once
 
+#include "runtime/engine/step/boundary_marker.h"
 #include "runtime/engine/step/generations.h"
 #include "runtime/engine/step/mailboxes.h"
 #include "runtime/engine/step/pace.h"
 #include "runtime/engine/step/reports.h"
+#include "runtime/engine/step/speculator.h"
 #include "runtime/engine/step/step_plan.h"
 #include "runtime/text/tokenizer/tokenizer.h"
 
@@ -13,13 +15,16 @@ namespace kvrt {
 // Guarded by Engine's lock. Bookkeeping only: it never touches the bytes of a block.
 class Committer {
  public:
-  Committer(KvCache* cache, Reports* reports, Generations* generations, Mailboxes* mailboxes, Pace* pace)
+  Committer(KvCache* cache, Reports* reports, Generations* generations, Mailboxes* mailboxes, Pace* pace, Speculator* speculator,
+            BoundaryMarker* marker)
       : cache_(cache),
         block_tokens_(cache->block_tokens()),
         reports_(reports),
         generations_(generations),
         mailboxes_(mailboxes),
-        pace_(pace) {}
+        pace_(pace),
+        speculator_(speculator),
+        marker_(marker) {}
 
   // `logits` are the rows of the step.
   void commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
@@ -31,6 +36,7 @@ class Committer {
   void accept(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
 
  private:
+  void give_back_ahead(Session* session) noexcept;
   void take_rows(const PlannedSeq& seq, uint64_t begin, uint64_t end);
   void commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
   void commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab);
@@ -45,6 +51,8 @@ class Committer {
   Generations* const generations_;
   Mailboxes* const mailboxes_;
   Pace* const pace_;
+  Speculator* const speculator_;
+  BoundaryMarker* const marker_;
 };
 
 }  // namespace kvrt

@@ -41,7 +41,7 @@ void Generations::push_done(Session* s, Reason reason, uint64_t now_ns) {
   mailboxes_->push_parts(s, event.text, "", true);
   event.report = r;
   mailboxes_->push(s, std::move(event));
-  reports_->sum_up(g);
+  reports_->sum_up(*s);
 }
 
 void Generations::give_up(Session* s) noexcept {
@@ -55,7 +55,7 @@ void Generations::end_without_done(Session* s) noexcept {
   g.awaited.clear();
   g.report.reason = Reason::kFailed;
   reports_->set_times(&g, g.times.last_token_ns);
-  reports_->sum_up(g);
+  reports_->sum_up(*s);
   mailboxes_->wake(s);
 }
 

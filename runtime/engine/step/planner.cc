@@ -47,6 +47,44 @@ void Planner::take_turns(const std::vector<Session*>& order) {
   if (starved != turns_.end()) std::rotate(turns_.begin(), starved, starved + 1);
 }
 
+// Each turn may need a row of logits; proposals get what these leave.
+void Planner::choose_proposals() {
+  std::vector<Speculator::Offer> offers;
+  std::vector<Turn*> whose;
+  uint32_t rows = 0;
+  bool with_prompt = false;
+  for (Turn& turn : turns_) {
+    if (turn.decodes()) {
+      rows += static_cast<uint32_t>(turn.rows());
+    } else {
+      with_prompt = true;
+    }
+    const auto proposed = Speculator::proposed(*turn.session);
+    if (proposed.empty()) continue;
+    offers.push_back({proposed, turn.session->generation->options.speculation.least});
+    whose.push_back(&turn);
+  }
+  if (offers.empty()) return;
+  const auto turns = static_cast<uint32_t>(turns_.size());
+  const uint32_t logits_left = limits_.logits_max - std::min(limits_.logits_max, turns), rows_left = limits_.rows_max - std::min(limits_.rows_max, rows);
+  speculator_->choose(offers, rows, std::min(logits_left, rows_left), with_prompt);
+  for (size_t i = 0; i < offers.size(); ++i) whose[i]->ahead = offers[i].take;
+}
+
+// The proposed tokens that the turn's rows can have behind them: no other session gives up a block for one that may not come.
+uint64_t Planner::rows_ahead(const Turn& turn, const StepPlan& plan) const {
+  const Session& s = *turn.session;
+  const uint64_t n = s.tokens.size();
+  if (turn.ahead == 0 || turn.run.begin + 1 != n || turn.run.stores != s.kv.shape.all()) return 0;
+  const uint64_t logits_left = limits_.logits_max - plan.logits_rows.size(), rows_left = limits_.rows_max - plan.tokens.size();
+  uint64_t ahead = std::min<uint64_t>({turn.ahead, Speculator::proposed(s).size(), std::max<uint64_t>(logits_left, 1) - 1, rows_left - 1, limits_.prefill_chunk - 1});
+  const uint64_t block_end = (n + block_tokens_ - 1) / block_tokens_ * block_tokens_;
+  const uint64_t blocks = (n + ahead + block_tokens_ - 1) / block_tokens_ - block_end / block_tokens_;
+  const bool room = cache_->free_count() + cache_->cached_count() >= blocks * s.kv.shape.units();
+  if (!room) ahead = std::min(ahead, block_end - n);
+  return ahead;
+}
+
 // Two sessions that need the same block at once compute it once: the second waits for it, and adopts it when it is sealed.
 bool Planner::waits_for_other(const Session& s, const KvRun& run) const {
   if (!s.kv.adopts() || s.generation->progress.recompute_all) return false;
@@ -70,7 +108,7 @@ void Planner::claim(const Session* s, uint32_t group, uint64_t block) {
 // A session within a block of its own goes on with it. A shared block needs a copy first, for which there may be no block.
 void Planner::claim_begun_blocks() {
   claimed_.clear();
-  for (const auto& [s, run] : turns_) {
+  for (const auto& [s, run, ahead] : turns_) {
     const auto i = static_cast<uint32_t>(run.begin / block_tokens_);
     for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
       const BlockTable& table = s->kv.tables[group];
@@ -82,7 +120,7 @@ void Planner::claim_begun_blocks() {
 // The conditions of a step of these turns.
 Pace::Ask Planner::ask_for(uint64_t patience_ns) const {
   Pace::Ask ask{.patience_ns = patience_ns};
-  for (const Turn& turn : turns_) ask.decodes += turn.decodes() ? static_cast<uint32_t>(turn.rows()) : 0;
+  for (const Turn& turn : turns_) ask.decodes += turn.decodes() ? static_cast<uint32_t>(turn.rows()) + turn.ahead : 0;
   const auto prompt = std::ranges::find_if_not(turns_, &Turn::decodes);
   if (prompt != turns_.end()) ask.begin = prompt->run.begin;
   // Sessions that wait for their host count, too: it may answer at once.
@@ -119,12 +157,14 @@ void Planner::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
   const Generation& g = *s->generation;
   const bool decides = g.options.wants_logits();
   plan->seqs.reserve(plan->seqs.size() + 1);
-  PlannedSeq seq{s, run, static_cast<uint32_t>(plan->logits_rows.size()), 0};
+  const uint64_t n = s->tokens.size();
+  PlannedSeq seq{s, run, static_cast<uint32_t>(plan->logits_rows.size()), 0, static_cast<uint32_t>(run.end - std::min(run.end, n))};
+  const auto proposed = Speculator::proposed(*s);
   auto first_row = static_cast<uint32_t>(plan->tokens.size());
   for (uint64_t p = run.begin; p < run.end; ++p) {
-    plan->tokens.push_back(s->tokens[p]);
+    plan->tokens.push_back(p < n ? s->tokens[p] : proposed[p - n].token);
     plan->positions.push_back(static_cast<int32_t>(p));
-    if ((g.progress.recompute_all && p >= g.progress.next_logits) || (decides && p + 1 == s->tokens.size())) {
+    if ((g.progress.recompute_all && p >= g.progress.next_logits) || (decides && p + 1 >= n)) {
       plan->logits_rows.push_back(static_cast<uint32_t>(plan->tokens.size()) - 1);
       ++seq.logit_rows;
     }
@@ -165,7 +205,8 @@ bool Planner::plan_turn(const Turn& turn, StepPlan* plan) {
   const uint64_t rows = rows_of(turn, *plan);
   if (rows == 0) return true;
   KvRun run{turn.run.begin, turn.run.begin + rows, turn.run.stores};
-  run.end = marker_.stop_at_boundary(s, run);
+  run.end = marker_->stop_at_boundary(s, run);
+  if (run.end == s->tokens.size()) run.end += rows_ahead(turn, *plan);
   run.end = supply_->make_writable(s, run, plan);
   if (run.end == run.begin) return s->use.tail_read();  // it goes on once the save has its copy
   if (turn.decodes()) {
@@ -191,6 +232,7 @@ void Planner::plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t
   clear_plan(plan);
   plan->planned_ns = now_ns;
   take_turns(order);
+  choose_proposals();
   claim_begun_blocks();
   const Pace::Ask ask = ask_for(patience_ns);
   budget_.reset();
@@ -199,7 +241,7 @@ void Planner::plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t
     Session* const s = turn.session;
     if (!s->runnable() || !s->generation->warmed) continue;  // it gave its blocks to another session of this plan
     queue_->touch(s);
-    marker_.mark_messages(s);
+    marker_->mark_messages(s);
     if (!s->generation->progress.recompute_all && cache_->adopt(&s->kv, s->tokens)) {  // what others sealed since the session was warmed
       reports_->count_reuse(s);
       turn.run = next_run(*s);

@@ -13,6 +13,7 @@
 #include "runtime/engine/step/pace.h"
 #include "runtime/engine/step/queue.h"
 #include "runtime/engine/step/reports.h"
+#include "runtime/engine/step/speculator.h"
 #include "runtime/engine/step/step_plan.h"
 #include "runtime/engine/step/supply.h"
 
@@ -29,16 +30,17 @@ struct PlanLimits {
 class Planner {
  public:
   Planner(KvCache* cache, const PlanLimits& limits, Queue* queue, Supply* supply, Reports* reports, Generations* generations,
-          const Pace* pace)
+          const Pace* pace, const Speculator* speculator, BoundaryMarker* marker)
       : cache_(cache),
         block_tokens_(cache->block_tokens()),
         limits_(limits),
-        marker_(cache, limits.boundary_every),
+        marker_(marker),
         queue_(queue),
         supply_(supply),
         reports_(reports),
         generations_(generations),
-        pace_(pace) {}
+        pace_(pace),
+        speculator_(speculator) {}
 
   // Fills `plan` from these runnable, warm sessions with as many rows as fit the step's time; its leader accepts a step of up to patience_ns.
   void plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t patience_ns, StepPlan* plan);
@@ -50,6 +52,7 @@ class Planner {
   struct Turn {
     Session* session;
     KvRun run;
+    uint32_t ahead = 0;  // proposed tokens that may be checked with it
     uint64_t rows() const { return run.end - run.begin; }
     // The run goes on from one token to the next: it does not wait for a prompt. A longer one is a prompt's, and shares the step's budget.
     bool decodes() const { return rows() <= kRowsToDecide; }
@@ -57,6 +60,8 @@ class Planner {
 
   KvRun next_run(const Session& session) const;
   void take_turns(const std::vector<Session*>& order);
+  void choose_proposals();
+  uint64_t rows_ahead(const Turn& turn, const StepPlan& plan) const;
   bool waits_for_other(const Session& session, const KvRun& run) const;
   void claim(const Session* session, uint32_t group, uint64_t block);
   void claim_begun_blocks();
@@ -72,12 +77,13 @@ class Planner {
   KvCache* const cache_;
   const uint32_t block_tokens_;
   const PlanLimits limits_;
-  BoundaryMarker marker_;
+  BoundaryMarker* const marker_;
   Queue* const queue_;
   Supply* const supply_;
   Reports* const reports_;
   Generations* const generations_;
   const Pace* const pace_;
+  const Speculator* const speculator_;
   // This and the next ones: of a plan.
   std::vector<Turn> turns_;
   std::unordered_map<const ChainLink*, std::array<const Session*, kKvGroupsMax>> claimed_;  // who computes the blocks of a link, by group

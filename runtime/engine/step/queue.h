@@ -17,6 +17,7 @@ class Queue {
   void add(Session* session);
   void remove(Session* session);  // gives its blocks and its chain back
   const std::vector<Session*>& sessions() const { return sessions_; }
+  uint32_t open_count() const;  // of hosts
   uint32_t runnable_count() const;
   uint32_t generating_count() const;  // also those that wait for their host
 

@@ -13,7 +13,7 @@ void Reports::begin(Session* s) {
   g.report.prompt_tokens = g.report.prefilled = g.prompt_end;
   g.report.seed = g.options.sampling.seed;
   g.report.pool_bytes_begin = pool_bytes_used();
-  ++(g.options.prefill_only ? counters.prefills : counters.generations);
+  if (!s->drafts) ++(g.options.prefill_only ? counters.prefills : counters.generations);
 }
 
 ReuseStop Reports::why_stopped(const Session& s, uint64_t* at) const {
@@ -97,7 +97,9 @@ void Reports::set_held(Session* s) const {
   if (!g.times.first_token_ns) r.pool_bytes_prefilled = r.pool_bytes_end;
 }
 
-void Reports::sum_up(const Generation& g) {
+void Reports::sum_up(const Session& s) {
+  if (s.drafts) return;
+  const Generation& g = *s.generation;
   const Report& r = g.report;
   Counters& c = counters;
   ++c.done[static_cast<size_t>(r.reason)];
@@ -107,6 +109,8 @@ void Reports::sum_up(const Generation& g) {
   c.prefilled += r.prefilled;
   c.recomputed += r.recomputed;
   c.generated += r.generated;
+  c.drafted += r.drafted;
+  c.accepted += r.accepted;
   if (!g.times.first_token_ns) return;
   ++c.first_tokens;
   c.ttft_ms += r.ttft_ms;

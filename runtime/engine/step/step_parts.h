@@ -26,6 +26,8 @@ struct StepParts {
   Generations generations;
   Supply supply;
   Pace pace;
+  Speculator speculator;
+  BoundaryMarker marker;
   Planner planner;
   Committer committer;
 };

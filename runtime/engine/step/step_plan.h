@@ -15,6 +15,7 @@ struct PlannedSeq {
   KvRun run;                 // its rows; those past the session's tokens are of tokens that are proposed, and Committer keeps what holds
   uint32_t first_logit = 0;  // index of its first row of logits
   uint32_t logit_rows = 0;
+  uint32_t proposed = 0;  // of its rows, those of proposed tokens
 };
 
 struct BlockCopy {

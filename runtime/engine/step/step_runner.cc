@@ -67,21 +67,45 @@ void StepRunner::plan_draws(const StepPlan& plan) {
     if (seq.logit_rows == 0) continue;
     const Generation& g = *seq.session->generation;
     const GenerateOptions& o = g.options;
-    const auto draw = device_draw(o.sampling, model_.dims().vocab, seq.run.end);
-    if (o.prefill_only || o.host_samples || o.emit_logits || g.guide || !draw) return draws_.clear();
-    draws_[seq.first_logit] = *draw;
+    for (uint32_t r = 0; r < seq.logit_rows; ++r) {
+      const auto draw = device_draw(o.sampling, model_.dims().vocab, seq.session->tokens.size() + r + o.draw_offset);
+      if (o.prefill_only || o.host_samples || o.emit_logits || g.guide || !draw) return draws_.clear();
+      draws_[seq.first_logit + r] = *draw;
+    }
   }
 }
 
-void StepRunner::choose(const PlannedSeq& seq, Sample* out) {
-  Generation& g = *seq.session->generation;
+// A row's token depends on those before it: rows of proposed tokens are drawn one after the other, up to the first whose token is another one
+// than was proposed. The generation's own guide goes on by Committer alone.
+void StepRunner::choose(const PlannedSeq& seq, StepPlan* plan) {
+  const Session& s = *seq.session;
+  Generation& g = *s.generation;
   const size_t vocab = model_.dims().vocab;
-  const auto row = std::span(logits_).subspan(seq.first_logit * vocab, vocab);
-  std::span<const uint64_t> mask;
-  if (g.guide) mask = g.guide->mask();
-  // The tokens do not change: only this step's commit adds to them.
-  *out =
-      g.options.host_samples ? describe(row, 0, 0) : sample(row, g.options.sampling, seq.session->tokens, g.prompt_end, seq.run.end, mask);
+  std::optional<AnswerGuide> ahead;
+  std::vector<int32_t> with_ahead;
+  std::span<const int32_t> tokens = s.tokens;  // they do not change: only this step's commit adds to them
+  for (uint32_t r = 0; r < seq.logit_rows; ++r) {
+    const size_t row_index = seq.first_logit + r;
+    const auto row = std::span(logits_).subspan(row_index * vocab, vocab);
+    Sample& chosen = plan->samples[row_index];
+    try {
+      std::span<const uint64_t> mask;
+      if (g.guide) mask = ahead ? ahead->mask() : g.guide->mask();
+      chosen = g.options.host_samples
+                   ? describe(row, 0, 0)
+                   : sample(row, g.options.sampling, tokens, g.prompt_end, tokens.size() + g.options.draw_offset, mask);
+      if (r + 1 == seq.logit_rows || !chosen.finite || chosen.empty) return;
+      if (chosen.token != plan->tokens[plan->logits_rows[row_index + 1]]) return;
+      if (g.guide && !ahead) ahead.emplace(*g.guide);
+      if (ahead) ahead->accept(chosen.token);
+      if (r == 0) with_ahead.assign(tokens.begin(), tokens.end());
+      with_ahead.push_back(chosen.token);
+      tokens = with_ahead;
+    } catch (...) {  // this generation ends alone
+      chosen.no_memory = true;
+      return;
+    }
+  }
 }
 
 Status StepRunner::run(StepPlan* plan) {
@@ -101,18 +125,15 @@ Status StepRunner::run(StepPlan* plan) {
   for (const PlannedSeq& seq : plan->seqs) {
     const GenerateOptions& o = seq.session->generation->options;
     if (o.prefill_only || seq.logit_rows == 0) continue;
-    if (!draws_.empty()) {
-      const DrawnToken& drawn = drawn_[seq.first_logit];
-      Sample& chosen = plan->samples[seq.first_logit];
-      chosen.token = drawn.token;
-      chosen.logprob = drawn.logprob;
-      chosen.finite = drawn.finite != 0;
+    if (draws_.empty()) {
+      choose(seq, plan);
       continue;
     }
-    try {
-      choose(seq, &plan->samples[seq.first_logit]);
-    } catch (...) {  // the matcher may be half-way: this generation ends alone
-      plan->samples[seq.first_logit].no_memory = true;
+    for (uint32_t r = seq.first_logit; r < seq.first_logit + seq.logit_rows; ++r) {
+      Sample& chosen = plan->samples[r];
+      chosen.token = drawn_[r].token;
+      chosen.logprob = drawn_[r].logprob;
+      chosen.finite = drawn_[r].finite != 0;
     }
   }
   const Clocks end(*runtime_);

@@ -21,7 +21,7 @@ class ForwardPass {
 };
 
 // One thread at a time: the leader of a step. It holds no lock but the runtime's step_mutex. Of a session it reads the tokens, and of its
-// generation `options` and `prompt_end`; it moves `guide` on. No other thread changes these while the session is in a step.
+// generation `options` and `prompt_end`; `guide` it asks. No other thread changes these while the session is in a step.
 class StepRunner {
  public:
   // Takes the memory that steps need. `toy`: instead of the model's own forward pass; else null. `pool` holds the blocks.
@@ -36,7 +36,7 @@ class StepRunner {
   StepRunner(Runtime* runtime, const LoadedModel& model, const KvGroups& kv, Buffer* pool)
       : runtime_(runtime), model_(model), kv_(kv), pool_(pool) {}
   void plan_draws(const StepPlan& plan);
-  void choose(const PlannedSeq& seq, Sample* out);
+  void choose(const PlannedSeq& seq, StepPlan* plan);
   uint8_t* unit_data(BlockId unit) const { return pool_->data() + static_cast<uint64_t>(unit) * kv_.unit_bytes(); }
 
   Runtime* const runtime_;

@@ -6,12 +6,14 @@ namespace kvrt {
 
 namespace {
 
-// The order of giving up blocks: idle sessions, then generations that wait for their host, then those that could run, the youngest first.
+// The order of giving up blocks: drafts, then idle sessions, then generations that wait for their host, then those that could run, the youngest first.
 struct Rank {
-  int kind = 0;        // 0 idle, 1 waits, 2 runs
+  int kind = 0;        // -1 a draft's, 0 idle, 1 waits, 2 runs
   uint64_t since = 0;  // idle, waits: the least recently used first. Runs: the last to begin first
   bool operator<(const Rank& other) const { return kind != other.kind ? kind < other.kind : since < other.since; }
 };
+
+bool generating(const Session& s) { return s.state == SessionState::kGenerating && !s.generation->finished; }
 
 }  // namespace
 
@@ -22,8 +24,9 @@ bool Supply::reclaim(const Session* for_session) {
   Rank least;
   for (Session* s : queue_->sessions()) {
     if (s == for_session || s->use.pinned() || s->use.in_step() || s->kv.blocks_held() == 0) continue;
-    bool idle = s->state != SessionState::kGenerating || s->generation->finished;
-    Rank rank{idle ? 0 : s->runnable() ? 2 : 1, s->last_used};
+    if (for_session->drafts && !s->drafts) continue;
+    const bool gives_way = s->drafts && !for_session->drafts;
+    Rank rank{gives_way ? -1 : !generating(*s) ? 0 : s->runnable() ? 2 : 1, s->last_used};
     if (rank.kind == 2) {
       if (!generates || s->generation->order < for_session->generation->order) continue;
       rank.since = UINT64_MAX - s->generation->order;
@@ -32,7 +35,7 @@ bool Supply::reclaim(const Session* for_session) {
   }
   if (!victim) return false;
   cache_->release(&victim->kv, 0, Hole::kEvicted);
-  if (least.kind > 0) {
+  if (generating(*victim)) {
     victim->generation->warmed = victim->generation->admitted = false;
     ++reports_->counters.preemptions;
   }

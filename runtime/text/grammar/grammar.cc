@@ -31,6 +31,7 @@ struct GrammarMatcher::Impl {
 GrammarMatcher::GrammarMatcher(std::shared_ptr<GrammarMasks> masks) : impl_(std::make_unique<Impl>(std::move(masks))) {}
 GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const GrammarVocab> vocab)
     : GrammarMatcher(GrammarMasks::make(std::move(grammar), std::move(vocab))) {}
+GrammarMatcher::GrammarMatcher(const GrammarMatcher& other) : impl_(std::make_unique<Impl>(*other.impl_)) {}
 GrammarMatcher::~GrammarMatcher() = default;
 
 std::span<const uint64_t> GrammarMatcher::mask() {

@@ -81,6 +81,7 @@ class GrammarMatcher {
  public:
   explicit GrammarMatcher(std::shared_ptr<GrammarMasks> masks);
   GrammarMatcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const GrammarVocab> vocab);  // with masks of its own
+  GrammarMatcher(const GrammarMatcher& other);  // goes on from the state of `other`
   ~GrammarMatcher();
 
   // Bit id % 64 of word id / 64 is set: the token may come now. End tokens (Tokenizer::is_end) may where the grammar may end, other control

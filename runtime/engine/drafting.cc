@@ -1,0 +1,151 @@
+#include "runtime/engine/drafting.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "runtime/base/json.h"
+
+namespace kvrt {
+
+// A session whose tokens are those of another from a position on, and after them what it drafted.
+class Drafting::Own final : public Draft {
+ public:
+  Own(std::shared_ptr<Drafting> model, Session* session) : model_(std::move(model)), session_(session) {}
+  ~Own() override { model_->sessions_->close(session_); }
+  Own(const Own&) = delete;
+  Own& operator=(const Own&) = delete;
+
+  uint64_t begins_at() const override { return begin_; }
+  uint64_t behind(std::span<const int32_t> tokens) const override {
+    return begin_ > tokens.size() ? tokens.size() : tokens.size() - begin_ - same_as(tokens);
+  }
+  void begin_at(uint64_t position) override { begin_ = position; }
+  bool ask(const Ask& ask) override;
+  std::vector<Proposed> take() override { return std::exchange(drafted_, {}); }
+
+  bool runs() const { return asked_ && !over_; }
+  void look();  // takes the events that came
+
+ private:
+  // The leading tokens that it has of the other's.
+  size_t same_as(std::span<const int32_t> tokens) const {
+    const auto theirs = tokens.subspan(std::min<size_t>(begin_, tokens.size()));
+    return static_cast<size_t>(std::ranges::mismatch(tokens_, theirs).in1 - tokens_.begin());
+  }
+  bool settle();
+  bool follow(std::span<const int32_t> tokens);
+
+  const std::shared_ptr<Drafting> model_;
+  Session* const session_;
+  uint64_t begin_ = 0;           // the other's position of its first token
+  std::vector<int32_t> tokens_;  // of the session
+  bool asked_ = false, over_ = true;
+  Ask ask_{};
+  float chance_ = 1;  // that all drafted tokens come
+  std::vector<Proposed> drafted_;
+};
+
+// The last generation is over. False: another thread computes it.
+bool Drafting::Own::settle() {
+  if (!over_) model_->driver_->cancel(session_);
+  look();
+  drafted_.clear();
+  return over_;
+}
+
+bool Drafting::Own::follow(std::span<const int32_t> tokens) {
+  const size_t same = same_as(tokens);
+  Conversations& conversations = *model_->conversations_;
+  if (same < tokens_.size() && !conversations.truncate(session_, same).is_ok()) return false;
+  tokens_.resize(same);
+  const auto rest = tokens.subspan(begin_ + same);
+  const auto vocab = static_cast<int32_t>(model_->model_.tokenizer().vocab_size());
+  if (std::ranges::any_of(rest, [&](int32_t token) { return token >= vocab; })) return false;
+  if (!rest.empty() && !conversations.append(session_, rest).is_ok()) return false;
+  tokens_.insert(tokens_.end(), rest.begin(), rest.end());
+  return true;
+}
+
+bool Drafting::Own::ask(const Ask& ask) {
+  asked_ = false;
+  if (!settle() || ask.tokens.size() <= begin_ || !follow(ask.tokens)) return false;
+  GenerateOptions options;
+  options.max_tokens = ask.most;
+  options.generation_prompt = false;
+  options.sampling = *ask.sampling;
+  options.sampling.top_logprobs = 0;
+  options.draw_offset = begin_;
+  std::erase_if(options.sampling.logit_bias,
+                [&](const TokenValue& bias) { return static_cast<uint32_t>(bias.token) >= model_->model_.tokenizer().vocab_size(); });
+  if (!model_->driver_->begin(session_, std::move(options)).is_ok()) return false;
+  ask_ = ask;
+  chance_ = 1;
+  asked_ = true;
+  over_ = false;
+  return true;
+}
+
+void Drafting::Own::look() {
+  while (!over_) {
+    auto next = model_->driver_->next(session_, 0);
+    if (!next.is_ok() || next->type == EventType::kIdle || next->type == EventType::kDone) {
+      over_ = true;
+    } else if (next->type == EventType::kNone) {
+      return;
+    } else if (next->type == EventType::kToken) {
+      tokens_.push_back(next->token);
+      if (!asked_ || chance_ < ask_.least || model_->model_.tokenizer().is_end(next->token)) continue;
+      const uint8_t rank = rank_of(std::exp(next->logprob));
+      drafted_.push_back({next->token, ask_.chances->of(rank), rank});
+      chance_ *= drafted_.back().chance;
+      if (chance_ < ask_.least) model_->driver_->cancel(session_);
+    }
+  }
+}
+
+std::unique_ptr<Draft> Drafting::open(const std::string& domain) {
+  SessionOptions options;
+  options.domain = domain;
+  options.drafts = true;
+  auto session = sessions_->open(options);
+  if (!session.is_ok()) return nullptr;
+  return std::make_unique<Own>(self_.lock(), *session);
+}
+
+uint64_t Drafting::run(std::span<Draft* const> drafts, uint64_t deadline_ns) {
+  uint64_t rows = 0;
+  for (;;) {
+    bool runs = false;
+    for (Draft* draft : drafts) {
+      auto* own = static_cast<Own*>(draft);
+      own->look();
+      runs |= own->runs();
+    }
+    if (!runs || env_->now_ns() >= deadline_ns) return rows;
+    const std::optional<uint64_t> ran = driver_->try_step();
+    if (!ran) return rows;
+    rows += *ran;
+  }
+}
+
+Status Drafting::check_vocabulary(const Tokenizer& target) {
+  const Tokenizer& own = model_.tokenizer();
+  Lock lock(mu_);
+  if (std::ranges::find(fit_, target.text_id()) != fit_.end()) return {};
+  const auto both = static_cast<int32_t>(std::min(own.vocab_size(), target.vocab_size()));
+  for (int32_t id = 0; id < both; ++id) {
+    if (own.is_unused(id) || target.is_unused(id)) continue;
+    if (own.piece(id, true) == target.piece(id, true) && own.is_control(id) == target.is_control(id)) continue;
+    std::string here, there;
+    append_json_string(own.piece(id, true), &here);
+    append_json_string(target.piece(id, true), &there);
+    return error(Code::kIncompatible, Detail::kNone,
+                 "draft: token %d of %s is %s, in the session's model it is %s: a draft needs the same vocabulary", id,
+                 model_.name().c_str(), here.c_str(), there.c_str());
+  }
+  fit_.push_back(target.text_id());
+  return {};
+}
+
+}  // namespace kvrt

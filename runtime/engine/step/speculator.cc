@@ -1,0 +1,280 @@
+#include "runtime/engine/step/speculator.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "runtime/base/limits.h"
+
+namespace kvrt {
+
+namespace {
+
+using Source = Speculation::Source;
+
+constexpr double kDraftShare = 1.0 / 16;    // of an answer's time, what a draft may take for the session's earlier tokens
+constexpr double kGainShare = 0.5;          // of what drafts saved, likewise
+constexpr double kHope = 0.15;              // of the time of the tokens to come: what a draft is thought to save at most
+constexpr uint64_t kDraftWindowMin = 32;    // tokens; a draft that sees fewer is not worth its time
+constexpr uint64_t kBehindFree = 2 * kDraftTokensMax;  // tokens that a draft in use may be behind
+constexpr double kPromptShare = 0.2;        // of a token's time, a row of a draft's prompt, before it was measured
+constexpr double kPromptSeen = 16;           // rows of a draft's prompt, by which these are measured
+constexpr float kLookUpSure = 0.5f;         // a looked-up token with that chance needs no draft
+constexpr uint32_t kDraftsTried = 8;        // until they are judged
+constexpr double kJudge = 0.15;             // the weight of the last draft
+constexpr uint32_t kPauseMin = 32, kPauseMax = 1024;  // tokens
+
+// The one token that the mask leaves; -1: several, or none.
+int32_t only_token(std::span<const uint64_t> mask) {
+  int32_t found = -1;
+  for (size_t i = 0; i < mask.size(); ++i) {
+    if (mask[i] == 0) continue;
+    if (found >= 0 || !std::has_single_bit(mask[i])) return -1;
+    found = static_cast<int32_t>(i * 64 + static_cast<size_t>(std::countr_zero(mask[i])));
+  }
+  return found;
+}
+
+// Proposes what a grammar leaves alone, and what followed the last tokens where they came before.
+class Known {
+ public:
+  Known(Session* session, const Tokenizer& tokenizer) : s_(*session), spec_(*s_.generation->speculation), tokenizer_(tokenizer) {
+    if (s_.generation->guide) guide_.emplace(*s_.generation->guide);
+    if (spec_.lookup) spec_.lookup->add(s_.tokens);
+  }
+  void propose() {
+    while (spec_.proposed.size() < spec_.most && (forced() || looked_up())) continue;
+  }
+
+ private:
+  bool add(const Speculation::Token& token) {
+    if (tokenizer_.is_end(token.token)) return false;  // no row comes after it
+    if (guide_ && !guide_->accept(token.token)) return false;
+    spec_.proposed.push_back(token);
+    ahead_.push_back(token.token);
+    return true;
+  }
+  bool forced() {
+    const int32_t token = guide_ ? only_token(guide_->mask()) : -1;
+    return token >= 0 && add({{token, 1, 0}, Source::kGrammar});
+  }
+  // False: there is nothing more to propose.
+  bool looked_up() {
+    if (!spec_.lookup) return false;
+    const TokenLookup::Match match = spec_.lookup->find(ahead_);
+    size_t taken = 0;
+    for (const int32_t token : match.next) {
+      if (spec_.proposed.size() >= spec_.most) break;
+      const uint8_t rank = Speculation::rank_of_match(std::min(match.length + static_cast<uint32_t>(taken), TokenLookup::kLengthMax));
+      if (!add({{token, spec_.by_match.of(rank), rank}, Source::kLookup})) break;
+      ++taken;
+    }
+    return taken > 0 && taken == match.next.size();
+  }
+
+  const Session& s_;
+  Speculation& spec_;
+  const Tokenizer& tokenizer_;
+  std::optional<AnswerGuide> guide_;
+  std::vector<int32_t> ahead_;
+};
+
+bool speculates(const Session& s) {
+  if (!s.runnable() || !s.use.may_step() || !s.generation->warmed || !s.generation->speculation) return false;
+  const KvRun run = s.kv.next_run(s.tokens.size());
+  return run.begin + 1 == s.tokens.size() && run.stores == s.kv.shape.all();
+}
+
+}  // namespace
+
+std::span<const Speculation::Token> Speculator::proposed(const Session& s) {
+  const Speculation* spec = s.generation->speculation.get();
+  if (!spec || spec->at != s.tokens.size()) return {};
+  return spec->proposed;
+}
+
+// Tokens that are proposed need room for events, in the context, and below max_tokens: the last token of an answer needs no row.
+std::vector<Speculator::Seat> Speculator::seats() const {
+  std::vector<Seat> seats;
+  bool prompts = false;
+  for (Session* s : queue_->sessions()) {
+    if (speculates(*s)) {
+      Generation& g = *s->generation;
+      uint64_t most = std::min<uint64_t>({g.options.speculation.most, kUnreadEventsMax - s->mailbox.size(), context_ - s->tokens.size()});
+      if (g.options.max_tokens) most = std::min<uint64_t>(most, g.options.max_tokens - g.report.generated);
+      g.speculation->most = static_cast<uint32_t>(most > 0 ? most - 1 : 0);
+      seats.push_back({s});
+    } else if (s->runnable() && s->kv.next_run(s->tokens.size()).begin + 1 < s->tokens.size()) {
+      prompts = true;
+    }
+  }
+  if (prompts) std::erase_if(seats, [](const Seat& seat) { return seat.session->generation->options.speculation.least == 0; });
+  return seats;
+}
+
+// A draft may compute the tokens that it lacks: these are few, or the time is there, for all of them or for the last ones.
+bool Speculator::catches_up(Session* s) const {
+  const Generation& g = *s->generation;
+  Speculation& spec = *g.speculation;
+  const uint64_t n = s->tokens.size(), behind = s->draft->behind(s->tokens), window = n - s->draft->begins_at();
+  if (g.options.speculation.least > 0) {
+    if (window > n || behind > n) s->draft->begin_at(0);
+    return true;
+  }
+  double time = spec.work * kDraftShare + std::max(0.0, spec.saved) * kGainShare - spec.drafted;
+  if (g.options.max_tokens) {
+    time = std::min(time, static_cast<double>(g.options.max_tokens - g.report.generated) * costs_.of(1) * kHope);
+  }
+  const auto rows = static_cast<uint64_t>(std::max(0.0, time / draft_row_ns_));
+  const bool grows = s->draft->begins_at() > 0 && rows >= std::min(n, 2 * window);
+  if (!grows && behind <= std::max(rows, window > kDraftWindowMin ? kBehindFree : 0)) return true;
+  if (rows < std::min(n, kDraftWindowMin)) return false;
+  s->draft->begin_at(n - std::min(n, rows));
+  return true;
+}
+
+bool Speculator::ask_draft(Session* s) const {
+  const Generation& g = *s->generation;
+  Speculation& spec = *g.speculation;
+  if (!spec.proposed.empty() && spec.proposed[0].chance >= kLookUpSure) return false;
+  if (!g.options.speculation.least && s->tokens.size() < spec.pause_to) return false;
+  if (spec.most == 0 || !catches_up(s)) return false;
+  const double token = costs_.of(1), more = (costs_.of(8) - token) / 7;  // a token's time without drafts; a row's
+  const double least = g.options.speculation.least > 0 ? 0 : (draft_token_ns_ + more) / token;
+  return s->draft->ask({s->tokens, spec.most, static_cast<float>(least), &g.options.sampling, &spec.by_draft});
+}
+
+// Drafts of one model are computed together.
+void Speculator::run_drafts(std::span<Seat> seats, const Runtime& runtime, double weight_bytes) {
+  Env* env = runtime.env();
+  const auto work = [&] { return runtime.backend()->unified() ? env->cpu_ns() : env->now_ns(); };
+  const uint64_t limit_ms = seats.size() > 1 ? kStepMsDefault : kLoneStepMs;
+  std::vector<DraftModel*> models;
+  for (const Seat& seat : seats) {
+    DraftModel* model = seat.session->generation->options.speculation.draft.get();
+    if (model && std::ranges::find(models, model) == models.end()) models.push_back(model);
+  }
+  for (DraftModel* model : models) {
+    if (draft_token_ns_ == 0) draft_token_ns_ = costs_.of(1) * static_cast<double>(model->weight_bytes()) / weight_bytes;
+    if (draft_row_ns_ == 0) draft_row_ns_ = std::max(1.0, draft_token_ns_ * kPromptShare);
+    std::vector<Draft*> drafts;
+    const uint64_t begin = work();
+    for (Seat& seat : seats) {
+      Session* s = seat.session;
+      if (s->generation->options.speculation.draft.get() != model) continue;
+      if (s->draft_model.get() != model) {
+        s->draft = nullptr;  // before its model
+        s->draft_model = s->generation->options.speculation.draft;
+        s->draft = model->open(s->domain);
+      }
+      seat.asked = s->draft && ask_draft(s);
+      if (seat.asked) drafts.push_back(s->draft.get());
+    }
+    if (drafts.empty()) continue;
+    const uint64_t rows = model->run(drafts, env->now_ns() + limit_ms * 1'000'000);
+    take_drafts(seats, static_cast<double>(work() - begin), rows);
+    for (Seat& seat : seats) seat.asked = false;
+  }
+}
+
+// `rows` ran for all of them.
+void Speculator::take_drafts(std::span<Seat> seats, double work_ns, uint64_t rows) {
+  const auto asked = std::ranges::count_if(seats, &Seat::asked);
+  size_t tokens = 0, most = 0;
+  for (const Seat& seat : seats) {
+    if (!seat.asked) continue;
+    Speculation& spec = *seat.session->generation->speculation;
+    const std::vector<Proposed> drafted = seat.session->draft->take();
+    tokens += drafted.size();
+    most = std::max(most, drafted.size());
+    spec.draft_now = work_ns / static_cast<double>(asked);
+    spec.drafted += spec.draft_now;
+    if (drafted.empty()) continue;
+    spec.proposed.clear();
+    for (const Proposed& token : drafted) spec.proposed.push_back({token, Source::kDraft});
+  }
+  const double prompt = rows > tokens ? static_cast<double>(rows - tokens) : 0;
+  if (prompt >= kPromptSeen) {
+    draft_row_ns_ += (std::max(1.0, (work_ns - static_cast<double>(most) * draft_token_ns_) / prompt) - draft_row_ns_) * kJudge;
+  } else if (most > 0) {
+    draft_token_ns_ += (work_ns / static_cast<double>(most) - draft_token_ns_) * kJudge;
+  }
+}
+
+void Speculator::propose(EngineLock* lock, const Runtime& runtime, const LoadedModel& model) {
+  std::vector<Seat> seats = this->seats();
+  if (seats.empty()) return;
+  for (const Seat& seat : seats) seat.session->use.enter_step();
+  struct Leave {  // also if memory runs out half-way
+    std::vector<Seat>* seats;
+    ~Leave() {
+      for (const Seat& seat : *seats) seat.session->use.leave_step();
+    }
+  };
+  {
+    const Leave leave{&seats};
+    Unlocked unlocked(lock->mu);
+    for (const Seat& seat : seats) {
+      Speculation& spec = *seat.session->generation->speculation;
+      spec.learn(seat.session->tokens);
+      spec.at = seat.session->tokens.size();
+      spec.draft_now = 0;
+      Known(seat.session, model.tokenizer()).propose();
+    }
+    run_drafts(seats, runtime, model.weights() ? static_cast<double>(model.weights()->weight_bytes) : 1);
+  }
+  for (const Seat& seat : seats) {
+    if (seat.session->generation->cancel) generations_->finish(seat.session, Reason::kCancelled, runtime.env()->now_ns());
+  }
+}
+
+void Speculator::choose(std::span<Offer> offers, uint32_t rows, uint32_t room, bool with_prompt) const {
+  struct Row {
+    double chance;  // that all of the offer's tokens so far come
+    size_t offer;
+  };
+  std::vector<Row> more;
+  for (size_t i = 0; i < offers.size(); ++i) {
+    Offer& offer = offers[i];
+    double chance = 1;
+    for (size_t k = 0; k < offer.tokens.size(); ++k) {
+      chance *= offer.tokens[k].chance;
+      if (k < offer.least && room > 0) {
+        ++offer.take, ++rows, --room;
+      } else if (!with_prompt && k >= offer.least) {
+        more.push_back({chance, i});
+      }
+    }
+  }
+  std::ranges::stable_sort(more, std::ranges::greater{}, &Row::chance);
+  size_t best = 0;
+  double tokens = rows, best_rate = costs_.of(rows) > 0 ? tokens / costs_.of(rows) : 0;
+  for (size_t m = 0; m < more.size() && m < room; ++m) {
+    tokens += more[m].chance;
+    const auto n = static_cast<uint32_t>(rows + m + 1);
+    const double rate = n <= StepCosts::kRowsMax && costs_.of(n) > 0 ? tokens / costs_.of(n) : 0;
+    if (rate > best_rate) best = m + 1, best_rate = rate;
+  }
+  for (size_t m = 0; m < best; ++m) ++offers[more[m].offer].take;
+}
+
+void Speculator::measured(uint32_t rows, bool prompt, uint64_t work_ns) {
+  if (!prompt) costs_.measured(rows, work_ns);
+}
+
+void Speculator::account(Session* s, uint32_t rows, double work_ns, uint32_t drafted, uint32_t accepted) const {
+  if (!s->generation->speculation) return;
+  Speculation& spec = *s->generation->speculation;
+  spec.work += work_ns + spec.draft_now;
+  const double more = costs_.of(rows) - costs_.of(rows > drafted ? rows - drafted : 1);
+  const double saved = accepted * costs_.of(1) - more;
+  spec.saved += saved - spec.draft_now;
+  if (spec.draft_now == 0) return;
+  spec.worth += (saved - spec.draft_now - spec.worth) * (spec.drafts == 0 ? 1 : kJudge);
+  spec.draft_now = 0;
+  if (++spec.drafts < kDraftsTried || spec.worth >= 0) return;
+  spec.pause = std::clamp(spec.pause * 2, kPauseMin, kPauseMax);
+  spec.pause_to = s->tokens.size() + spec.pause;
+  spec.drafts = 0;
+}
+
+}  // namespace kvrt

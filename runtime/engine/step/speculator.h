@@ -1,0 +1,59 @@
+// Speculator: proposes tokens for the next step of sessions that decode, and says how many of them the step is to check.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "runtime/engine/resources/loaded_model.h"
+#include "runtime/engine/session/engine_lock.h"
+#include "runtime/engine/step/generations.h"
+#include "runtime/engine/step/queue.h"
+#include "runtime/engine/step/step_costs.h"
+
+namespace kvrt {
+
+// Guarded by Engine's lock; the leader of a step uses it.
+class Speculator {
+ public:
+  Speculator(uint32_t context, Queue* queue, Generations* generations) : context_(context), queue_(queue), generations_(generations) {}
+
+  // Makes proposals for the sessions whose next row is their last token's. Gives the lock back meanwhile, if there is one.
+  void propose(EngineLock* lock, const Runtime& runtime, const LoadedModel& model) KVRT_REQUIRES(lock->mu);
+
+  // The tokens that are proposed to follow the session's last one.
+  static std::span<const Speculation::Token> proposed(const Session& session);
+
+  // One session's proposals in a step, of which it takes the first `take`.
+  struct Offer {
+    std::span<const Speculation::Token> tokens;
+    uint32_t least = 0, take = 0;
+  };
+  // Chooses for a step of `rows` rows of sessions that decode the proposals by which it gives most tokens in its time; with a prompt's rows
+  // only those that were asked for. At most `room` rows more.
+  void choose(std::span<Offer> offers, uint32_t rows, uint32_t room, bool with_prompt) const;
+
+  // A step took that long. `prompt`: it had rows of prompts, too.
+  void measured(uint32_t rows, bool prompt, uint64_t work_ns);
+  // One of the step's sessions: its part of the step's work, and how many rows of proposals it had, of which so many came.
+  void account(Session* session, uint32_t rows, double work_ns, uint32_t drafted, uint32_t accepted) const;
+
+ private:
+  // A session for which tokens are proposed.
+  struct Seat {
+    Session* session;
+    bool asked = false;  // its draft was
+  };
+  std::vector<Seat> seats() const;
+  bool ask_draft(Session* session) const;
+  bool catches_up(Session* session) const;
+  void run_drafts(std::span<Seat> seats, const Runtime& runtime, double weight_bytes);
+  void take_drafts(std::span<Seat> seats, double work_ns, uint64_t rows);
+
+  const uint32_t context_;
+  Queue* const queue_;
+  Generations* const generations_;
+  StepCosts costs_;
+  double draft_row_ns_ = 0, draft_token_ns_ = 0;  // the work of a draft: for a row of a prompt, and for a token. 0: not measured
+};
+
+}  // namespace kvrt

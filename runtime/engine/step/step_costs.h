@@ -1,0 +1,22 @@
+// StepCosts: what a step of so many rows costs, by measured times. Pure arithmetic over its arguments.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "runtime/base/limits.h"
+
+namespace kvrt {
+
+// Of steps whose rows are of sessions that decode, in ns of the leader's work (see Pace). Not thread-safe: guarded by its owner's lock.
+class StepCosts {
+ public:
+  static constexpr uint32_t kRowsMax = kLogitsRowsMax;
+  void measured(uint32_t rows, uint64_t work_ns);
+  double of(uint32_t rows) const;  // 0: nothing was measured. Between two counts of rows that were, on a line between these
+
+ private:
+  std::array<double, kRowsMax + 1> ns_{};  // by rows; 0: not measured
+};
+
+}  // namespace kvrt
