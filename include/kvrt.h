@@ -1689,9 +1689,11 @@ typedef struct kvrt_generate_options {
   uint32_t reasoning_tokens_max;
   const char* tool_name; /**< With NAMED: the tool's name, UTF-8. Else NULL. */
   size_t tool_name_size; /**< Bytes of it. */
-  /** A smaller model that proposes tokens (see Speculation), of the session's runtime; kept until DONE. Each id that both
-   * vocabularies have is the same token in both, else INCOMPATIBLE. It keeps a session of its own for that, in its pool;
-   * kvrt_model_props does not count it. INVALID: it is the session's own model, or of another runtime. NULL: none. */
+  /** A smaller model that proposes tokens (see Speculation), of the session's runtime. Each id that both vocabularies have
+   * is the same token in both, else INCOMPATIBLE. INVALID: it is the session's own model, or of another runtime. The
+   * session keeps it until it begins a generation without it, or is closed. It computes in a session of its own, in its
+   * own pool, which gives its units to the host's sessions first and is never saved; kvrt_model_props does not count it.
+   * It begins at the session's last tokens if all of them would take longer than they save. NULL: none. */
   kvrt_model* draft;
   /** Text that the answer is likely to repeat, as a file that it edits, UTF-8: lookup proposes from it, too. Not NULL sets
    * lookup. NULL: none. */

@@ -188,9 +188,9 @@ kvrt_report to_report(const Report& r) {
     if (r.decode_ms > 0) out.decode_tokens_per_s = 1e3 / out.tpot_ms;
   }
   if (r.prefill_ms > 0) out.prefill_tokens_per_s = 1e3 * static_cast<double>(r.prefilled) / r.prefill_ms;
-  out.pool_bytes_begin = r.pool_bytes_begin;
-  out.pool_bytes_prefilled = r.pool_bytes_prefilled;
-  out.pool_bytes_end = r.pool_bytes_end;
+  out.pool_bytes_begin = r.pool_bytes.begin;
+  out.pool_bytes_prefilled = r.pool_bytes.prefilled;
+  out.pool_bytes_end = r.pool_bytes.end;
   out.recomputed = r.recomputed;
   out.drafted = r.drafted;
   out.accepted = r.accepted;

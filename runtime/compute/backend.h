@@ -150,6 +150,8 @@ class Backend {
   // In order with the ops: `bytes` (a multiple of 16) of each pair, one after the other.
   virtual void copy(std::span<const BlockPair> pairs, uint64_t bytes) = 0;
   virtual void clear(uint8_t* device, uint64_t bytes) = 0;  // to zeros
+  // A row of a step has the same bits whatever other rows the step has, if all are no more than this.
+  virtual uint32_t rows_alike() const { return UINT32_MAX; }
   // Waits for all that was queued. The first error since the last call: then nothing that was queued counts as done.
   virtual Status sync() = 0;
   // Bytes of the memory that the backend itself has for such steps. Models share it: each is told of all that it needs. Any thread.

@@ -41,8 +41,10 @@ class Drafting::Own final : public Draft {
   uint64_t begin_ = 0;           // the other's position of its first token
   std::vector<int32_t> tokens_;  // of the session
   bool asked_ = false, over_ = true;
-  Ask ask_{};
+  const Chances* chances_ = nullptr;  // this and the next one: of the last Ask, valid as long as it is not over
+  std::vector<float> least_;
   float chance_ = 1;  // that all drafted tokens come
+  bool enough_ = false;
   std::vector<Proposed> drafted_;
 };
 
@@ -71,7 +73,7 @@ bool Drafting::Own::ask(const Ask& ask) {
   asked_ = false;
   if (!settle() || ask.tokens.size() <= begin_ || !follow(ask.tokens)) return false;
   GenerateOptions options;
-  options.max_tokens = ask.most;
+  options.max_tokens = static_cast<uint32_t>(ask.least.size());
   options.generation_prompt = false;
   options.sampling = *ask.sampling;
   options.sampling.top_logprobs = 0;
@@ -79,8 +81,10 @@ bool Drafting::Own::ask(const Ask& ask) {
   std::erase_if(options.sampling.logit_bias,
                 [&](const TokenValue& bias) { return static_cast<uint32_t>(bias.token) >= model_->model_.tokenizer().vocab_size(); });
   if (!model_->driver_->begin(session_, std::move(options)).is_ok()) return false;
-  ask_ = ask;
+  chances_ = ask.chances;
+  least_.assign(ask.least.begin(), ask.least.end());
   chance_ = 1;
+  enough_ = false;
   asked_ = true;
   over_ = false;
   return true;
@@ -95,11 +99,12 @@ void Drafting::Own::look() {
       return;
     } else if (next->type == EventType::kToken) {
       tokens_.push_back(next->token);
-      if (!asked_ || chance_ < ask_.least || model_->model_.tokenizer().is_end(next->token)) continue;
+      if (!asked_ || enough_ || model_->model_.tokenizer().is_end(next->token)) continue;
       const uint8_t rank = rank_of(std::exp(next->logprob));
-      drafted_.push_back({next->token, ask_.chances->of(rank), rank});
+      drafted_.push_back({next->token, chances_->of(rank), rank});
       chance_ *= drafted_.back().chance;
-      if (chance_ < ask_.least) model_->driver_->cancel(session_);
+      enough_ = drafted_.size() == least_.size() || chance_ < least_[drafted_.size() - 1];
+      if (enough_) model_->driver_->cancel(session_);
     }
   }
 }

@@ -14,12 +14,7 @@ class Drafting final : public DraftModel {
   // `self` keeps the model, with all that this uses, as long as a draft is open.
   Drafting(std::weak_ptr<Drafting> self, Env* env, const LoadedModel* model, Sessions* sessions, Conversations* conversations,
            Driver* driver)
-      : self_(std::move(self)),
-        env_(env),
-        model_(*model),
-        sessions_(sessions),
-        conversations_(conversations),
-        driver_(driver) {}
+      : self_(std::move(self)), env_(env), model_(*model), sessions_(sessions), conversations_(conversations), driver_(driver) {}
 
   std::unique_ptr<Draft> open(const std::string& domain) override;
   uint64_t run(std::span<Draft* const> drafts, uint64_t deadline_ns) override;

@@ -72,8 +72,8 @@ Status Driver::begin(Session* session, GenerateOptions options) {
   auto generation = std::make_unique<Generation>(std::move(options));
   generation->guide = std::move(answer.guide);
   generation->parser = std::move(answer.parser);
-  generation->style = std::move(answer.style);
-  generation->answer_begin = answer.begin;
+  generation->answer.style = std::move(answer.style);
+  generation->answer.begin = answer.begin;
   KVRT_TRY(speculate(generation.get(), session->kv.shape.has_states()));
   const uint32_t block_tokens = session->kv.shape.block_tokens;
   const auto known = std::span(session->tokens).first(chain * block_tokens);  // none but this call changes them

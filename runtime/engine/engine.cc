@@ -90,7 +90,7 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
                          .step_ms_max = options.step_ms_max,
                          .context_cost = context_cost(d),
                          .unit_bytes = unit_bytes,
-                         .plan = {prefill_chunk, kStepRowsMax, kLogitsRowsMax, options.boundary_every}};
+                         .plan = {prefill_chunk, kStepRowsMax, kLogitsRowsMax, runtime_->backend()->rows_alike(), options.boundary_every}};
   const uint64_t each = kv.shape.boundary_units(), room = kv.shape.boundaries_units(units);
   if (each > 0 && each > room / kBoundariesTold) {
     logf(runtime_->log(), LogLevel::kInfo,
@@ -147,7 +147,8 @@ EngineMetrics Engine::metrics() const {
 
 Result<std::shared_ptr<DraftModel>> Engine::draft_for(const Engine& target) {
   KVRT_TRY(check_sessions());
-  if (this == &target) return error(Code::kInvalid, Detail::kNone, "draft is the session's own model: it would draft as slowly as it answers");
+  if (this == &target)
+    return error(Code::kInvalid, Detail::kNone, "draft is the session's own model: it would draft as slowly as it answers");
   if (runtime_ != target.runtime_) return error(Code::kInvalid, Detail::kNone, "draft is a model of another runtime");
   KVRT_TRY(parts_->drafting.check_vocabulary(target.model().tokenizer()));
   return std::shared_ptr<DraftModel>(shared_from_this(), &parts_->drafting);

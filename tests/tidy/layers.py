@@ -11,7 +11,7 @@ STORAGE = {"storage", "storage/segment", "storage/catalog", "storage/store", "st
 COMPUTE = {"runtime/compute", "runtime/compute/cpu", "runtime/compute/quant"}
 BELOW_ENGINE = {"runtime/base", "runtime/compute", "runtime/model", "runtime/kv"} | TEXT | STORAGE
 # What a step works with, and the engine too.
-STEP = {"runtime/engine/session", "runtime/engine/conversation", "runtime/engine/resources", "runtime/engine/sampling"}
+STEP = {"runtime/engine/session", "runtime/engine/conversation", "runtime/engine/resources", "runtime/engine/sampling", "runtime/engine/speculation"}
 ENGINE = STEP | {"runtime/engine", "runtime/engine/step", "runtime/engine/sources", "runtime/engine/snapshot", "runtime/engine/describe"}
 CUDA = {"cuda/backend", "cuda/emulation", "cuda/gemm", "cuda/kernels"}
 # A folder and those that its files may include, besides its own: includes go one way. "abi" is include/kvrt.h. A folder with code has a row.
@@ -44,8 +44,10 @@ LAYERS = {
     "runtime/engine/sources": BELOW_ENGINE | STEP | {"runtime/engine/step"},
     "runtime/engine/describe": BELOW_ENGINE | {"runtime/engine/resources", "runtime/engine/sources", "runtime/engine/snapshot"},
     "runtime/engine/step": BELOW_ENGINE | STEP,
-    "runtime/engine/session": BELOW_ENGINE | {"runtime/engine/conversation", "runtime/engine/resources", "runtime/engine/sampling"},
-    "runtime/engine/conversation": BELOW_ENGINE | {"runtime/engine/resources", "runtime/engine/sampling"},
+    "runtime/engine/session": BELOW_ENGINE | {"runtime/engine/conversation", "runtime/engine/resources", "runtime/engine/sampling",
+                                              "runtime/engine/speculation"},
+    "runtime/engine/conversation": BELOW_ENGINE | {"runtime/engine/resources", "runtime/engine/sampling", "runtime/engine/speculation"},
+    "runtime/engine/speculation": {"runtime/base", "runtime/engine/sampling"},
     "runtime/engine/resources": BELOW_ENGINE,
     "runtime/engine/sampling": {"runtime/base", "runtime/compute", "runtime/text/tokenizer"},
     "runtime/api": BELOW_ENGINE | {"runtime/engine", "runtime/engine/conversation", "runtime/engine/describe", "runtime/engine/resources",

@@ -381,10 +381,10 @@ void add_answer(const LoadedModel& model, const Generation& g, Conversation* sai
   auto& messages = said->messages;
   const uint64_t end = said->tokens.size();
   if (messages.empty() || g.options.prefill_only || end <= g.prompt_end) return;
-  const bool goes_on = messages.back().generated && messages.back().begin == g.answer_begin;
-  if (!goes_on && messages.back().end > g.answer_begin) return;
+  const bool goes_on = messages.back().generated && messages.back().begin == g.answer.begin;
+  if (!goes_on && messages.back().end > g.answer.begin) return;
   if (goes_on) messages.pop_back();
-  messages.push_back({answer_message(model, g.style, said->tokens, g.answer_begin, g.text.bytes_cut()), g.answer_begin, end, true});
+  messages.push_back({answer_message(model, g.answer.style, said->tokens, g.answer.begin, g.text.bytes_cut()), g.answer.begin, end, true});
 }
 
 }  // namespace kvrt

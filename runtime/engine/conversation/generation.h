@@ -44,7 +44,9 @@ struct Report {
   uint64_t seed = 0;
   double queue_ms = 0, ttft_ms = 0, prefill_ms = 0, decode_ms = 0;
   uint64_t kv_units = 0, kv_bytes = 0;
-  uint64_t pool_bytes_begin = 0, pool_bytes_prefilled = 0, pool_bytes_end = 0;
+  struct {
+    uint64_t begin = 0, prefilled = 0, end = 0;
+  } pool_bytes;
   uint64_t recomputed = 0;
   uint64_t drafted = 0, accepted = 0;
 };
@@ -108,16 +110,18 @@ struct Generation {
 
   GenerateOptions options;
   OutputText text;
-  std::unique_ptr<AnswerGuide> guide;  // null: any token may come
-  ReplyStyle style{};                  // of the answer
+  struct {
+    ReplyStyle style{};
+    uint64_t begin = 0;  // its first token: before prompt_end where it goes on with one
+  } answer;
+  std::unique_ptr<AnswerGuide> guide;          // null: any token may come
   std::unique_ptr<Speculation> speculation{};  // null: nothing is proposed
-  std::optional<ReplyParser> parser;   // splits the answer into parts; none: they are not wanted
+  std::optional<ReplyParser> parser;           // splits the answer into parts; none: they are not wanted
   Report report;
   std::optional<Conversation> before;  // all_or_nothing: the conversation to go back to
   ChainKeys ahead;                     // of the prompt's blocks that were not in the chain when it began
   uint64_t order = 0;                  // the count of begins: when blocks run short, the first to begin keeps its own
   uint64_t prompt_end = 0;             // tokens when it began
-  uint64_t answer_begin = 0;           // its answer's first token: before prompt_end where it goes on with one
   bool warmed = false;                 // the prefix look-up was done
   bool admitted = false;               // it may take blocks
   Progress progress;

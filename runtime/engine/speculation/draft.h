@@ -30,8 +30,7 @@ class Draft {
 
   struct Ask {
     std::span<const int32_t> tokens;
-    uint32_t most;                    // tokens to propose
-    float least;                      // it ends where the chance that all so far come is less
+    std::span<const float> least;     // for each token to propose: the chance that all up to it come, below which it is the last
     const SamplingOptions* sampling;  // a token is drawn as the session draws its own
     const Chances* chances;           // by rank_of
   };

@@ -14,15 +14,22 @@ uint8_t Speculation::rank_of_match(uint32_t length) {
   return static_cast<uint8_t>(std::upper_bound(std::begin(kEnds), std::end(kEnds), length) - std::begin(kEnds));
 }
 
-void Speculation::learn(std::span<const int32_t> tokens) {
+bool Speculation::learn(std::span<const int32_t> tokens) {
+  constexpr double kLearn = 0.1;
+  bool drafted = false;
   for (size_t i = 0; i < proposed.size() && at + i < tokens.size(); ++i) {
     const Token& token = proposed[i];
     const bool right = tokens[at + i] == token.token;
     if (token.source == Source::kLookup) by_match.came(token.rank, right);
-    if (token.source == Source::kDraft) by_draft.came(token.rank, right);
+    if (token.source == Source::kDraft) {
+      by_draft.came(token.rank, right);
+      draft_right += (right - draft_right) * kLearn;
+      drafted = true;
+    }
     if (!right) break;
   }
   proposed.clear();
+  return drafted;
 }
 
 }  // namespace kvrt

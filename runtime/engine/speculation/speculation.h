@@ -21,8 +21,8 @@ struct Speculation {
   static constexpr Chances kDrafted{{0.2f, 0.35f, 0.5f, 0.6f, 0.7f, 0.8f, 0.9f, 0.97f}};
   static uint8_t rank_of_match(uint32_t length);
 
-  // What the tokens since the last proposal say of it. Counts up to its first that did not come.
-  void learn(std::span<const int32_t> tokens);
+  // What the tokens since the last proposal say of it, up to its first that did not come. True: it was a draft's.
+  bool learn(std::span<const int32_t> tokens);
 
   uint64_t at = 0;              // the position of the first proposed token
   uint32_t most = 0;            // tokens to propose, by what the generation has room for
@@ -31,13 +31,7 @@ struct Speculation {
   std::optional<TokenLookup> lookup;
   Chances by_match = kLookedUp, by_draft = kDrafted;
 
-  // In ns of the leader's work. What steps took so far, what drafts took of it, and what they saved.
-  double work = 0, drafted = 0, saved = 0;
-  double worth = 0;         // the mean of the last drafts: saved less taken
-  uint32_t drafts = 0;      // since the last pause
-  uint64_t pause_to = 0;    // tokens; until then nothing is drafted
-  uint32_t pause = 0;       // the last pause, in tokens
-  double draft_now = 0;     // what the draft of `proposed` took
+  double draft_right = 0;  // the share of drafted tokens that come; 0: not known
 };
 
 }  // namespace kvrt

@@ -174,10 +174,8 @@ void Committer::commit(StepPlan* plan, const float* logits, const Tokenizer& tok
   for (const BlockCopy& copy : plan->copies) cache_->drop(copy.from);
   plan->copies.clear();
   speculator_->measured(plan->decodes, plan->prompt_cost > 0, plan->work_ns);
-  const double work_ns = static_cast<double>(plan->work_ns) / static_cast<double>(std::max<size_t>(plan->seqs.size(), 1));
   for (const PlannedSeq& seq : plan->seqs) {
     seq.session->use.leave_step();
-    const uint64_t accepted = seq.session->generation->report.accepted;
     seq.session->generation->report.drafted += seq.proposed;
     try {
       commit_seq(seq, plan, logits, tokenizer, now_ns);
@@ -185,8 +183,6 @@ void Committer::commit(StepPlan* plan, const float* logits, const Tokenizer& tok
       generations_->give_up(seq.session);
     }
     if (seq.proposed > 0) give_back_ahead(seq.session);
-    speculator_->account(seq.session, plan->decodes, work_ns, seq.proposed,
-                         static_cast<uint32_t>(seq.session->generation->report.accepted - accepted));
   }
   plan->seqs.clear();
   pace_->measured(plan->decodes, plan->prompt_cost, plan->work_ns, plan->wall_ns);

@@ -65,9 +65,10 @@ void Planner::choose_proposals() {
     whose.push_back(&turn);
   }
   if (offers.empty()) return;
-  const auto turns = static_cast<uint32_t>(turns_.size());
-  const uint32_t logits_left = limits_.logits_max - std::min(limits_.logits_max, turns), rows_left = limits_.rows_max - std::min(limits_.rows_max, rows);
-  speculator_->choose(offers, rows, std::min(logits_left, rows_left), with_prompt);
+  const auto left = [](uint32_t most, size_t taken) { return most - static_cast<uint32_t>(std::min<size_t>(most, taken)); };
+  uint32_t room = std::min({left(limits_.logits_max, turns_.size()), left(limits_.rows_max, rows), left(limits_.rows_alike, rows)});
+  if (with_prompt && limits_.rows_alike < limits_.rows_max) room = 0;
+  speculator_->choose(offers, rows, room, with_prompt);
   for (size_t i = 0; i < offers.size(); ++i) whose[i]->ahead = offers[i].take;
 }
 
@@ -77,7 +78,8 @@ uint64_t Planner::rows_ahead(const Turn& turn, const StepPlan& plan) const {
   const uint64_t n = s.tokens.size();
   if (turn.ahead == 0 || turn.run.begin + 1 != n || turn.run.stores != s.kv.shape.all()) return 0;
   const uint64_t logits_left = limits_.logits_max - plan.logits_rows.size(), rows_left = limits_.rows_max - plan.tokens.size();
-  uint64_t ahead = std::min<uint64_t>({turn.ahead, Speculator::proposed(s).size(), std::max<uint64_t>(logits_left, 1) - 1, rows_left - 1, limits_.prefill_chunk - 1});
+  uint64_t ahead = std::min<uint64_t>(
+      {turn.ahead, Speculator::proposed(s).size(), std::max<uint64_t>(logits_left, 1) - 1, rows_left - 1, limits_.prefill_chunk - 1});
   const uint64_t block_end = (n + block_tokens_ - 1) / block_tokens_ * block_tokens_;
   const uint64_t blocks = (n + ahead + block_tokens_ - 1) / block_tokens_ - block_end / block_tokens_;
   const bool room = cache_->free_count() + cache_->cached_count() >= blocks * s.kv.shape.units();

@@ -20,9 +20,10 @@
 namespace kvrt {
 
 struct PlanLimits {
-  uint32_t prefill_chunk = 0;  // prompt rows of one session per step
-  uint32_t rows_max = 0;       // rows per step
-  uint32_t logits_max = 0;     // rows per step that want logits
+  uint32_t prefill_chunk = 0;        // prompt rows of one session per step
+  uint32_t rows_max = 0;             // rows per step
+  uint32_t logits_max = 0;           // rows per step that want logits
+  uint32_t rows_alike = UINT32_MAX;  // see Backend: a step with proposed rows has no more
   uint64_t boundary_every = kStateEvery;
 };
 

@@ -19,9 +19,7 @@ void Queue::remove(Session* session) {
   if (starved_ == session) starved_ = nullptr;
 }
 
-uint32_t Queue::open_count() const {
-  return static_cast<uint32_t>(std::ranges::count(sessions_, false, &Session::drafts));
-}
+uint32_t Queue::open_count() const { return static_cast<uint32_t>(std::ranges::count(sessions_, false, &Session::drafts)); }
 
 uint32_t Queue::runnable_count() const {
   return static_cast<uint32_t>(std::ranges::count_if(sessions_, [](const Session* s) { return s->runnable(); }));

@@ -12,7 +12,7 @@ void Reports::begin(Session* s) {
   Generation& g = *s->generation;
   g.report.prompt_tokens = g.report.prefilled = g.prompt_end;
   g.report.seed = g.options.sampling.seed;
-  g.report.pool_bytes_begin = pool_bytes_used();
+  g.report.pool_bytes.begin = pool_bytes_used();
   if (!s->drafts) ++(g.options.prefill_only ? counters.prefills : counters.generations);
 }
 
@@ -75,7 +75,7 @@ void Reports::count_reuse(Session* s) {
 
 void Reports::first_token(Generation* g, uint64_t now_ns) const {
   g->times.first_token_ns = now_ns;
-  g->report.pool_bytes_prefilled = pool_bytes_used();
+  g->report.pool_bytes.prefilled = pool_bytes_used();
 }
 
 void Reports::set_times(Generation* g, uint64_t now_ns) const {
@@ -93,8 +93,8 @@ void Reports::set_held(Session* s) const {
   Report& r = g.report;
   r.kv_units = s->kv.units_held();
   r.kv_bytes = r.kv_units * unit_bytes_;
-  r.pool_bytes_end = pool_bytes_used();
-  if (!g.times.first_token_ns) r.pool_bytes_prefilled = r.pool_bytes_end;
+  r.pool_bytes.end = pool_bytes_used();
+  if (!g.times.first_token_ns) r.pool_bytes.prefilled = r.pool_bytes.end;
 }
 
 void Reports::sum_up(const Session& s) {

@@ -11,17 +11,15 @@ namespace {
 
 using Source = Speculation::Source;
 
-constexpr double kDraftShare = 1.0 / 16;    // of an answer's time, what a draft may take for the session's earlier tokens
-constexpr double kGainShare = 0.5;          // of what drafts saved, likewise
-constexpr double kHope = 0.15;              // of the time of the tokens to come: what a draft is thought to save at most
-constexpr uint64_t kDraftWindowMin = 32;    // tokens; a draft that sees fewer is not worth its time
+constexpr double kGainMin = 1.03;         // tokens in a time over those without drafts: less is not worth the trouble
+constexpr double kStake = 0.5;            // of what a draft is thought to save, what it may take for the tokens that it has to see first
+constexpr uint64_t kFewTokens = 32;       // an answer of unknown length is thought to go on for so many, and as many as it has
+constexpr uint64_t kDraftWindowMin = 32;  // tokens; a draft that sees fewer is not worth its time
 constexpr uint64_t kBehindFree = 2 * kDraftTokensMax;  // tokens that a draft in use may be behind
-constexpr double kPromptShare = 0.2;        // of a token's time, a row of a draft's prompt, before it was measured
-constexpr double kPromptSeen = 16;           // rows of a draft's prompt, by which these are measured
-constexpr float kLookUpSure = 0.5f;         // a looked-up token with that chance needs no draft
-constexpr uint32_t kDraftsTried = 8;        // until they are judged
-constexpr double kJudge = 0.15;             // the weight of the last draft
-constexpr uint32_t kPauseMin = 32, kPauseMax = 1024;  // tokens
+constexpr double kPromptShare = 0.2;                   // of a draft's token, a row of its prompt, before it was measured
+constexpr double kPromptSeen = 16;                     // rows of a draft's prompt, by which these are measured
+constexpr double kLearn = 0.15, kLearnAll = 0.02;      // the weight of the last measurement; of one draft for the next generations
+constexpr float kLookUpSure = 0.5f;                    // a looked-up token with that chance needs no draft
 
 // The one token that the mask leaves; -1: several, or none.
 int32_t only_token(std::span<const uint64_t> mask) {
@@ -78,8 +76,10 @@ class Known {
   std::vector<int32_t> ahead_;
 };
 
+// Not before the first token, which waits for no draft.
 bool speculates(const Session& s) {
-  if (!s.runnable() || !s.use.may_step() || !s.generation->warmed || !s.generation->speculation) return false;
+  const Generation& g = *s.generation;
+  if (!g.speculation || g.report.generated == 0 || !g.warmed || !s.runnable() || !s.use.may_step()) return false;
   const KvRun run = s.kv.next_run(s.tokens.size());
   return run.begin + 1 == s.tokens.size() && run.stores == s.kv.shape.all();
 }
@@ -95,8 +95,11 @@ std::span<const Speculation::Token> Speculator::proposed(const Session& s) {
 // Tokens that are proposed need room for events, in the context, and below max_tokens: the last token of an answer needs no row.
 std::vector<Speculator::Seat> Speculator::seats() const {
   std::vector<Seat> seats;
+  const auto asks = [](const Session* s) { return s->generation && s->generation->speculation; };
+  if (std::ranges::none_of(queue_->sessions(), asks)) return seats;
   bool prompts = false;
   for (Session* s : queue_->sessions()) {
+    if (!s->generation) continue;
     if (speculates(*s)) {
       Generation& g = *s->generation;
       uint64_t most = std::min<uint64_t>({g.options.speculation.most, kUnreadEventsMax - s->mailbox.size(), context_ - s->tokens.size()});
@@ -111,36 +114,49 @@ std::vector<Speculator::Seat> Speculator::seats() const {
   return seats;
 }
 
-// A draft may compute the tokens that it lacks: these are few, or the time is there, for all of them or for the last ones.
-bool Speculator::catches_up(Session* s) const {
+// The tokens that `rows` sessions give in a time by the best count of drafted tokens, over those that they give without drafts.
+double Speculator::draft_gain(const Speculation& spec, uint32_t rows) const {
+  double best = 1, tokens = 1, chance = 1;
+  for (uint32_t k = 1; k <= spec.most && rows * (k + 1) <= StepCosts::kRowsMax; ++k) {
+    chance *= spec.draft_right;
+    tokens += chance;
+    best = std::max(best, tokens * costs_.of(rows) / (costs_.of(rows * (k + 1)) + k * draft_token_ns_));
+  }
+  return best;
+}
+
+// A draft may compute the tokens that it lacks: these are few, or worth it, all of them or the last ones.
+bool Speculator::catches_up(Session* s, double gain) const {
   const Generation& g = *s->generation;
-  Speculation& spec = *g.speculation;
-  const uint64_t n = s->tokens.size(), behind = s->draft->behind(s->tokens), window = n - s->draft->begins_at();
+  const uint64_t n = s->tokens.size(), behind = s->draft->behind(s->tokens), window = n - std::min(n, s->draft->begins_at());
   if (g.options.speculation.least > 0) {
-    if (window > n || behind > n) s->draft->begin_at(0);
+    if (window == 0) s->draft->begin_at(0);
     return true;
   }
-  double time = spec.work * kDraftShare + std::max(0.0, spec.saved) * kGainShare - spec.drafted;
-  if (g.options.max_tokens) {
-    time = std::min(time, static_cast<double>(g.options.max_tokens - g.report.generated) * costs_.of(1) * kHope);
-  }
-  const auto rows = static_cast<uint64_t>(std::max(0.0, time / draft_row_ns_));
-  const bool grows = s->draft->begins_at() > 0 && rows >= std::min(n, 2 * window);
-  if (!grows && behind <= std::max(rows, window > kDraftWindowMin ? kBehindFree : 0)) return true;
+  uint64_t left = kFewTokens + g.report.generated;
+  if (g.options.max_tokens) left = std::min(left, g.options.max_tokens - g.report.generated);
+  const auto rows = static_cast<uint64_t>((gain - 1) * kStake * costs_.of(1) * static_cast<double>(left) / draft_row_ns_);
+  const bool in_use = behind<window, grows = s->draft->begins_at()> 0 && rows >= std::min(n, 2 * window);
+  if (!grows && in_use && behind <= std::max(rows, kBehindFree)) return true;
   if (rows < std::min(n, kDraftWindowMin)) return false;
   s->draft->begin_at(n - std::min(n, rows));
   return true;
 }
 
-bool Speculator::ask_draft(Session* s) const {
+bool Speculator::ask_draft(Session* s, uint32_t rows) const {
   const Generation& g = *s->generation;
-  Speculation& spec = *g.speculation;
-  if (!spec.proposed.empty() && spec.proposed[0].chance >= kLookUpSure) return false;
-  if (!g.options.speculation.least && s->tokens.size() < spec.pause_to) return false;
-  if (spec.most == 0 || !catches_up(s)) return false;
-  const double token = costs_.of(1), more = (costs_.of(8) - token) / 7;  // a token's time without drafts; a row's
-  const double least = g.options.speculation.least > 0 ? 0 : (draft_token_ns_ + more) / token;
-  return s->draft->ask({s->tokens, spec.most, static_cast<float>(least), &g.options.sampling, &spec.by_draft});
+  const Speculation& spec = *g.speculation;
+  const bool forced = g.options.speculation.least > 0;
+  if (spec.most == 0 || (!spec.proposed.empty() && spec.proposed[0].chance >= kLookUpSure)) return false;
+  const double gain = draft_gain(spec, rows), token = costs_.of(rows) / gain;
+  if ((!forced && gain < kGainMin) || !catches_up(s, gain)) return false;
+  // A token more is drafted while it is likelier to come than what it takes is of a token's time.
+  std::vector<float> least(spec.most);
+  for (uint32_t k = 0; k < spec.most && !forced; ++k) {
+    const double takes = draft_token_ns_ + costs_.of(rows * (k + 3)) - costs_.of(rows * (k + 2));
+    least[k] = static_cast<float>(std::min(1.0, takes / token));
+  }
+  return s->draft->ask({s->tokens, least, &g.options.sampling, &spec.by_draft});
 }
 
 // Drafts of one model are computed together.
@@ -166,7 +182,7 @@ void Speculator::run_drafts(std::span<Seat> seats, const Runtime& runtime, doubl
         s->draft_model = s->generation->options.speculation.draft;
         s->draft = model->open(s->domain);
       }
-      seat.asked = s->draft && ask_draft(s);
+      seat.asked = s->draft && ask_draft(s, static_cast<uint32_t>(seats.size()));
       if (seat.asked) drafts.push_back(s->draft.get());
     }
     if (drafts.empty()) continue;
@@ -178,7 +194,6 @@ void Speculator::run_drafts(std::span<Seat> seats, const Runtime& runtime, doubl
 
 // `rows` ran for all of them.
 void Speculator::take_drafts(std::span<Seat> seats, double work_ns, uint64_t rows) {
-  const auto asked = std::ranges::count_if(seats, &Seat::asked);
   size_t tokens = 0, most = 0;
   for (const Seat& seat : seats) {
     if (!seat.asked) continue;
@@ -186,17 +201,15 @@ void Speculator::take_drafts(std::span<Seat> seats, double work_ns, uint64_t row
     const std::vector<Proposed> drafted = seat.session->draft->take();
     tokens += drafted.size();
     most = std::max(most, drafted.size());
-    spec.draft_now = work_ns / static_cast<double>(asked);
-    spec.drafted += spec.draft_now;
     if (drafted.empty()) continue;
     spec.proposed.clear();
     for (const Proposed& token : drafted) spec.proposed.push_back({token, Source::kDraft});
   }
   const double prompt = rows > tokens ? static_cast<double>(rows - tokens) : 0;
   if (prompt >= kPromptSeen) {
-    draft_row_ns_ += (std::max(1.0, (work_ns - static_cast<double>(most) * draft_token_ns_) / prompt) - draft_row_ns_) * kJudge;
+    draft_row_ns_ += (std::max(1.0, (work_ns - static_cast<double>(most) * draft_token_ns_) / prompt) - draft_row_ns_) * kLearn;
   } else if (most > 0) {
-    draft_token_ns_ += (work_ns / static_cast<double>(most) - draft_token_ns_) * kJudge;
+    draft_token_ns_ += (work_ns / static_cast<double>(most) - draft_token_ns_) * kLearn;
   }
 }
 
@@ -215,9 +228,9 @@ void Speculator::propose(EngineLock* lock, const Runtime& runtime, const LoadedM
     Unlocked unlocked(lock->mu);
     for (const Seat& seat : seats) {
       Speculation& spec = *seat.session->generation->speculation;
-      spec.learn(seat.session->tokens);
+      if (spec.draft_right == 0) spec.draft_right = draft_right_;
+      if (spec.learn(seat.session->tokens)) draft_right_ += (spec.draft_right - draft_right_) * kLearnAll;
       spec.at = seat.session->tokens.size();
-      spec.draft_now = 0;
       Known(seat.session, model.tokenizer()).propose();
     }
     run_drafts(seats, runtime, model.weights() ? static_cast<double>(model.weights()->weight_bytes) : 1);
@@ -259,22 +272,6 @@ void Speculator::choose(std::span<Offer> offers, uint32_t rows, uint32_t room, b
 
 void Speculator::measured(uint32_t rows, bool prompt, uint64_t work_ns) {
   if (!prompt) costs_.measured(rows, work_ns);
-}
-
-void Speculator::account(Session* s, uint32_t rows, double work_ns, uint32_t drafted, uint32_t accepted) const {
-  if (!s->generation->speculation) return;
-  Speculation& spec = *s->generation->speculation;
-  spec.work += work_ns + spec.draft_now;
-  const double more = costs_.of(rows) - costs_.of(rows > drafted ? rows - drafted : 1);
-  const double saved = accepted * costs_.of(1) - more;
-  spec.saved += saved - spec.draft_now;
-  if (spec.draft_now == 0) return;
-  spec.worth += (saved - spec.draft_now - spec.worth) * (spec.drafts == 0 ? 1 : kJudge);
-  spec.draft_now = 0;
-  if (++spec.drafts < kDraftsTried || spec.worth >= 0) return;
-  spec.pause = std::clamp(spec.pause * 2, kPauseMin, kPauseMax);
-  spec.pause_to = s->tokens.size() + spec.pause;
-  spec.drafts = 0;
 }
 
 }  // namespace kvrt

@@ -34,8 +34,6 @@ class Speculator {
 
   // A step took that long. `prompt`: it had rows of prompts, too.
   void measured(uint32_t rows, bool prompt, uint64_t work_ns);
-  // One of the step's sessions: its part of the step's work, and how many rows of proposals it had, of which so many came.
-  void account(Session* session, uint32_t rows, double work_ns, uint32_t drafted, uint32_t accepted) const;
 
  private:
   // A session for which tokens are proposed.
@@ -44,8 +42,9 @@ class Speculator {
     bool asked = false;  // its draft was
   };
   std::vector<Seat> seats() const;
-  bool ask_draft(Session* session) const;
-  bool catches_up(Session* session) const;
+  bool ask_draft(Session* session, uint32_t rows) const;
+  double draft_gain(const Speculation& speculation, uint32_t rows) const;
+  bool catches_up(Session* session, double gain) const;
   void run_drafts(std::span<Seat> seats, const Runtime& runtime, double weight_bytes);
   void take_drafts(std::span<Seat> seats, double work_ns, uint64_t rows);
 
@@ -53,6 +52,7 @@ class Speculator {
   Queue* const queue_;
   Generations* const generations_;
   StepCosts costs_;
+  double draft_right_ = 0.8;                      // the share of drafted tokens that come, in all generations
   double draft_row_ns_ = 0, draft_token_ns_ = 0;  // the work of a draft: for a row of a prompt, and for a token. 0: not measured
 };
 

@@ -91,9 +91,8 @@ void StepRunner::choose(const PlannedSeq& seq, StepPlan* plan) {
     try {
       std::span<const uint64_t> mask;
       if (g.guide) mask = ahead ? ahead->mask() : g.guide->mask();
-      chosen = g.options.host_samples
-                   ? describe(row, 0, 0)
-                   : sample(row, g.options.sampling, tokens, g.prompt_end, tokens.size() + g.options.draw_offset, mask);
+      chosen = g.options.host_samples ? describe(row, 0, 0)
+                                      : sample(row, g.options.sampling, tokens, g.prompt_end, tokens.size() + g.options.draw_offset, mask);
       if (r + 1 == seq.logit_rows || !chosen.finite || chosen.empty) return;
       if (chosen.token != plan->tokens[plan->logits_rows[row_index + 1]]) return;
       if (g.guide && !ahead) ahead.emplace(*g.guide);
