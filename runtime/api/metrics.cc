@@ -37,8 +37,8 @@ kvrt_metrics to_metrics(const kvrt::EngineMetrics& m) {
   out.prefilled = c.prefilled;
   out.recomputed = c.recomputed;
   out.generated = c.generated;
-  out.drafted = c.drafted;
-  out.accepted = c.accepted;
+  out.drafted = c.speculated.drafted;
+  out.accepted = c.speculated.accepted;
   out.preemptions = c.preemptions;
   out.evictions = m.evictions;
   out.first_tokens = c.first_tokens;

@@ -109,8 +109,8 @@ void Reports::sum_up(const Session& s) {
   c.prefilled += r.prefilled;
   c.recomputed += r.recomputed;
   c.generated += r.generated;
-  c.drafted += r.drafted;
-  c.accepted += r.accepted;
+  c.speculated.drafted += r.drafted;
+  c.speculated.accepted += r.accepted;
   if (!g.times.first_token_ns) return;
   ++c.first_tokens;
   c.ttft_ms += r.ttft_ms;

@@ -14,7 +14,10 @@ struct Counters {
   uint64_t steps = 0, step_rows = 0, step_ns = 0, step_ns_longest = 0;
   uint64_t generations = 0, prefills = 0;
   uint64_t done[8] = {};  // by Reason
-  uint64_t prompt_tokens = 0, reused_memory = 0, reused_disk = 0, prefilled = 0, recomputed = 0, generated = 0, drafted = 0, accepted = 0;
+  uint64_t prompt_tokens = 0, reused_memory = 0, reused_disk = 0, prefilled = 0, recomputed = 0, generated = 0;
+  struct {
+    uint64_t drafted = 0, accepted = 0;
+  } speculated;
   uint64_t preemptions = 0;
   uint64_t first_tokens = 0;
   double ttft_ms = 0, queue_ms = 0, prefill_ms = 0, decode_ms = 0;
