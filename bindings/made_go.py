@@ -13,7 +13,7 @@ ENUMS = {"KVRT": ("Status", "Status"), "KVRT_DETAIL": ("Detail", "Detail"), "KVR
             "KVRT_TOOL_CHOICE": ("ToolChoice", "ToolChoice"), "KVRT_REPLY": ("Reply", "Reply"), "KVRT_DURABILITY": ("Durability", "Durability"),
             "KVRT_CODEC": ("Codec", "Codec")}
 # Pointers by name: their type in Go, and the function of `texts` for what goes beside the struct; "": the package sets them by hand.
-POINTERS = {"log": ("func(level LogLevel, text string)", ""), "wake": ("func()", ""), "store": ("*Store", ""), "cancel": ("*Cancel", ""),
+POINTERS = {"log": ("func(level LogLevel, text string)", ""), "wake": ("func()", ""),
                "logit_bias": ("[]TokenValue", ""), "stop_tokens": ("[]int32", ""), "stop_strings": ("[]string", "list")}
 CALLS = {"kvrt_runtime_open": "OpenRuntime", "kvrt_model_open": "Runtime.OpenModel", "kvrt_model_plan": "Runtime.Plan", "kvrt_model_inspect": "Runtime.Inspect",
          "kvrt_store_open": "Runtime.OpenStore", "kvrt_store_repair": "Runtime.RepairStore", "kvrt_session_open": "Model.OpenSession",
@@ -56,6 +56,8 @@ def go_fields(abi, struct):
         base, count = abi.plain(field["type"])
         if name in POINTERS and (base.endswith("*") or base in abi.callbacks):
             yield (field, *POINTERS[name])
+        elif role == "handle":
+            yield field, "*" + go_struct_name(base.rstrip("*")), "hold"
         elif role == "json":
             yield field, "any", "json"
         elif base == "const char*":
@@ -106,6 +108,8 @@ def go_struct(abi, say, name):
             name, at = field["name"], f"o.{go_name(field['name'])}"
             if way == "number":
                 out.append(f"\tc.{name} = " + (f"flag({at})" if declared == "bool" else f"C.{abi.plain(field['type'])[0]}({at})"))
+            elif way == "hold":
+                out += [f"\tif {at} != nil {{", f"\t\tc.{name} = (*C.{field['type'].rstrip('*')})(t.hold({at}.at()))", "\t}"]
             elif way:
                 out.append(f"\tc.{name}_size = t.{way}({at})")
         return out + ["}"]

@@ -17,7 +17,7 @@ DOCS = {"fd": "Read the file from this descriptor, which is open for reading and
         "grammar": "Constrained output. INVALID with ignore_eos and with prefill. With sampler HOST, LOGITS has -INFINITY for tokens that do not fit.",
         "tool_choice": "Which calls of the session's tools the answer has. Not Required or Named with a grammar. These three fields are INVALID with "
                        "`Grammar::Continue` (the answer goes on with those that it began with), ignore_eos and prefill."}
-PATHS = {"Log": "kept", "Wake": "kept", "Store": "store", "Cancel": "cancel", "TokenValue": "event", "Grammar": "generate", "ToolChoice": "generate"}
+PATHS = {"Log": "kept", "Wake": "kept", "Store": "store", "Model": "model", "Cancel": "cancel", "TokenValue": "event", "Grammar": "generate", "ToolChoice": "generate"}
 
 
 def tongue(abi):

@@ -133,6 +133,7 @@ func (s *Session) Cancel() error {
 func (o *GenerateOptions) with(cancel *Cancel, f func(*C.kvrt_generate_options, *texts, *C.kvrt_token_value, *C.int32_t) error) error {
 	var c C.kvrt_generate_options
 	var t texts
+	defer t.leave()
 	o.fill(&c, &t)
 	if t.err != nil {
 		return t.err
@@ -145,17 +146,12 @@ func (o *GenerateOptions) with(cancel *Cancel, f func(*C.kvrt_generate_options, 
 		}
 		stop = ids(o.StopTokens)
 		c.logit_bias_count, c.stop_token_count = C.size_t(len(o.LogitBias)), C.size_t(len(o.StopTokens))
-		if cancel == nil {
-			cancel = o.Cancel
-		}
 	}
 	if cancel != nil {
-		raw, err := cancel.at().enter()
-		if err != nil {
-			return err
+		c.cancel = (*C.kvrt_cancel)(t.hold(cancel.at()))
+		if t.err != nil {
+			return t.err
 		}
-		defer cancel.at().leave()
-		c.cancel = (*C.kvrt_cancel)(raw)
 	}
 	return f(&c, &t, bias, stop)
 }

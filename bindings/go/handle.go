@@ -103,10 +103,28 @@ func size(s string) C.size_t { return C.size_t(len(s)) }
 // What is not NULL and has no byte.
 var emptyText = (*C.char)(unsafe.Pointer(new(byte)))
 
-// texts are those of an options struct, one after the other: see shim.h.
+// texts are those of an options struct, one after the other: see shim.h. And the handles of it, until leave.
 type texts struct {
 	bytes []byte
+	held  []*handle
 	err   error
+}
+
+// hold gives a handle, which is not closed before leave.
+func (t *texts) hold(h *handle) unsafe.Pointer {
+	raw, err := h.enter()
+	if err != nil {
+		t.err = err
+		return nil
+	}
+	t.held = append(t.held, h)
+	return raw
+}
+
+func (t *texts) leave() {
+	for _, h := range t.held {
+		h.leave()
+	}
 }
 
 func (t *texts) add(s string) C.size_t {

@@ -220,24 +220,17 @@ func (m *Model) ResumeOrOpen(ctx context.Context, store *Store, name string, opt
 	return session, nil, err
 }
 
-// open has what open and resume share: the options, with their store, and the callback that is kept.
+// open has what open and resume share: the options, and the callback that is kept.
 func (m *Model) open(options *SessionOptions, f func(o *C.kvrt_session_options, t *texts, wake C.uintptr_t) error) error {
 	var o C.kvrt_session_options
 	var t texts
+	defer t.leave()
 	options.fill(&o, &t)
 	if t.err != nil {
 		return t.err
 	}
 	if options == nil {
 		return f(&o, &t, 0)
-	}
-	if options.Store != nil {
-		raw, err := options.Store.at().enter()
-		if err != nil {
-			return err
-		}
-		defer options.Store.at().leave()
-		o.store = (*C.kvrt_store)(raw)
 	}
 	wake, drop := keep(options.Wake, options.Wake != nil)
 	err := f(&o, &t, wake)

@@ -1203,6 +1203,12 @@ type Report struct {
 
 	// Tokens whose KV was computed a second time: the session's units were lent to others meanwhile, or reused KV made NaN or infinite logits.
 	Recomputed uint64
+
+	// Tokens that speculation proposed and a step checked.
+	Drafted uint64
+
+	// Of these, tokens that the answer has: `generated` counts them, too. The others left nothing.
+	Accepted uint64
 }
 
 func toReport(c *C.kvrt_report) Report {
@@ -1230,6 +1236,8 @@ func toReport(c *C.kvrt_report) Report {
 		PoolBytesPrefilled: uint64(c.pool_bytes_prefilled),
 		PoolBytesEnd:       uint64(c.pool_bytes_end),
 		Recomputed:         uint64(c.recomputed),
+		Drafted:            uint64(c.drafted),
+		Accepted:           uint64(c.accepted),
 	}
 }
 
@@ -1740,6 +1748,12 @@ type Metrics struct {
 	// Sum of generated.
 	Generated uint64
 
+	// Sum of drafted.
+	Drafted uint64
+
+	// Sum of accepted.
+	Accepted uint64
+
 	// Generations that lent their units to others.
 	Preemptions uint64
 
@@ -1789,6 +1803,8 @@ func toMetrics(c *C.kvrt_metrics) Metrics {
 		Prefilled:       uint64(c.prefilled),
 		Recomputed:      uint64(c.recomputed),
 		Generated:       uint64(c.generated),
+		Drafted:         uint64(c.drafted),
+		Accepted:        uint64(c.accepted),
 		Preemptions:     uint64(c.preemptions),
 		Evictions:       uint64(c.evictions),
 		FirstTokens:     uint64(c.first_tokens),
@@ -2254,6 +2270,9 @@ func (o *SessionOptions) fill(c *C.kvrt_session_options, t *texts) {
 		return
 	}
 	c.no_prefix_cache = flag(o.NoPrefixCache)
+	if o.Store != nil {
+		c.store = (*C.kvrt_store)(t.hold(o.Store.at()))
+	}
 	c.domain_size = t.add(o.Domain)
 	c.tools_size = t.json(o.Tools)
 	c.documents_size = t.json(o.Documents)
@@ -2362,9 +2381,20 @@ func toAppendInfo(c *C.kvrt_append_info) AppendInfo {
 	}
 }
 
-// GenerateOptions: options of Session.Begin and Session.Generate. The sampler applies, in this order: the grammar; LogitBias; repetition, frequency
-// and presence penalties; temperature; TopK; TopP; MinP. Ties go to the lowest token id. Bounds begin at 0 unless a field says otherwise. A value
-// outside its bounds is INVALID.
+// GenerateOptions: options of Session.Begin and Session.Generate.
+//
+// Speculation (draft, prediction, lookup; off by default) makes an answer faster and changes nothing of it. A step reads the model's weights once,
+// whether it computes one row of a session or several. So tokens are proposed that are likely to follow, one step computes the rows of all of them,
+// and the answer takes those that it would have had without: tokens, text and logprobs are the same to the bit, also with a temperature, a grammar,
+// penalties or a stop string. What was proposed in vain leaves nothing: no KV, no event, no count but `drafted`. How many are proposed follows from
+// measured times and from how many were right, down to none where it does not pay.
+//
+// Where the grammar leaves one token it is proposed with any of the three. No token is proposed with sampler HOST, EmitLogits or prefill, by models
+// with recurrent layers, and on CUDA where more rows would be computed by another kernel (DeterminismStrict has one for all). A draft that fails, or
+// gets no memory in its pool, costs speed alone.
+//
+// The sampler applies, in this order: the grammar; LogitBias; repetition, frequency and presence penalties; temperature; TopK; TopP; MinP. Ties go to
+// the lowest token id. Bounds begin at 0 unless a field says otherwise. A value outside its bounds is INVALID.
 type GenerateOptions struct {
 	// Tokens at most; 0: until the model ends its turn or the context is full.
 	MaxTokens uint32
@@ -2456,6 +2486,24 @@ type GenerateOptions struct {
 
 	// With NAMED: the tool's name, UTF-8. Else "".
 	ToolName string
+
+	// A smaller model that proposes tokens (see Speculation), of the session's runtime; kept until DONE. Each id that both vocabularies have is the same
+	// token in both, else INCOMPATIBLE. It keeps a session of its own for that, in its pool; ModelProps does not count it. INVALID: it is the session's
+	// own model, or of another runtime. nil: none.
+	Draft *Model
+
+	// Text that the answer is likely to repeat, as a file that it edits, UTF-8: lookup proposes from it, too. Not "" sets lookup. "": none.
+	Prediction string
+
+	// True: propose tokens that followed the last ones where these came before (see Speculation).
+	Lookup bool
+
+	// Tokens proposed for a step at most, up to 32; 0: 16.
+	DraftTokensMax uint32
+
+	// Propose that many where they are known, though they cost more time than they save; for tests and measurements. Up to DraftTokensMax. 0: as it
+	// pays.
+	DraftTokensMin uint32
 }
 
 func (o *GenerateOptions) fill(c *C.kvrt_generate_options, t *texts) {
@@ -2485,10 +2533,20 @@ func (o *GenerateOptions) fill(c *C.kvrt_generate_options, t *texts) {
 	c.grammar_kind = C.uint32_t(o.GrammarKind)
 	c.reply = C.uint32_t(o.Reply)
 	c.grammar_size = t.add(o.Grammar)
+	if o.Cancel != nil {
+		c.cancel = (*C.kvrt_cancel)(t.hold(o.Cancel.at()))
+	}
 	c.tool_choice = C.uint32_t(o.ToolChoice)
 	c.parallel_calls_max = C.uint32_t(o.ParallelCallsMax)
 	c.reasoning_tokens_max = C.uint32_t(o.ReasoningTokensMax)
 	c.tool_name_size = t.add(o.ToolName)
+	if o.Draft != nil {
+		c.draft = (*C.kvrt_model)(t.hold(o.Draft.at()))
+	}
+	c.prediction_size = t.add(o.Prediction)
+	c.lookup = flag(o.Lookup)
+	c.draft_tokens_max = C.uint32_t(o.DraftTokensMax)
+	c.draft_tokens_min = C.uint32_t(o.DraftTokensMin)
 }
 
 // MessageProps: a message's place in its session.
@@ -2619,6 +2677,8 @@ func layouts() []layout {
 			{"pool_bytes_prefilled", unsafe.Offsetof(C.kvrt_report{}.pool_bytes_prefilled)},
 			{"pool_bytes_end", unsafe.Offsetof(C.kvrt_report{}.pool_bytes_end)},
 			{"recomputed", unsafe.Offsetof(C.kvrt_report{}.recomputed)},
+			{"drafted", unsafe.Offsetof(C.kvrt_report{}.drafted)},
+			{"accepted", unsafe.Offsetof(C.kvrt_report{}.accepted)},
 		}},
 		{"kvrt_store_entry", unsafe.Sizeof(C.kvrt_store_entry{}), []field{
 			{"struct_size", unsafe.Offsetof(C.kvrt_store_entry{}.struct_size)},
@@ -2780,6 +2840,8 @@ func layouts() []layout {
 			{"prefilled", unsafe.Offsetof(C.kvrt_metrics{}.prefilled)},
 			{"recomputed", unsafe.Offsetof(C.kvrt_metrics{}.recomputed)},
 			{"generated", unsafe.Offsetof(C.kvrt_metrics{}.generated)},
+			{"drafted", unsafe.Offsetof(C.kvrt_metrics{}.drafted)},
+			{"accepted", unsafe.Offsetof(C.kvrt_metrics{}.accepted)},
 			{"preemptions", unsafe.Offsetof(C.kvrt_metrics{}.preemptions)},
 			{"evictions", unsafe.Offsetof(C.kvrt_metrics{}.evictions)},
 			{"first_tokens", unsafe.Offsetof(C.kvrt_metrics{}.first_tokens)},
@@ -2975,6 +3037,13 @@ func layouts() []layout {
 			{"reasoning_tokens_max", unsafe.Offsetof(C.kvrt_generate_options{}.reasoning_tokens_max)},
 			{"tool_name", unsafe.Offsetof(C.kvrt_generate_options{}.tool_name)},
 			{"tool_name_size", unsafe.Offsetof(C.kvrt_generate_options{}.tool_name_size)},
+			{"draft", unsafe.Offsetof(C.kvrt_generate_options{}.draft)},
+			{"prediction", unsafe.Offsetof(C.kvrt_generate_options{}.prediction)},
+			{"prediction_size", unsafe.Offsetof(C.kvrt_generate_options{}.prediction_size)},
+			{"lookup", unsafe.Offsetof(C.kvrt_generate_options{}.lookup)},
+			{"draft_tokens_max", unsafe.Offsetof(C.kvrt_generate_options{}.draft_tokens_max)},
+			{"draft_tokens_min", unsafe.Offsetof(C.kvrt_generate_options{}.draft_tokens_min)},
+			{"reserved", unsafe.Offsetof(C.kvrt_generate_options{}.reserved)},
 		}},
 		{"kvrt_message_props", unsafe.Sizeof(C.kvrt_message_props{}), []field{
 			{"struct_size", unsafe.Offsetof(C.kvrt_message_props{}.struct_size)},

@@ -42,6 +42,7 @@ static void set_generate(kvrt_generate_options* o, const char* texts, const kvrt
   o->stop_strings = take(&texts, o->stop_strings_size);
   o->grammar = take(&texts, o->grammar_size);
   o->tool_name = take(&texts, o->tool_name_size);
+  o->prediction = take(&texts, o->prediction_size);
   o->logit_bias = logit_bias;
   o->stop_tokens = stop_tokens;
 }

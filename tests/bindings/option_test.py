@@ -20,16 +20,20 @@ TEXTS = """  const char* planted_text; /**< A text; NULL: none. */
   const char* planted_path; /**< Path of a file; NULL: none. */
   size_t planted_path_size; /**< Bytes of that path. */
 """
+HANDLES = """  kvrt_model* planted_model; /**< A model; NULL: none. */
+"""
 # (A text in a struct that has none yet gives it a lifetime in Rust.)
-STRUCTS = {"kvrt_save_options": NUMBERS, "kvrt_model_options": NUMBERS + TEXTS, "kvrt_generate_options": NUMBERS + TEXTS}
+STRUCTS = {"kvrt_save_options": NUMBERS, "kvrt_model_options": NUMBERS + TEXTS, "kvrt_generate_options": NUMBERS + TEXTS + HANDLES}
 # What programs see of them: a file of each binding, and what it must say.
 SEEN = {
     "rust/kvrt/src/options.rs": ["pub planted_flag: bool,", "/// It is planted. `None` is none.", "pub planted_enum: Codec,", "see `Session::next`",
-                                 "pub planted_number: u64,", "As many as `Reason::EOS`.", "pub planted_path: Option<&'a Path>,"],
+                                 "pub planted_number: u64,", "As many as `Reason::EOS`.", "pub planted_path: Option<&'a Path>,",
+                                 "pub planted_model: Option<&'a Model>,"],
     "csharp/src/Options.cs": ["public bool PlantedFlag { get; set; }", "True: it is planted. null is none.", "public Codec PlantedEnum", "Session.Next",
-                              "public string PlantedText", "As many as Reason.Eos.", "arena.Text(o.PlantedPath, out raw.planted_path_size)"],
+                              "public string PlantedText", "As many as Reason.Eos.", "arena.Text(o.PlantedPath, out raw.planted_path_size)",
+                              "arena.Hold(o.PlantedModel.Handle)"],
     "go/raw.go": ["\tPlantedFlag bool", "// True: it is planted. nil is none.", "\tPlantedEnum Codec", "Session.Next", "\tPlantedText string", '// A text; "": none.',
-                  "As many as ReasonEOS."],
+                  "As many as ReasonEOS.", "\tPlantedModel *Model", "t.hold(o.PlantedModel.at())"],
     "python/kvrt/_raw.py": ['("planted_flag", c_uint32)', '("planted_text", c_char_p)'], "python/kvrt/_enums.py": ['"planted_enum": Codec,', '"planted_flag",'],
 }
 

@@ -271,9 +271,20 @@ namespace Kvrt
     }
 
     /// <summary>
-    /// Options of Session.Begin and Session.Generate. The sampler applies, in this order: the grammar; LogitBias; repetition, frequency and presence
-    /// penalties; temperature; TopK; TopP; MinP. Ties go to the lowest token id. Bounds begin at 0 unless a field says otherwise. A value outside its
-    /// bounds is INVALID.
+    /// Options of Session.Begin and Session.Generate.
+    ///
+    /// Speculation (draft, prediction, lookup; off by default) makes an answer faster and changes nothing of it. A step reads the model's weights
+    /// once, whether it computes one row of a session or several. So tokens are proposed that are likely to follow, one step computes the rows of all
+    /// of them, and the answer takes those that it would have had without: tokens, text and logprobs are the same to the bit, also with a
+    /// temperature, a grammar, penalties or a stop string. What was proposed in vain leaves nothing: no KV, no event, no count but `drafted`. How
+    /// many are proposed follows from measured times and from how many were right, down to none where it does not pay.
+    ///
+    /// Where the grammar leaves one token it is proposed with any of the three. No token is proposed with sampler HOST, EmitLogits or prefill, by
+    /// models with recurrent layers, and on CUDA where more rows would be computed by another kernel (Determinism.Strict has one for all). A draft
+    /// that fails, or gets no memory in its pool, costs speed alone.
+    ///
+    /// The sampler applies, in this order: the grammar; LogitBias; repetition, frequency and presence penalties; temperature; TopK; TopP; MinP. Ties
+    /// go to the lowest token id. Bounds begin at 0 unless a field says otherwise. A value outside its bounds is INVALID.
     /// </summary>
     public sealed partial class GenerateOptions
     {
@@ -375,6 +386,30 @@ namespace Kvrt
 
         /// <summary>With NAMED: the tool's name, UTF-8. Else null.</summary>
         public string ToolName { get; set; }
+
+        /// <summary>
+        /// A smaller model that proposes tokens (see Speculation), of the session's runtime; kept until DONE. Each id that both vocabularies have is
+        /// the same token in both, else INCOMPATIBLE. It keeps a session of its own for that, in its pool; ModelInfo does not count it. INVALID: it
+        /// is the session's own model, or of another runtime. null: none.
+        /// </summary>
+        public Model Draft { get; set; }
+
+        /// <summary>
+        /// Text that the answer is likely to repeat, as a file that it edits, UTF-8: lookup proposes from it, too. Not null sets lookup. null: none.
+        /// </summary>
+        public string Prediction { get; set; }
+
+        /// <summary>True: propose tokens that followed the last ones where these came before (see Speculation).</summary>
+        public bool Lookup { get; set; }
+
+        /// <summary>Tokens proposed for a step at most, up to 32; 0: 16.</summary>
+        public uint DraftTokensMax { get; set; }
+
+        /// <summary>
+        /// Propose that many where they are known, though they cost more time than they save; for tests and measurements. Up to DraftTokensMax. 0: as
+        /// it pays.
+        /// </summary>
+        public uint DraftTokensMin { get; set; }
     }
 
     /// <summary>Options of Session.Checkpoint and Session.Suspend.</summary>
@@ -526,6 +561,11 @@ namespace Kvrt
             raw.parallel_calls_max = o.ParallelCallsMax;
             raw.reasoning_tokens_max = o.ReasoningTokensMax;
             raw.tool_name = arena.Text(o.ToolName, out raw.tool_name_size);
+            if (o.Draft != null) raw.draft = arena.Hold(o.Draft.Handle);
+            raw.prediction = arena.Text(o.Prediction, out raw.prediction_size);
+            raw.lookup = Flag(o.Lookup);
+            raw.draft_tokens_max = o.DraftTokensMax;
+            raw.draft_tokens_min = o.DraftTokensMin;
             return raw;
         }
 

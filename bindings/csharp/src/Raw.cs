@@ -26,7 +26,7 @@ namespace Kvrt
         [FieldOffset(16)] internal fixed byte message[1008];
     }
 
-    [StructLayout(LayoutKind.Explicit, Size = 176)]
+    [StructLayout(LayoutKind.Explicit, Size = 192)]
     internal unsafe struct kvrt_report
     {
         [FieldOffset(0)] internal uint struct_size;
@@ -53,6 +53,8 @@ namespace Kvrt
         [FieldOffset(152)] internal ulong pool_bytes_prefilled;
         [FieldOffset(160)] internal ulong pool_bytes_end;
         [FieldOffset(168)] internal ulong recomputed;
+        [FieldOffset(176)] internal ulong drafted;
+        [FieldOffset(184)] internal ulong accepted;
     }
 
     [StructLayout(LayoutKind.Explicit, Size = 632)]
@@ -212,7 +214,7 @@ namespace Kvrt
         [FieldOffset(64)] internal UIntPtr variables_size;
     }
 
-    [StructLayout(LayoutKind.Explicit, Size = 264)]
+    [StructLayout(LayoutKind.Explicit, Size = 280)]
     internal unsafe struct kvrt_metrics
     {
         [FieldOffset(0)] internal uint struct_size;
@@ -241,13 +243,15 @@ namespace Kvrt
         [FieldOffset(184)] internal ulong prefilled;
         [FieldOffset(192)] internal ulong recomputed;
         [FieldOffset(200)] internal ulong generated;
-        [FieldOffset(208)] internal ulong preemptions;
-        [FieldOffset(216)] internal ulong evictions;
-        [FieldOffset(224)] internal ulong first_tokens;
-        [FieldOffset(232)] internal double ttft_ms_total;
-        [FieldOffset(240)] internal double queue_ms_total;
-        [FieldOffset(248)] internal double prefill_ms_total;
-        [FieldOffset(256)] internal double decode_ms_total;
+        [FieldOffset(208)] internal ulong drafted;
+        [FieldOffset(216)] internal ulong accepted;
+        [FieldOffset(224)] internal ulong preemptions;
+        [FieldOffset(232)] internal ulong evictions;
+        [FieldOffset(240)] internal ulong first_tokens;
+        [FieldOffset(248)] internal double ttft_ms_total;
+        [FieldOffset(256)] internal double queue_ms_total;
+        [FieldOffset(264)] internal double prefill_ms_total;
+        [FieldOffset(272)] internal double decode_ms_total;
     }
 
     [StructLayout(LayoutKind.Explicit, Size = 56)]
@@ -431,7 +435,7 @@ namespace Kvrt
         [FieldOffset(24)] internal ulong rewritten_at;
     }
 
-    [StructLayout(LayoutKind.Explicit, Size = 192)]
+    [StructLayout(LayoutKind.Explicit, Size = 232)]
     internal unsafe struct kvrt_generate_options
     {
         [FieldOffset(0)] internal uint struct_size;
@@ -469,6 +473,13 @@ namespace Kvrt
         [FieldOffset(168)] internal uint reasoning_tokens_max;
         [FieldOffset(176)] internal byte* tool_name;
         [FieldOffset(184)] internal UIntPtr tool_name_size;
+        [FieldOffset(192)] internal IntPtr draft;
+        [FieldOffset(200)] internal byte* prediction;
+        [FieldOffset(208)] internal UIntPtr prediction_size;
+        [FieldOffset(216)] internal uint lookup;
+        [FieldOffset(220)] internal uint draft_tokens_max;
+        [FieldOffset(224)] internal uint draft_tokens_min;
+        [FieldOffset(228)] internal uint reserved;
     }
 
     [StructLayout(LayoutKind.Explicit, Size = 32)]
@@ -883,7 +894,7 @@ namespace Kvrt
         internal static readonly string[] Layout =
         {
             "kvrt_error 1024 struct_size 0 status 4 detail 8 os_code 12 message 16",
-            "kvrt_report 176 struct_size 0 reason 4 prompt_tokens 8 reused_memory 16 reused_disk 24 prefilled 32 generated 40 reuse_stopped 48 stop_string_tokens 52 reuse_stopped_at 56 seed 64 queue_ms 72 ttft_ms 80 prefill_ms 88 decode_ms 96 tpot_ms 104 prefill_tokens_per_s 112 decode_tokens_per_s 120 kv_units 128 kv_bytes 136 pool_bytes_begin 144 pool_bytes_prefilled 152 pool_bytes_end 160 recomputed 168",
+            "kvrt_report 192 struct_size 0 reason 4 prompt_tokens 8 reused_memory 16 reused_disk 24 prefilled 32 generated 40 reuse_stopped 48 stop_string_tokens 52 reuse_stopped_at 56 seed 64 queue_ms 72 ttft_ms 80 prefill_ms 88 decode_ms 96 tpot_ms 104 prefill_tokens_per_s 112 decode_tokens_per_s 120 kv_units 128 kv_bytes 136 pool_bytes_begin 144 pool_bytes_prefilled 152 pool_bytes_end 160 recomputed 168 drafted 176 accepted 184",
             "kvrt_store_entry 632 struct_size 0 pinned 4 name 8 domain 264 id 520 revision 560 tokens 568 chunks 576 chunks_missing 584 bytes 592 bytes_shared 600 created_unix_ms 608 saved_unix_ms 616 expires_unix_ms 624",
             "kvrt_token_value 8 token 0 value 4",
             "kvrt_event 112 struct_size 0 type 4 token 8 reason 12 position 16 text 24 text_size 32 logprob 40 done 48 total 56 logits 64 logits_count 72 report 80 entry 88 top 96 top_count 104",
@@ -892,7 +903,7 @@ namespace Kvrt
             "kvrt_model_options 88 struct_size 0 kv_format 4 block_tokens 8 prefill_chunk 12 kv_bytes_max 16 step_ms_max 24 from_fd 28 fd 32 kv_populate 36 fd_offset 40 fd_size 48 cache_dir 56 cache_dir_size 64 cache 72 kv_format_v 76 cache_bytes_max 80",
             "kvrt_model_props 472 struct_size 0 has_weights 4 architecture 8 name 40 vocab_size 168 context_length 172 layers 176 heads 180 kv_heads 184 head_dim 188 width 192 bos_token 196 eos_token 200 add_bos 204 has_template 208 block_tokens 212 file_bytes 216 weight_bytes 224 kv_bytes_per_token 232 unit_bytes 240 units 248 units_free 256 units_cached 264 sessions 272 load_ms 280 scratch_bytes 288 step_ms_max 296 kv_format 300 kv_format_v 304 kv_groups 308 kv_group_layers 312 kv_group_window 344 kv_group_bytes_per_token 376 kv_group_tokens_max 408 kv_group_kind 440",
             "kvrt_template_options 72 struct_size 0 no_generation_prompt 4 source 8 source_size 16 tools 24 tools_size 32 documents 40 documents_size 48 variables 56 variables_size 64",
-            "kvrt_metrics 264 struct_size 0 sessions 8 generating 16 paused 24 units 32 units_used 40 units_cached 48 steps 56 step_rows 64 step_ms_total 72 step_ms_longest 80 generations 88 prefills 96 done_eos 104 done_stop 112 done_max_tokens 120 done_context_full 128 done_cancelled 136 done_prefilled 144 failed 152 prompt_tokens 160 reused_memory 168 reused_disk 176 prefilled 184 recomputed 192 generated 200 preemptions 208 evictions 216 first_tokens 224 ttft_ms_total 232 queue_ms_total 240 prefill_ms_total 248 decode_ms_total 256",
+            "kvrt_metrics 280 struct_size 0 sessions 8 generating 16 paused 24 units 32 units_used 40 units_cached 48 steps 56 step_rows 64 step_ms_total 72 step_ms_longest 80 generations 88 prefills 96 done_eos 104 done_stop 112 done_max_tokens 120 done_context_full 128 done_cancelled 136 done_prefilled 144 failed 152 prompt_tokens 160 reused_memory 168 reused_disk 176 prefilled 184 recomputed 192 generated 200 drafted 208 accepted 216 preemptions 224 evictions 232 first_tokens 240 ttft_ms_total 248 queue_ms_total 256 prefill_ms_total 264 decode_ms_total 272",
             "kvrt_plan_options 56 struct_size 0 kv_format 4 block_tokens 8 sessions 12 session_tokens 16 shared_tokens 24 memory_bytes 32 layers 40 kv_heads 44 head_dim 48 kv_format_v 52",
             "kvrt_plan 352 struct_size 0 block_tokens 4 layers 8 heads 12 kv_heads 16 head_dim 20 context_length 24 fits 28 kv_bytes_per_token 32 unit_bytes 40 weight_bytes 48 scratch_bytes 56 session_units 64 session_bytes 72 used 80 waste 88 units 96 kv_bytes 104 stored_tokens 112 unshared_tokens 120 total_bytes 128 memory_bytes 136 sessions_max 144 context_max 152 kv_groups 160 kv_group_layers 164 kv_group_window 196 kv_group_bytes_per_token 228 kv_group_tokens_max 260 recurrent_bytes 296 boundary_bytes 304 boundaries 312 kv_group_kind 320",
             "kvrt_cache_props 4128 struct_size 0 files 4 bytes 8 bytes_max 16 bytes_free 24 directory 32",
@@ -903,7 +914,7 @@ namespace Kvrt
             "kvrt_session_options 136 struct_size 0 no_prefix_cache 4 store 8 domain 16 domain_size 24 tools 32 tools_size 40 wake 48 wake_user 56 wake_user_free 64 documents 72 documents_size 80 variables 88 variables_size 96 autosave_name 104 autosave_name_size 112 autosave_turn 120 autosave_tokens 124 autosave_idle_ms 128 foreign_kv 132",
             "kvrt_session_props 896 struct_size 0 state 4 tokens 8 kv_tokens 16 kv_units 24 kv_bytes 32 events_unread 40 messages 48 revision 56 id 64 name 104 last_error_status 360 last_error_detail 364 awaits_accept 368 inexact 372 last_error_message 376 other_process 888",
             "kvrt_append_info 32 struct_size 0 appended 8 rewritten 16 rewritten_at 24",
-            "kvrt_generate_options 192 struct_size 0 max_tokens 4 temperature 8 top_k 12 top_p 16 min_p 20 repetition_penalty 24 frequency_penalty 28 presence_penalty 32 penalty_window 36 logit_bias 40 logit_bias_count 48 seed 56 stop_tokens 64 stop_token_count 72 stop_strings 80 stop_strings_size 88 ignore_eos 96 top_logprobs 100 sampler 104 emit_logits 108 no_generation_prompt 112 all_or_nothing 116 prefill 120 logits 124 grammar_kind 128 reply 132 grammar 136 grammar_size 144 cancel 152 tool_choice 160 parallel_calls_max 164 reasoning_tokens_max 168 tool_name 176 tool_name_size 184",
+            "kvrt_generate_options 232 struct_size 0 max_tokens 4 temperature 8 top_k 12 top_p 16 min_p 20 repetition_penalty 24 frequency_penalty 28 presence_penalty 32 penalty_window 36 logit_bias 40 logit_bias_count 48 seed 56 stop_tokens 64 stop_token_count 72 stop_strings 80 stop_strings_size 88 ignore_eos 96 top_logprobs 100 sampler 104 emit_logits 108 no_generation_prompt 112 all_or_nothing 116 prefill 120 logits 124 grammar_kind 128 reply 132 grammar 136 grammar_size 144 cancel 152 tool_choice 160 parallel_calls_max 164 reasoning_tokens_max 168 tool_name 176 tool_name_size 184 draft 192 prediction 200 prediction_size 208 lookup 216 draft_tokens_max 220 draft_tokens_min 224 reserved 228",
             "kvrt_message_props 32 struct_size 0 generated 4 begin 8 end 16 ended 24",
             "kvrt_save_options 32 struct_size 0 durability 4 overwrite 8 pin 12 ttl_seconds 16 codec 24 reserved 28",
             "kvrt_save_report 64 struct_size 0 revision 8 tokens 16 chunks 24 chunks_written 32 bytes_written 40 ms 48 chunks_missing 56",

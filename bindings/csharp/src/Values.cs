@@ -92,6 +92,12 @@ namespace Kvrt
         /// Tokens whose KV was computed a second time: the session's units were lent to others meanwhile, or reused KV made NaN or infinite logits.
         /// </summary>
         public ulong Recomputed => raw.recomputed;
+
+        /// <summary>Tokens that speculation proposed and a step checked.</summary>
+        public ulong Drafted => raw.drafted;
+
+        /// <summary>Of these, tokens that the answer has: `generated` counts them, too. The others left nothing.</summary>
+        public ulong Accepted => raw.accepted;
     }
 
     /// <summary>A saved session, as the store lists it. Times are milliseconds since 1970, UTC.</summary>
@@ -394,6 +400,12 @@ namespace Kvrt
 
         /// <summary>Sum of generated.</summary>
         public ulong Generated => raw.generated;
+
+        /// <summary>Sum of drafted.</summary>
+        public ulong Drafted => raw.drafted;
+
+        /// <summary>Sum of accepted.</summary>
+        public ulong Accepted => raw.accepted;
 
         /// <summary>Generations that lent their units to others.</summary>
         public ulong Preemptions => raw.preemptions;

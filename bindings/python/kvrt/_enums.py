@@ -567,5 +567,6 @@ FLAGS = {
     "emit_logits",
     "all_or_nothing",
     "prefill",
+    "lookup",
     "overwrite",
 }

@@ -2,15 +2,19 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import ctypes
 import dataclasses
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Generator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _raw
 from ._arguments import fill, flag, handle, integer, json_bytes, list_of, mapping, one_of, real, text_bytes, token_array
 from ._cancel import Cancel
 from ._enums import GrammarKind, Logits, Reply, SamplerKind, Status, ToolChoice
 from ._errors import Invalid
+
+if TYPE_CHECKING:
+    from ._model import Model
 
 Sampler = Callable[["array.array[float]"], int]
 
@@ -31,7 +35,12 @@ class GenerateOptions:
     grammar (GBNF) or json_schema (text, or a value for json.dumps): the answer fits it. json_schema_open: objects that do not say
     additionalProperties may have others. continue_grammar: the answer goes on by the grammar of the last one. reply: splits the answer into
     CONTENT, REASONING and TOOL_CALL events. tool_choice: NAMED goes with tool_name, which alone means it. parallel_calls_max, reasoning_tokens_max:
-    0 is no limit. cancel: a Cancel that ends it from outside."""
+    0 is no limit. cancel: a Cancel that ends it from outside.
+
+    Speculation makes an answer faster and changes nothing of it; it is off by default. draft: a smaller Model of the same runtime and vocabulary that
+    proposes tokens; it is kept until the generation ends. lookup: propose tokens that followed the last ones where these came before. prediction: a
+    text that the answer is likely to repeat, which lookup proposes from, too. draft_tokens_max: tokens proposed for a step at most, up to 32; 0: 16.
+    draft_tokens_min: propose that many though it does not pay, for tests. The report's `drafted` and `accepted` say what came of it."""
 
     max_tokens: int = 0
     temperature: float = 0.0
@@ -64,6 +73,11 @@ class GenerateOptions:
     parallel_calls_max: int = 0
     reasoning_tokens_max: int = 0
     cancel: Optional[Cancel] = None
+    draft: "Optional[Model]" = None
+    prediction: Optional[str] = None
+    lookup: bool = False
+    draft_tokens_max: int = 0
+    draft_tokens_min: int = 0
 
     @staticmethod
     def of(options: Optional["GenerateOptions"], changes: Mapping[str, Any]) -> "GenerateOptions":
@@ -74,12 +88,26 @@ class GenerateOptions:
         """The sampler, where it is a callable."""
         return self.sampler if callable(self.sampler) else None
 
+    @contextlib.contextmanager
+    def filled(self) -> Generator["_raw.kvrt_generate_options", None, None]:
+        """The struct. What it points to lives, and its handles are not closed, inside the with block."""
+        struct, _alive = self.to_struct()
+        with contextlib.ExitStack() as held:
+            if self.cancel is not None:
+                struct.cancel = held.enter_context(self.cancel._held())
+            if self.draft is not None:
+                struct.draft = held.enter_context(self.draft._held())
+            yield struct
+
     def to_struct(self) -> Tuple["_raw.kvrt_generate_options", List[Any]]:
-        """The struct, and the objects that must live as long as it is used. `cancel` is the caller's to set."""
+        """The struct without its handles, and the objects that must live as long as it is used."""
         if self.sampler is not None and not callable(self.sampler) and self.sampler != "host":
             raise Invalid(f'sampler is {self.sampler!r}, expected a callable or "host"', Status.INVALID)
         if self.cancel is not None:
             handle(self.cancel, Cancel, "cancel")
+        if self.draft is not None:
+            from ._model import Model  # which needs this module
+            handle(self.draft, Model, "draft")
         kind, grammar = self._grammar()
         struct = fill(_raw.kvrt_generate_options.make(), max_tokens=self.max_tokens, temperature=self.temperature, top_k=self.top_k,
                       top_p=self.top_p, min_p=self.min_p, repetition_penalty=self.repetition_penalty,
@@ -88,7 +116,8 @@ class GenerateOptions:
                       sampler=SamplerKind.DEFAULT if self.sampler is None else SamplerKind.HOST, emit_logits=self.emit_logits,
                       no_generation_prompt=not flag(self.generation_prompt, "generation_prompt"), all_or_nothing=self.all_or_nothing,
                       prefill=self.prefill, logits=self.logits, grammar_kind=kind, reply=self.reply, parallel_calls_max=self.parallel_calls_max,
-                      reasoning_tokens_max=self.reasoning_tokens_max)
+                      reasoning_tokens_max=self.reasoning_tokens_max, lookup=self.lookup, draft_tokens_max=self.draft_tokens_max,
+                      draft_tokens_min=self.draft_tokens_min)
         name = text_bytes(self.tool_name, "tool_name")
         choice = one_of(self.tool_choice, ToolChoice, "tool_choice")
         struct.tool_choice = ToolChoice.NAMED if name and choice == ToolChoice.DEFAULT else choice
@@ -98,7 +127,9 @@ class GenerateOptions:
         struct.stop_tokens, struct.stop_token_count = ctypes.addressof(tokens), len(tokens)
         struct.stop_strings, struct.stop_strings_size = texts, len(texts)
         struct.grammar, struct.grammar_size = grammar, len(grammar)
-        return struct, [bias, tokens, texts, grammar, name]
+        prediction = None if self.prediction is None else text_bytes(self.prediction, "prediction")
+        struct.prediction, struct.prediction_size = prediction, len(prediction or b"")
+        return struct, [bias, tokens, texts, grammar, name, prediction]
 
     def _bias(self) -> Any:
         values: Mapping[Any, Any] = {} if self.logit_bias is None else mapping(self.logit_bias, "logit_bias")

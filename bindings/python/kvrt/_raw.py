@@ -54,6 +54,8 @@ class kvrt_report(Struct):
     pool_bytes_prefilled: int
     pool_bytes_end: int
     recomputed: int
+    drafted: int
+    accepted: int
     _fields_ = [
         ("struct_size", c_uint32),
         ("reason", c_uint32),
@@ -79,6 +81,8 @@ class kvrt_report(Struct):
         ("pool_bytes_prefilled", c_uint64),
         ("pool_bytes_end", c_uint64),
         ("recomputed", c_uint64),
+        ("drafted", c_uint64),
+        ("accepted", c_uint64),
     ]
 
 
@@ -383,6 +387,8 @@ class kvrt_metrics(Struct):
     prefilled: int
     recomputed: int
     generated: int
+    drafted: int
+    accepted: int
     preemptions: int
     evictions: int
     first_tokens: int
@@ -417,6 +423,8 @@ class kvrt_metrics(Struct):
         ("prefilled", c_uint64),
         ("recomputed", c_uint64),
         ("generated", c_uint64),
+        ("drafted", c_uint64),
+        ("accepted", c_uint64),
         ("preemptions", c_uint64),
         ("evictions", c_uint64),
         ("first_tokens", c_uint64),
@@ -775,6 +783,13 @@ class kvrt_generate_options(Struct):
     reasoning_tokens_max: int
     tool_name: Optional[bytes]
     tool_name_size: int
+    draft: Optional[int]
+    prediction: Optional[bytes]
+    prediction_size: int
+    lookup: int
+    draft_tokens_max: int
+    draft_tokens_min: int
+    reserved: int
     _fields_ = [
         ("struct_size", c_uint32),
         ("max_tokens", c_uint32),
@@ -811,6 +826,13 @@ class kvrt_generate_options(Struct):
         ("reasoning_tokens_max", c_uint32),
         ("tool_name", c_char_p),
         ("tool_name_size", c_size_t),
+        ("draft", c_void_p),
+        ("prediction", c_char_p),
+        ("prediction_size", c_size_t),
+        ("lookup", c_uint32),
+        ("draft_tokens_max", c_uint32),
+        ("draft_tokens_min", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 

@@ -6,7 +6,7 @@ import ctypes
 import functools
 import json
 import threading
-from typing import Any, Callable, ContextManager, Dict, Generator, List, Mapping, Optional, Sequence, Union, overload
+from typing import Any, Callable, Dict, Generator, List, Mapping, Optional, Sequence, Union, overload
 
 from . import _raw
 from ._arguments import fill, flag, handle, integer, json_bytes, list_of, mapping, one_of, template_arguments, text_bytes, token_array
@@ -65,10 +65,6 @@ class SessionSetup:
             drop(key)
             raise
         return Session(out.value or 0, self._core, self._bell)
-
-
-def _held(options: GenerateOptions) -> "ContextManager[Optional[int]]":
-    return contextlib.nullcontext() if options.cancel is None else options.cancel._held()
 
 
 class Session(Handle):
@@ -332,8 +328,7 @@ class Session(Handle):
                     return
             callback(event)
 
-        struct, _alive = options.to_struct()
-        with self._turn(), _held(options) as struct.cancel:
+        with options.filled() as struct, self._turn():
             return self._reported(lib.kvrt_session_generate, ctypes.byref(struct), callback=see)
 
     def _reported(self, function: Callable[..., int], argument: Any, callback: Optional[Callable[[Event], object]]) -> Report:
@@ -355,8 +350,7 @@ class Session(Handle):
         self._begin(GenerateOptions.of(options, changes))
 
     def _begin(self, options: GenerateOptions) -> int:
-        struct, _alive = options.to_struct()
-        with self._turn(), _held(options) as struct.cancel:
+        with options.filled() as struct, self._turn():
             self._call(lib.kvrt_session_begin, ctypes.byref(struct))
             self._begun += 1
             return self._begun

@@ -60,6 +60,10 @@ class Report:
     """The same at the end."""
     recomputed: int
     """Tokens whose KV was computed a second time: the session's units were lent to others meanwhile, or reused KV made NaN or infinite logits."""
+    drafted: int
+    """Tokens that speculation proposed and a step checked."""
+    accepted: int
+    """Of these, tokens that the answer has: `generated` counts them, too. The others left nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,6 +256,10 @@ class Metrics:
     """Sum of recomputed."""
     generated: int
     """Sum of generated."""
+    drafted: int
+    """Sum of drafted."""
+    accepted: int
+    """Sum of accepted."""
     preemptions: int
     """Generations that lent their units to others."""
     evictions: int

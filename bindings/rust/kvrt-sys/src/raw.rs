@@ -238,6 +238,8 @@ pub struct kvrt_report {
     pub pool_bytes_prefilled: u64,
     pub pool_bytes_end: u64,
     pub recomputed: u64,
+    pub drafted: u64,
+    pub accepted: u64,
 }
 
 #[repr(C)]
@@ -426,6 +428,8 @@ pub struct kvrt_metrics {
     pub prefilled: u64,
     pub recomputed: u64,
     pub generated: u64,
+    pub drafted: u64,
+    pub accepted: u64,
     pub preemptions: u64,
     pub evictions: u64,
     pub first_tokens: u64,
@@ -654,6 +658,13 @@ pub struct kvrt_generate_options {
     pub reasoning_tokens_max: u32,
     pub tool_name: *const c_char,
     pub tool_name_size: usize,
+    pub draft: *mut kvrt_model,
+    pub prediction: *const c_char,
+    pub prediction_size: usize,
+    pub lookup: u32,
+    pub draft_tokens_max: u32,
+    pub draft_tokens_min: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]
@@ -765,7 +776,7 @@ extern "C" {
 pub fn layout() -> Vec<crate::Layout> {
     vec![
         layout!(kvrt_error { struct_size, status, detail, os_code, message }),
-        layout!(kvrt_report { struct_size, reason, prompt_tokens, reused_memory, reused_disk, prefilled, generated, reuse_stopped, stop_string_tokens, reuse_stopped_at, seed, queue_ms, ttft_ms, prefill_ms, decode_ms, tpot_ms, prefill_tokens_per_s, decode_tokens_per_s, kv_units, kv_bytes, pool_bytes_begin, pool_bytes_prefilled, pool_bytes_end, recomputed }),
+        layout!(kvrt_report { struct_size, reason, prompt_tokens, reused_memory, reused_disk, prefilled, generated, reuse_stopped, stop_string_tokens, reuse_stopped_at, seed, queue_ms, ttft_ms, prefill_ms, decode_ms, tpot_ms, prefill_tokens_per_s, decode_tokens_per_s, kv_units, kv_bytes, pool_bytes_begin, pool_bytes_prefilled, pool_bytes_end, recomputed, drafted, accepted }),
         layout!(kvrt_store_entry { struct_size, pinned, name, domain, id, revision, tokens, chunks, chunks_missing, bytes, bytes_shared, created_unix_ms, saved_unix_ms, expires_unix_ms }),
         layout!(kvrt_token_value { token, value }),
         layout!(kvrt_event { struct_size, type_, token, reason, position, text, text_size, logprob, done, total, logits, logits_count, report, entry, top, top_count }),
@@ -774,7 +785,7 @@ pub fn layout() -> Vec<crate::Layout> {
         layout!(kvrt_model_options { struct_size, kv_format, block_tokens, prefill_chunk, kv_bytes_max, step_ms_max, from_fd, fd, kv_populate, fd_offset, fd_size, cache_dir, cache_dir_size, cache, kv_format_v, cache_bytes_max }),
         layout!(kvrt_model_props { struct_size, has_weights, architecture, name, vocab_size, context_length, layers, heads, kv_heads, head_dim, width, bos_token, eos_token, add_bos, has_template, block_tokens, file_bytes, weight_bytes, kv_bytes_per_token, unit_bytes, units, units_free, units_cached, sessions, load_ms, scratch_bytes, step_ms_max, kv_format, kv_format_v, kv_groups, kv_group_layers, kv_group_window, kv_group_bytes_per_token, kv_group_tokens_max, kv_group_kind }),
         layout!(kvrt_template_options { struct_size, no_generation_prompt, source, source_size, tools, tools_size, documents, documents_size, variables, variables_size }),
-        layout!(kvrt_metrics { struct_size, sessions, generating, paused, units, units_used, units_cached, steps, step_rows, step_ms_total, step_ms_longest, generations, prefills, done_eos, done_stop, done_max_tokens, done_context_full, done_cancelled, done_prefilled, failed, prompt_tokens, reused_memory, reused_disk, prefilled, recomputed, generated, preemptions, evictions, first_tokens, ttft_ms_total, queue_ms_total, prefill_ms_total, decode_ms_total }),
+        layout!(kvrt_metrics { struct_size, sessions, generating, paused, units, units_used, units_cached, steps, step_rows, step_ms_total, step_ms_longest, generations, prefills, done_eos, done_stop, done_max_tokens, done_context_full, done_cancelled, done_prefilled, failed, prompt_tokens, reused_memory, reused_disk, prefilled, recomputed, generated, drafted, accepted, preemptions, evictions, first_tokens, ttft_ms_total, queue_ms_total, prefill_ms_total, decode_ms_total }),
         layout!(kvrt_plan_options { struct_size, kv_format, block_tokens, sessions, session_tokens, shared_tokens, memory_bytes, layers, kv_heads, head_dim, kv_format_v }),
         layout!(kvrt_plan { struct_size, block_tokens, layers, heads, kv_heads, head_dim, context_length, fits, kv_bytes_per_token, unit_bytes, weight_bytes, scratch_bytes, session_units, session_bytes, used, waste, units, kv_bytes, stored_tokens, unshared_tokens, total_bytes, memory_bytes, sessions_max, context_max, kv_groups, kv_group_layers, kv_group_window, kv_group_bytes_per_token, kv_group_tokens_max, recurrent_bytes, boundary_bytes, boundaries, kv_group_kind }),
         layout!(kvrt_cache_props { struct_size, files, bytes, bytes_max, bytes_free, directory }),
@@ -785,7 +796,7 @@ pub fn layout() -> Vec<crate::Layout> {
         layout!(kvrt_session_options { struct_size, no_prefix_cache, store, domain, domain_size, tools, tools_size, wake, wake_user, wake_user_free, documents, documents_size, variables, variables_size, autosave_name, autosave_name_size, autosave_turn, autosave_tokens, autosave_idle_ms, foreign_kv }),
         layout!(kvrt_session_props { struct_size, state, tokens, kv_tokens, kv_units, kv_bytes, events_unread, messages, revision, id, name, last_error_status, last_error_detail, awaits_accept, inexact, last_error_message, other_process }),
         layout!(kvrt_append_info { struct_size, appended, rewritten, rewritten_at }),
-        layout!(kvrt_generate_options { struct_size, max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty, penalty_window, logit_bias, logit_bias_count, seed, stop_tokens, stop_token_count, stop_strings, stop_strings_size, ignore_eos, top_logprobs, sampler, emit_logits, no_generation_prompt, all_or_nothing, prefill, logits, grammar_kind, reply, grammar, grammar_size, cancel, tool_choice, parallel_calls_max, reasoning_tokens_max, tool_name, tool_name_size }),
+        layout!(kvrt_generate_options { struct_size, max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty, penalty_window, logit_bias, logit_bias_count, seed, stop_tokens, stop_token_count, stop_strings, stop_strings_size, ignore_eos, top_logprobs, sampler, emit_logits, no_generation_prompt, all_or_nothing, prefill, logits, grammar_kind, reply, grammar, grammar_size, cancel, tool_choice, parallel_calls_max, reasoning_tokens_max, tool_name, tool_name_size, draft, prediction, prediction_size, lookup, draft_tokens_max, draft_tokens_min, reserved }),
         layout!(kvrt_message_props { struct_size, generated, begin, end, ended }),
         layout!(kvrt_save_options { struct_size, durability, overwrite, pin, ttl_seconds, codec, reserved }),
         layout!(kvrt_save_report { struct_size, revision, tokens, chunks, chunks_written, bytes_written, ms, chunks_missing }),

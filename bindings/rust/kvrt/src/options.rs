@@ -5,6 +5,7 @@ use crate::cancel::Cancel;
 use crate::event::TokenValue;
 use crate::generate::{Grammar, ToolChoice};
 use crate::kept::{Log, Wake};
+use crate::model::Model;
 use crate::numbers::*;
 use crate::store::Store;
 use crate::sys;
@@ -288,9 +289,20 @@ impl SessionOptions<'_> {
     }
 }
 
-/// Options of `Session::begin` and `Session::generate`. The sampler applies, in this order: the grammar; logit_bias; repetition,
-/// frequency and presence penalties; temperature; top_k; top_p; min_p. Ties go to the lowest token id. Bounds begin at 0 unless a field
-/// says otherwise. A value outside its bounds is INVALID.
+/// Options of `Session::begin` and `Session::generate`.
+///
+/// Speculation (draft, prediction, lookup; off by default) makes an answer faster and changes nothing of it. A step reads the model's
+/// weights once, whether it computes one row of a session or several. So tokens are proposed that are likely to follow, one step computes
+/// the rows of all of them, and the answer takes those that it would have had without: tokens, text and logprobs are the same to the bit,
+/// also with a temperature, a grammar, penalties or a stop string. What was proposed in vain leaves nothing: no KV, no event, no count
+/// but `drafted`. How many are proposed follows from measured times and from how many were right, down to none where it does not pay.
+///
+/// Where the grammar leaves one token it is proposed with any of the three. No token is proposed with sampler HOST, emit_logits or
+/// prefill, by models with recurrent layers, and on CUDA where more rows would be computed by another kernel (`Determinism::STRICT` has
+/// one for all). A draft that fails, or gets no memory in its pool, costs speed alone.
+///
+/// The sampler applies, in this order: the grammar; logit_bias; repetition, frequency and presence penalties; temperature; top_k; top_p;
+/// min_p. Ties go to the lowest token id. Bounds begin at 0 unless a field says otherwise. A value outside its bounds is INVALID.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GenerateOptions<'a> {
     /// Tokens at most; 0: until the model ends its turn or the context is full.
@@ -349,6 +361,20 @@ pub struct GenerateOptions<'a> {
     pub parallel_calls_max: u32,
     /// Tokens of reasoning at most; then its end is the only text that may come, and content or calls follow. 0: no limit.
     pub reasoning_tokens_max: u32,
+    /// A smaller model that proposes tokens (see Speculation), of the session's runtime; kept until DONE. Each id that both vocabularies
+    /// have is the same token in both, else INCOMPATIBLE. It keeps a session of its own for that, in its pool; `ModelProps` does not
+    /// count it. INVALID: it is the session's own model, or of another runtime. `None`: none.
+    pub draft: Option<&'a Model>,
+    /// Text that the answer is likely to repeat, as a file that it edits, UTF-8: lookup proposes from it, too. Not `None` sets lookup.
+    /// `None`: none.
+    pub prediction: Option<&'a str>,
+    /// Propose tokens that followed the last ones where these came before (see Speculation).
+    pub lookup: bool,
+    /// Tokens proposed for a step at most, up to 32; 0: 16.
+    pub draft_tokens_max: u32,
+    /// Propose that many where they are known, though they cost more time than they save; for tests and measurements. Up to
+    /// draft_tokens_max. 0: as it pays.
+    pub draft_tokens_min: u32,
 }
 
 impl GenerateOptions<'_> {
@@ -377,6 +403,11 @@ impl GenerateOptions<'_> {
         raw.cancel = self.cancel.map_or(std::ptr::null_mut(), Cancel::raw);
         raw.parallel_calls_max = self.parallel_calls_max;
         raw.reasoning_tokens_max = self.reasoning_tokens_max;
+        raw.draft = self.draft.map_or(std::ptr::null_mut(), Model::raw);
+        (raw.prediction, raw.prediction_size) = text(self.prediction);
+        raw.lookup = self.lookup.into();
+        raw.draft_tokens_max = self.draft_tokens_max;
+        raw.draft_tokens_min = self.draft_tokens_min;
         raw
     }
 }

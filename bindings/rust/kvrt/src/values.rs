@@ -57,6 +57,10 @@ values! {
         /// Tokens whose KV was computed a second time: the session's units were lent to others meanwhile, or reused KV made NaN or
         /// infinite logits.
         recomputed: u64,
+        /// Tokens that speculation proposed and a step checked.
+        drafted: u64,
+        /// Of these, tokens that the answer has: `generated` counts them, too. The others left nothing.
+        accepted: u64,
     }
 
     /// A saved session, as the store lists it. Times are milliseconds since 1970, UTC.
@@ -242,6 +246,10 @@ values! {
         recomputed: u64,
         /// Sum of generated.
         generated: u64,
+        /// Sum of drafted.
+        drafted: u64,
+        /// Sum of accepted.
+        accepted: u64,
         /// Generations that lent their units to others.
         preemptions: u64,
         /// Cached blocks that were given up.
