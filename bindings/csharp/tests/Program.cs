@@ -34,6 +34,7 @@ namespace Kvrt.Tests
             { "no_library", Processes.NoLibrary }, { "wrong_library", Processes.WrongLibrary }, { "locale", Processes.Locale },
             { "thousand_sessions", Load.ThousandSessions }, { "error_text_of_threads", Load.ErrorText }, { "store", Stores.Calls },
             { "store_repair", Stores.Repair }, { "autosave", Stores.Autosave }, { "model_calls", Stores.ModelCalls },
+            { "speculation", Speculation.SameAnswer }, { "draft_is_kept", Speculation.KeptUntilDone }, { "speculation_refused", Speculation.Refused },
             { "null_arguments", Faults.NullArguments }, { "disposed_names", Faults.DisposedNames },
             { "growing_options", Faults.GrowingOptions }, { "comments", Faults.Comments }
         };

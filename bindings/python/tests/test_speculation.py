@@ -13,7 +13,7 @@ class Speculation(Case):
 
     def test_same_answer(self):
         draft = self.enterContext(self.runtime.open_model(MODEL))
-        drafted = accepted = 0
+        reports = []
         for sampled in ({}, {"temperature": 1.2, "top_k": 40, "seed": 7, "repetition_penalty": 1.1}):
             want, report = self.spoken(AGAIN, **sampled)
             self.assertEqual((report.drafted, report.accepted), (0, 0))
@@ -25,12 +25,9 @@ class Speculation(Case):
                 self.assertEqual(report.generated, len(want))
                 if "draft" in options and not sampled:  # it is the same model
                     self.assertGreater(report.accepted, 0)
-                drafted, accepted = drafted + report.drafted, accepted + report.accepted
-            self.assertEqual(self.spoken(AGAIN, draft=draft, **sampled)[0], want)
+                reports.append(report)
         metrics = self.model.metrics()
-        self.assertEqual((metrics.drafted, metrics.accepted), (drafted + metrics.drafted - drafted, metrics.accepted))
-        self.assertGreaterEqual(metrics.drafted, drafted)
-        self.assertGreaterEqual(metrics.accepted, accepted)
+        self.assertEqual((metrics.drafted, metrics.accepted), (sum(r.drafted for r in reports), sum(r.accepted for r in reports)))
 
     def test_kept_until_done(self):
         want = self.answer(self.open(AGAIN), 20)

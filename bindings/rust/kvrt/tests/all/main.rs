@@ -8,6 +8,7 @@ mod lifetime;
 mod model;
 mod panics;
 mod session;
+mod speculation;
 mod store;
 #[path = "../support/mod.rs"]
 mod support;
