@@ -1,0 +1,161 @@
+// What the commands open: the runtime with its log, models, stores and sessions.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "bindings/cli/common.h"
+
+namespace cli {
+
+namespace {
+
+std::mutex log_mutex;  // the library logs on threads of its own
+bool log_held = false;
+std::string log_waiting;
+
+constexpr auto log_line = [](int32_t level, std::string_view text) noexcept {
+  const char* name = level == KVRT_LOG_ERROR ? "error" : level == KVRT_LOG_WARN ? "warning" : "note";
+  const std::string line = fmt::format("kvrt: {}: {}\n", name, printable(in_options(std::string(text))));
+  std::lock_guard lock(log_mutex);
+  if (log_held) {
+    log_waiting += line;
+  } else {
+    say("{}", line);
+  }
+};
+
+}  // namespace
+
+HeldLog::HeldLog() {
+  std::lock_guard lock(log_mutex);
+  log_held = true;
+}
+HeldLog::~HeldLog() {
+  std::lock_guard lock(log_mutex);
+  log_held = false;
+  say("{}", std::exchange(log_waiting, {}));
+}
+
+const std::string& k_format(const ModelFlags& flags) { return flags.kv_k.empty() ? flags.kv : flags.kv_k; }
+const std::string& v_format(const ModelFlags& flags) { return flags.kv_v.empty() ? flags.kv : flags.kv_v; }
+
+std::string kv_formats(const ModelFlags& flags) {
+  const std::string &k = k_format(flags), &v = v_format(flags);
+  return k == v ? k : fmt::format("K {}, V {}", k, v);
+}
+
+uint32_t kv_format(const std::string& name) {
+  if (name == "int8") return KVRT_KV_INT8;
+  if (name == "fp8") return KVRT_KV_FP8;
+  return name == "bf16" ? KVRT_KV_BF16 : name == "f32" ? KVRT_KV_F32 : KVRT_KV_F16;
+}
+
+kvrt_runtime_options runtime_options(const ModelFlags& flags) {
+  auto options = init<kvrt_runtime_options>();
+  options.threads = flags.threads;
+  options.isa = flags.isa == "scalar"   ? KVRT_ISA_SCALAR
+                : flags.isa == "avx2"   ? KVRT_ISA_AVX2
+                : flags.isa == "avx512" ? KVRT_ISA_AVX512
+                                        : KVRT_ISA_DEFAULT;
+  options.device = flags.device == "cuda" ? KVRT_DEVICE_CUDA : flags.device == "auto" ? KVRT_DEVICE_AUTO : KVRT_DEVICE_CPU;
+  options.device_index = flags.device_index;
+  if (!flags.cuda_library.empty()) kvrt::assign(options.cuda_library, options.cuda_library_size, flags.cuda_library);
+  options.determinism = flags.determinism == "strict" ? KVRT_DETERMINISM_STRICT
+                        : flags.determinism == "none" ? KVRT_DETERMINISM_NONE
+                                                      : KVRT_DETERMINISM_BY_CLASS;
+  options.prompt_gemm = flags.prompt_gemm == "fp8" ? KVRT_GEMM_FP8 : flags.prompt_gemm == "f16" ? KVRT_GEMM_F16 : KVRT_GEMM_DEFAULT;
+  return options;
+}
+
+kvrt_status open_runtime(const ModelFlags& flags, Runtime& out) {
+  kvrt_runtime_options options = runtime_options(flags);
+  kvrt::log_to(options, log_line);
+  if (options.device == KVRT_DEVICE_AUTO) options.log_level = KVRT_LOG_INFO;  // the log says which device it is, and why
+  return take(Runtime::open(options), out, "cannot open the runtime");
+}
+
+kvrt_model_options model_options(const ModelFlags& flags) {
+  auto options = init<kvrt_model_options>();
+  options.kv_format = kv_format(k_format(flags));
+  options.kv_format_v = kv_format(v_format(flags));
+  options.kv_bytes_max = flags.kv_bytes;
+  options.block_tokens = flags.block_tokens;
+  options.prefill_chunk = flags.prefill_chunk;
+  if (!flags.cache_dir.empty()) kvrt::assign(options.cache_dir, options.cache_dir_size, flags.cache_dir);
+  options.cache = !flags.cache_dir.empty() ? KVRT_CACHE_DEFAULT : flags.no_weight_cache ? KVRT_CACHE_NONE : KVRT_CACHE_USER;
+  options.cache_bytes_max = flags.cache_bytes;
+  options.step_ms_max = flags.step_ms;
+  return options;
+}
+
+kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& out, const std::atomic<bool>* stop) {
+  kvrt_model_options options = model_options(flags);
+  if (flags.context) {  // the KV of one conversation of so many tokens
+    auto asked = init<kvrt_plan_options>();
+    asked.kv_format = options.kv_format;
+    asked.kv_format_v = options.kv_format_v;
+    asked.block_tokens = flags.block_tokens;
+    asked.session_tokens = flags.context;
+    const Result<kvrt_plan> plan = runtime.plan(flags.model, asked);
+    if (kvrt_status s = checked(plan.status(), "cannot plan for the model " + in_quotes(flags.model))) return s;
+    options.kv_bytes_max = plan->kv_bytes;
+  }
+  Progress bar("loading");
+  Result<Model> model = Model::open(runtime, flags.model, options, [&](const Event& event) {
+    bar.update(event);
+    return stop_if(Interrupt::came() || (stop && *stop));
+  });
+  bar.clear();
+  if (kvrt_status s = checked(model.status(), "cannot open the model " + in_quotes(flags.model))) return s;
+  out = std::move(*model);
+  const Result<kvrt_model_props> props = out.info();
+  if (flags.context && props.ok()) advise_context(flags.context, tokens_held(*props));
+  return KVRT_OK;
+}
+
+uint64_t tokens_held(const kvrt_model_props& props) {
+  const uint64_t room = props.units * props.unit_bytes;
+  uint64_t held = props.block_tokens;
+  while (held < props.context_length && session_bytes(props, held + props.block_tokens) <= room) held += props.block_tokens;
+  return std::min<uint64_t>(held, props.context_length);
+}
+
+kvrt_status check_template(const Model& model, const std::string& path) {
+  if (model.info()->has_template) return KVRT_OK;
+  return complain(
+      KVRT_UNSUPPORTED,
+      fmt::format("{} has no chat template, so no message can be rendered: kvrt run -p TEXT goes on with a text", in_quotes(path)));
+}
+
+kvrt_status open_store(const Runtime& runtime, const std::string& path, bool read_only, bool must_exist, Store& out) {
+  auto options = init<kvrt_store_options>();
+  options.read_only = read_only;
+  options.must_exist = must_exist;
+  return take(Store::open(runtime, path, options), out, "cannot open the store " + in_quotes(path));
+}
+
+namespace {
+constexpr std::string_view kReadsModel = "reading the model's identity";
+}
+
+kvrt_status new_session(const Model& model, const kvrt_session_options& options, Session& out) {
+  Progress bar("");
+  if (options.store) bar.note(kReadsModel);
+  Result<Session> opened = Session::open(model, options);
+  bar.clear();
+  return take(std::move(opened), out, "cannot open a session");
+}
+
+Result<Session> resume_session(const Model& model, const Store& store, const std::string& name, const kvrt_session_options& options,
+                               kvrt_report& report, const std::atomic<bool>* stop) {
+  Progress bar("resuming");
+  bar.note(kReadsModel);
+  return Session::resume(model, store, name, options, &report, [&](const Event& event) {
+    bar.update(event);
+    return stop_if(Interrupt::came() || (stop && *stop));
+  });
+}
+
+}  // namespace cli
