@@ -25,6 +25,7 @@ void add_room(CLI::App* command, ModelFlags& flags);  // --kv-bytes or --context
 // The last three are defaults that --help shows: of --temp, of --min-p, and of the other options for which a model's file may have a value.
 void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& temperature = "0", const std::string& min_p = "0",
                   const std::string& rest = "0");
+void add_speculation(CLI::App* command, SpeculationFlags& flags, bool prediction = true);
 void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens);  // -p, -f and --tokens exclude each other
 void add_foreign_kv(CLI::App* command, bool& accept);
 void add_codec(CLI::App* command, uint32_t& codec, const char* text);

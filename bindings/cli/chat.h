@@ -61,10 +61,10 @@ class Chat {
   std::string name_;
   Interrupts interrupts_;  // before the runtime
   Runtime runtime_;
-  Model model_;
+  Model model_, draft_;
   Store store_;
   Session session_;
-  std::string stop_;  // options_ points into it, and into sampling_
+  std::string stop_;  // options_ points into it, sampling_ and flags_
   kvrt_generate_options options_ = init<kvrt_generate_options>();
   kvrt_report last_ = init<kvrt_report>();
   kvrt_status saved_ = KVRT_OK;  // how the last save went

@@ -187,9 +187,9 @@ kvrt_status Chat::stats(const std::string&) {
   say("temperature {:.2g}, top_k {}, top_p {:.2g}, min_p {:.2g}, repetition penalty {:.2g}\n", sampling_.temperature.value_or(0),
       sampling_.top_k.value_or(0), sampling_.top_p.value_or(0), sampling_.min_p.value_or(0), sampling_.repetition_penalty.value_or(0));
   if (!last_.prompt_tokens) return KVRT_OK;
-  say("last answer: {} prompt tokens ({} memory, {} disk, {} computed), first token after {:.0f} ms, {} tokens at {:.1f} tok/s\n",
+  say("last answer: {} prompt tokens ({} memory, {} disk, {} computed), first token after {:.0f} ms, {} tokens at {:.1f} tok/s{}\n",
       last_.prompt_tokens, last_.reused_memory, last_.reused_disk, last_.prefilled, last_.ttft_ms, last_.generated,
-      last_.decode_tokens_per_s);
+      last_.decode_tokens_per_s, speculated(flags_.speculation, last_));
   if (last_.reuse_stopped) say("reuse stopped at token {}: {}\n", last_.reuse_stopped_at, reuse_words(last_.reuse_stopped));
   return KVRT_OK;
 }

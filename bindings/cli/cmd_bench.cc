@@ -15,6 +15,8 @@ namespace cli {
 
 namespace {
 
+constexpr uint32_t kBatchDepth = 128;
+
 // Where states are saved: TMPDIR, else /tmp.
 std::string temporary() {
   const char* named = std::getenv("TMPDIR");
@@ -44,13 +46,19 @@ kvrt_generate_options fixed_length(uint32_t count) {
 struct Bench {
   const BenchFlags& flags;
   Runtime runtime = {};
-  Model model = {};
+  Model model = {}, draft = {};
   std::string text = {};  // that the tokens are taken from
   std::vector<int32_t> tokens = {};
   Json json = {};
   Progress bar{"measuring"};
   uint64_t done = 0, total = 0;
 
+  kvrt_generate_options decoding() const {
+    kvrt_generate_options options = fixed_length(flags.decode);
+    speculate(flags.speculation, draft, options);
+    return options;
+  }
+  kvrt_status open_draft();
   void tick() { bar.update(++done, total); }
   kvrt_status load_tokens();
   kvrt_status open_empty(const Store& store, Session& out);
@@ -66,12 +74,28 @@ struct Bench {
   };
   kvrt_status state_run(uint32_t count, const std::string& directory, State& out);
   void result(const std::string& key, double value, const char* unit);
+  void speculated(uint32_t depth, uint64_t drafted, uint64_t accepted);
 };
 
 void Bench::result(const std::string& key, double value, const char* unit) {
   json.add(key, value);
   bar.clear();
   if (!flags.json) put("{:<28} {:>10.1f} {}\n", key, value, unit);
+}
+
+kvrt_status Bench::open_draft() {
+  const auto most = [](const std::vector<uint32_t>& of, uint32_t least) {
+    return of.empty() ? least : std::max(least, *std::max_element(of.begin(), of.end()));
+  };
+  const uint64_t tokens = uint64_t{most(flags.depth, kBatchDepth)} + flags.decode + 1;
+  return cli::open_draft(flags.model, flags.speculation, runtime, most(flags.batch, 1), tokens, draft);
+}
+
+// Of all runs at this depth.
+void Bench::speculated(uint32_t depth, uint64_t drafted, uint64_t accepted) {
+  const std::string key = fmt::format("decode_at_{}_", depth);
+  json.add(key + "drafted", drafted).add(key + "accepted", accepted);
+  if (!flags.json) put("{:<28} {:>10} of {} drafted tokens\n", key + "accepted", accepted, drafted);
 }
 
 kvrt_status Bench::load_tokens() {
@@ -142,15 +166,20 @@ kvrt_status Bench::decode(uint32_t depth) {
   const uint32_t start_tokens = std::max(depth, 1u);  // the first token needs one before it
   if (kvrt_status s = open({}, start_tokens, session)) return s;
   std::vector<double> speed;
+  uint64_t drafted = 0, accepted = 0;
   for (uint32_t i = 0; i < flags.runs; ++i) {
     Session fork;
     if (kvrt_status s = fork_of(session, fork)) return s;
     const auto start = now();
-    if (kvrt_status s = checked_run(fork.generate(fixed_length(flags.decode), stop).status(), "cannot generate")) return s;
+    const Result<kvrt_report> report = fork.generate(decoding(), stop);
+    if (kvrt_status s = checked_run(report.status(), "cannot generate")) return s;
     speed.push_back(flags.decode * 1e3 / ms_since(start));
+    drafted += report->drafted;
+    accepted += report->accepted;
     tick();
   }
   result(fmt::format("decode_at_{}_tok_s", depth), median(speed), "tok/s");
+  if (flags.speculation.on()) speculated(depth, drafted, accepted);
   for (uint32_t n : flags.append) {
     if (depth == 0) break;  // tokens appended to nothing are a prompt
     if (kvrt_status s = append(session, depth, n)) return s;
@@ -174,18 +203,17 @@ kvrt_status Bench::append(Session& session, uint32_t depth, uint32_t count) {
   return KVRT_OK;
 }
 
-// Sessions of 128 tokens that generate together; one caller takes the events of all in turn.
+// Sessions of kBatchDepth tokens that generate together; one caller takes the events of all in turn.
 kvrt_status Bench::batch(uint32_t count) {
-  constexpr uint32_t kDepth = 128;
   std::vector<Session> sessions(count);
   for (Session& session : sessions) {
-    if (kvrt_status s = open({}, kDepth, session)) return s;
+    if (kvrt_status s = open({}, kBatchDepth, session)) return s;
   }
   std::vector<double> speed;
   for (uint32_t i = 0; i < flags.runs; ++i) {
     const auto start = now();
     for (Session& session : sessions) {
-      if (kvrt_status s = checked(session.begin(fixed_length(flags.decode)), "cannot begin")) return s;
+      if (kvrt_status s = checked(session.begin(decoding()), "cannot begin")) return s;
     }
     std::vector<bool> ended(count);
     for (uint32_t left = count; left;) {
@@ -199,7 +227,7 @@ kvrt_status Bench::batch(uint32_t count) {
     }
     speed.push_back(count * flags.decode * 1e3 / ms_since(start));
     for (Session& session : sessions) {
-      if (kvrt_status s = checked(session.truncate(kDepth), "cannot truncate")) return s;
+      if (kvrt_status s = checked(session.truncate(kBatchDepth), "cannot truncate")) return s;
     }
     tick();
   }
@@ -278,12 +306,14 @@ kvrt_status Bench::state(uint32_t count) {
 
 int cmd_bench(const BenchFlags& flags) {
   Bench bench{.flags = flags};
+  if (kvrt_status s = check_speculation(flags.speculation)) return s;
   if (!flags.file.empty()) {  // before signals are taken: a pipe may be silent
     if (kvrt_status s = read_file(flags.file, bench.text)) return s;
   }
   Interrupt interrupt;
   if (kvrt_status s = open_runtime(flags.model, bench.runtime)) return s;
   if (kvrt_status s = open_model(flags.model, bench.runtime, bench.model)) return s;
+  if (kvrt_status s = bench.open_draft()) return s;
   if (kvrt_status s = bench.load_tokens()) return s;
   const Result<kvrt_runtime_props> runtime = bench.runtime.info();
   if (kvrt_status s = checked(runtime.status(), "cannot read the runtime's properties")) return s;

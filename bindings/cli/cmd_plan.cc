@@ -28,7 +28,13 @@ bool recurrent(const kvrt_plan& p, uint32_t group) { return p.kv_group_kind[grou
 bool has_recurrent(const kvrt_plan& p) { return p.kv_groups > 0 && recurrent(p, p.kv_groups - 1); }
 bool has_boundaries(const kvrt_plan& p) { return p.kv_groups > 0 && p.kv_group_kind[p.kv_groups - 1] != KVRT_GROUP_EVERYTHING; }
 
-void print_json(const kvrt_plan& p, const ModelFlags& flags) {
+// The plan of a draft model for the same sessions. The other plan's sums and limits are then those of both models together.
+struct Draft {
+  bool there = false;
+  kvrt_plan plan = init<kvrt_plan>();
+};
+
+void print_json(const kvrt_plan& p, const ModelFlags& flags, const Draft& draft) {
   std::vector<Json> groups(p.kv_groups);
   for (uint32_t g = 0; g < p.kv_groups; ++g) {
     groups[g].add("kind", kind_name(p.kv_group_kind[g])).add("layers", uint64_t{p.kv_group_layers[g]});
@@ -51,6 +57,16 @@ void print_json(const kvrt_plan& p, const ModelFlags& flags) {
   json.add("sessions_max", p.sessions_max).add("context_max", p.context_max);
   json.add("kv_groups", groups).add("recurrent_bytes", p.recurrent_bytes);
   json.add("boundary_bytes", p.boundary_bytes).add("boundaries", p.boundaries);
+  if (draft.there) {
+    const kvrt_plan& d = draft.plan;
+    json.add("draft", Json()
+                          .add("weight_bytes", d.weight_bytes)
+                          .add("scratch_bytes", d.scratch_bytes)
+                          .add("kv_bytes_per_token", d.kv_bytes_per_token)
+                          .add("session_bytes", d.session_bytes)
+                          .add("kv_bytes", d.kv_bytes)
+                          .add("total_bytes", d.total_bytes));
+  }
   json.print();
 }
 
@@ -124,7 +140,7 @@ void print_chart(const kvrt_plan& p, uint64_t tokens) {
   if (has_boundaries(p) && !has_recurrent(p)) put("{:>10}  {:>10}  without windows\n", grouped(tokens), human_bytes(without));
 }
 
-void print_table(const kvrt_plan& p, const PlanFlags& flags) {
+void print_table(const kvrt_plan& p, const PlanFlags& flags, const Draft& draft) {
   const uint64_t sessions = flags.sessions ? flags.sessions : 1, tokens = p.unshared_tokens / sessions;
   std::string shape = fmt::format("{}, {} of {}", many(p.layers, "layer"), many(p.kv_heads, "KV head"), many(p.head_dim, "dimension"));
   if (p.heads) shape += " for " + many(p.heads, "head");
@@ -147,6 +163,11 @@ void print_table(const kvrt_plan& p, const PlanFlags& flags) {
   if (has_boundaries(p))
     line("boundary",
          fmt::format("{} at each place to go back to; the pool has room for {}", human_bytes(p.boundary_bytes), grouped(p.boundaries)));
+  if (draft.there) {
+    const kvrt_plan& d = draft.plan;
+    line("draft", fmt::format("{}: weights {}, scratch {}, KV {} ({} a token)", human_bytes(d.total_bytes), human_bytes(d.weight_bytes),
+                              human_bytes(d.scratch_bytes), human_bytes(d.kv_bytes), human_bytes(d.kv_bytes_per_token)));
+  }
   line("total", fmt::format("{}: {} {}{}", human_bytes(p.total_bytes), p.fits ? "fits into" : "does not fit into",
                             human_bytes(p.memory_bytes), flags.memory ? "" : " that are free now"));
   line("at most", most_words(p, tokens));
@@ -167,6 +188,53 @@ kvrt_status check_geometry(const PlanFlags& flags) {
   return complain(KVRT_INVALID, fmt::format("{} {} given without {}", given, two ? "are" : "is", missing));
 }
 
+Result<kvrt_plan> plan_for(const Runtime& runtime, const std::string& path, kvrt_plan_options options, uint64_t sessions, uint64_t tokens) {
+  options.sessions = static_cast<uint32_t>(sessions);
+  options.session_tokens = tokens;
+  options.shared_tokens = std::min<uint64_t>(options.shared_tokens, tokens);
+  return runtime.plan(path, options);
+}
+
+// The largest n up to `most` for which this is so; 0: none.
+template <typename F>
+uint64_t largest(uint64_t most, const F& is_so) {
+  uint64_t low = 0;
+  while (low < most) {
+    const uint64_t middle = low + (most - low + 1) / 2;
+    if (is_so(middle)) {
+      low = middle;
+    } else {
+      most = middle - 1;
+    }
+  }
+  return low;
+}
+
+// Adds the draft to the model's plan. A session that is longer than the draft's context has a draft for its beginning alone.
+kvrt_status add_draft(const Runtime& runtime, const PlanFlags& flags, const kvrt_plan_options& options, kvrt_plan& p, Draft& draft) {
+  if (flags.draft.empty()) return KVRT_OK;
+  const std::string what = "--draft: cannot plan for " + in_quotes(flags.draft);
+  auto alone = options;
+  alone.shared_tokens = 0;
+  const Result<kvrt_plan> whole = plan_for(runtime, flags.draft, alone, 1, 0);
+  if (kvrt_status s = checked(whole.status(), what)) return s;
+  const uint64_t sessions = flags.sessions ? flags.sessions : 1, tokens = p.unshared_tokens / sessions, context = whole->context_length;
+  const auto draft_for = [&](const kvrt_plan_options& with, uint64_t count, uint64_t length) {
+    return plan_for(runtime, flags.draft, with, count, std::min(length, context));
+  };
+  if (kvrt_status s = take(draft_for(options, sessions, tokens), draft.plan, what)) return s;
+  draft.there = true;
+  const auto fit = [&](const kvrt_plan_options& with, uint64_t count, uint64_t length) {
+    const Result<kvrt_plan> model = plan_for(runtime, flags.model.model, with, count, length), drafts = draft_for(with, count, length);
+    return model.ok() && drafts.ok() && model->total_bytes + drafts->total_bytes <= p.memory_bytes;
+  };
+  p.total_bytes += draft.plan.total_bytes;
+  p.fits = p.total_bytes <= p.memory_bytes;
+  p.sessions_max = largest(p.sessions_max, [&](uint64_t count) { return fit(options, count, tokens); });
+  p.context_max = largest(p.context_max, [&](uint64_t length) { return fit(alone, 1, length); });
+  return KVRT_OK;
+}
+
 }  // namespace
 
 int cmd_plan(const PlanFlags& flags) {
@@ -185,12 +253,14 @@ int cmd_plan(const PlanFlags& flags) {
   options.kv_heads = flags.kv_heads;
   options.head_dim = flags.head_dim;
   const std::string& path = flags.model.model;
-  const Result<kvrt_plan> plan = runtime.plan(path, options);
-  if (kvrt_status s = checked(plan.status(), "cannot plan" + (path.empty() ? "" : " for " + in_quotes(path)))) return s;
+  kvrt_plan plan = init<kvrt_plan>();
+  if (kvrt_status s = take(runtime.plan(path, options), plan, "cannot plan" + (path.empty() ? "" : " for " + in_quotes(path)))) return s;
+  Draft draft;
+  if (kvrt_status s = add_draft(runtime, flags, options, plan, draft)) return s;
   if (flags.json) {
-    print_json(*plan, flags.model);
+    print_json(plan, flags.model, draft);
   } else {
-    print_table(*plan, flags);
+    print_table(plan, flags, draft);
   }
   return finish(KVRT_OK);
 }

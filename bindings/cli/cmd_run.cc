@@ -53,7 +53,7 @@ struct Run {
   const RunFlags& flags;
   const std::vector<int32_t> prompt_tokens;  // of --tokens
   Runtime runtime;
-  Model model;
+  Model model, draft;
   Store store;
   Session session;
   bool goes_on = false;  // the session is one of the store
@@ -155,6 +155,7 @@ kvrt_status Run::compute() {
   std::string stop;
   kvrt_generate_options options = generate_options(flags.sampling, flags.max_tokens, stop);
   options.emit_logits = flags.digest;
+  speculate(flags.speculation, draft, options);
   const Result<kvrt_report> computed = flags.max_tokens ? session.generate(options, out) : session.prefill(KVRT_LOGITS_NONE, out);
   report = *computed;
   const kvrt_status s = computed.status().code();
@@ -192,6 +193,7 @@ void Run::print() {
     std::string times;  // there are none without a token
     if (!out.tokens.empty()) times = fmt::format(", first after {:.1f} ms", report.ttft_ms);
     if (tpot > 0) times += fmt::format(", {:.1f} tok/s", 1e3 / tpot);
+    times += speculated(flags.speculation, report);
     say("{}: {} from memory, {} from disk, {} computed; {} generated ({}){}\n", counted(report.prompt_tokens, "prompt token"),
         report.reused_memory - moved, report.reused_disk + moved, report.prefilled, out.tokens.size(), reason_name(report.reason), times);
     if (flags.digest) say("logits sha256 {}\n", out.digest.hex());
@@ -202,7 +204,7 @@ void Run::print() {
   json.add("reused_memory", report.reused_memory - moved).add("reused_disk", report.reused_disk + moved);
   json.add("prefilled", report.prefilled).add("reuse_stopped", reuse_name(stopped));
   json.add("ttft_ms", report.ttft_ms).add("tpot_ms", tpot).add("finish_reason", reason_name(report.reason));
-  json.add("seed", report.seed);
+  json.add("seed", report.seed).add("drafted", report.drafted).add("accepted", report.accepted);
   if (flags.digest) json.add("logits_sha256", out.digest.hex());
   json.print();
 }
@@ -230,6 +232,7 @@ kvrt_status read_inputs(RunFlags& flags, std::vector<int32_t>& tokens) {
   if (!flags.prompt.tokens.empty()) {
     if (kvrt_status s = parse_tokens(flags.prompt.tokens, tokens)) return s;
   }
+  if (kvrt_status s = read_prediction(flags.speculation)) return s;
   return read_grammar(flags.sampling);
 }
 
@@ -255,6 +258,7 @@ int cmd_run(const RunFlags& given) {
   Run run(flags, std::move(tokens));
   if (kvrt_status s = open_runtime(flags.model, run.runtime)) return s;
   if (kvrt_status s = open_model(flags.model, run.runtime, run.model)) return s;
+  if (kvrt_status s = open_draft(flags.model, flags.speculation, run.runtime, 1, tokens_held(*run.model.info()), run.draft)) return s;
   const bool uses_store = flags.store_named || !flags.session.empty() || !flags.fork_from.empty();  // a default store alone is not used
   if (uses_store) {
     const bool must_exist = flags.no_save || !flags.fork_from.empty();

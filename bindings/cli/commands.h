@@ -24,6 +24,7 @@ struct RunFlags {
   ModelFlags model;
   PromptFlags prompt;
   SamplingFlags sampling;
+  SpeculationFlags speculation;
   uint32_t max_tokens = 64;
   std::string store, session, fork_from, domain;
   int64_t truncate = -1;
@@ -36,6 +37,7 @@ int cmd_run(const RunFlags& flags);
 struct ChatFlags {
   ModelFlags model;
   SamplingFlags sampling;
+  SpeculationFlags speculation;
   uint32_t max_tokens = 0;
   std::string store, session = "chat", domain, system;
   bool accept_foreign_kv = false;
@@ -82,6 +84,7 @@ int cmd_inspect(const InspectFlags& flags);
 
 struct BenchFlags {
   ModelFlags model;
+  SpeculationFlags speculation;
   std::string file;
   std::vector<uint32_t> prompt{32, 128, 512, 2048}, depth{0, 2048}, append{1, 16, 64}, batch{1, 4, 8}, state{2048};
   uint32_t decode = 64, runs = 5, codec = 0;
@@ -93,6 +96,7 @@ struct PlanFlags {
   ModelFlags model;
   uint64_t context = 0, shared = 0, memory = 0;
   uint32_t sessions = 0, layers = 0, kv_heads = 0, head_dim = 0;
+  std::string draft;
   bool json = false;
 };
 int cmd_plan(const PlanFlags& flags);

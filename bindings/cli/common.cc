@@ -25,7 +25,7 @@ std::string rest_of(const std::string& what, std::string message) {
   if (!what.ends_with(" " + in_quotes(file)) && !file.ends_with("/" + last)) return message;
   message.erase(0, colon + 2);
   const std::string first = message.substr(0, message.find(": "));
-  if (what.starts_with(first + " ")) message.erase(0, first.size() + 2);
+  if (what.find(first + " ") != std::string::npos) message.erase(0, first.size() + 2);
   return message;
 }
 

@@ -73,6 +73,23 @@ struct SamplingFlags {
   uint32_t reasoning_max = 0;
 };
 
+struct SpeculationFlags {
+  std::string draft, prediction_file;
+  std::string prediction;  // the text of that file, once read_prediction() has it
+  bool lookup = false;
+  uint32_t draft_max = 0;
+  bool on() const { return lookup || !draft.empty() || !prediction_file.empty(); }
+};
+
+// Complains of an option that needs another one.
+kvrt_status check_speculation(const SpeculationFlags& flags);
+// The same, and reads the file of the prediction, if one is named.
+kvrt_status read_prediction(SpeculationFlags& flags);
+// Sets the options; they point into the flags. `draft`: the model that open_draft opened.
+void speculate(const SpeculationFlags& flags, const Model& draft, kvrt_generate_options& options);
+// ", 24 drafted, 18 accepted" after other figures; "" without speculation.
+std::string speculated(const SpeculationFlags& flags, const kvrt_report& report);
+
 // Reads the file of the grammar or the schema, if one is named, and complains if it cannot.
 kvrt_status read_grammar(SamplingFlags& flags);
 // Makes generate options from the flags. They point into the flags, and into `stop`, which gets the stop strings.
@@ -94,6 +111,9 @@ kvrt_model_options model_options(const ModelFlags& flags);      // so does this
 // Open what a command needs, and complain by themselves. A `*stop` that is true ends the loading of a model.
 kvrt_status open_runtime(const ModelFlags& flags, Runtime& out);
 kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& out, const std::atomic<bool>* stop = nullptr);
+// The draft model, if one is named, with room for the KV of so many sessions of so many tokens each.
+kvrt_status open_draft(const ModelFlags& flags, const SpeculationFlags& speculation, const Runtime& runtime, uint32_t sessions,
+                       uint64_t tokens, Model& out, const std::atomic<bool>* stop = nullptr);
 // Complains of a model whose file has no chat template: it takes plain text alone.
 kvrt_status check_template(const Model& model, const std::string& path);
 kvrt_status open_store(const Runtime& runtime, const std::string& path, bool read_only, bool must_exist, Store& out);

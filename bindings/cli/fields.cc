@@ -24,10 +24,19 @@ constexpr std::pair<std::string_view, std::string_view> kPhrases[] = {
 };
 
 constexpr std::pair<std::string_view, std::string_view> kFields[] = {
-    {"kv_bytes_max", "--kv-bytes"},     {"cache_bytes_max", "--cache-bytes"}, {"cache_dir", "--cache-dir"},
-    {"cuda_library", "--cuda-library"}, {"device_index", "--device-index"},   {"head_dim", "--head-dim"},
-    {"kv_heads", "--kv-heads"},         {"session_tokens", "--context"},      {"shared_tokens", "--shared"},
-    {"step_ms_max", "--step-ms"},       {"stop_strings", "--stop"},           {"grammar_kind is CONTINUE", "the grammar cannot go on"},
+    {"kv_bytes_max", "--kv-bytes"},
+    {"cache_bytes_max", "--cache-bytes"},
+    {"cache_dir", "--cache-dir"},
+    {"cuda_library", "--cuda-library"},
+    {"device_index", "--device-index"},
+    {"head_dim", "--head-dim"},
+    {"kv_heads", "--kv-heads"},
+    {"session_tokens", "--context"},
+    {"shared_tokens", "--shared"},
+    {"step_ms_max", "--step-ms"},
+    {"stop_strings", "--stop"},
+    {"draft_tokens_max", "--draft-max"},
+    {"grammar_kind is CONTINUE", "the grammar cannot go on"},
 };
 
 std::string context_advice;  // takes the place of the first phrase's words

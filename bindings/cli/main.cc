@@ -32,6 +32,7 @@ void define_run(CLI::App& app, int& code) {
   c->get_option_group("grammar")
       ->add_flag("--continue-grammar", flags->sampling.continue_grammar, "go on with an answer that was cut short, by the same grammar")
       ->excludes(c->get_option("--ignore-eos"));
+  add_speculation(c, flags->speculation);
   c->add_option("--domain", flags->domain, "domain of the session; KV is shared only within one")->group(kSaving);
   c->add_flag("--no-save", flags->no_save, "save nothing of this run; the store has to exist")->group(kSaving);
   c->add_flag("--overwrite", flags->overwrite, "replace another session of that name, or a newer save of this one")->group(kSaving);
@@ -57,6 +58,7 @@ void define_chat(CLI::App& app, int& code) {
   add_room(c, flags->model);
   add_sampling(c, flags->sampling, "as the model's file suggests; 1 if it suggests only other values, else 0.7",
                "as the file suggests, else 0.05", "as the file suggests, else 0");
+  add_speculation(c, flags->speculation);
   c->add_option("--domain", flags->domain, "domain of the session; KV is shared only within one")->needs(store)->group(kSaving);
   add_foreign_kv(c, flags->accept_foreign_kv);
   add_compute(c, flags->model);
@@ -160,6 +162,7 @@ void define_bench(CLI::App& app, int& code) {
   list("--batch", flags->batch, 1, 1024, "numbers of sessions to decode together");
   list("--state", flags->state, 1, kTokensMax, "lengths of sessions to save and load, in tokens");
   c->add_option("--decode", flags->decode, "tokens to generate per decode run")->capture_default_str()->check(within(1, 4096));
+  add_speculation(c, flags->speculation, false);
   add_codec(c, flags->codec, "compression of the saved session's KV (default zstd)");
   c->add_option("--runs", flags->runs, "runs per figure; the median is printed")->capture_default_str()->check(within(1, 1000));
   c->add_flag("--json", flags->json, "one JSON object");
@@ -237,6 +240,7 @@ void define_plan(CLI::App& app, int& code) {
   c->add_option("--memory", flags->memory, "memory to fit into, 8G is 8 GiB (default 0: the free memory of the device)")
       ->type_name("SIZE")
       ->transform(size());
+  c->add_option("--draft", flags->draft, "GGUF file of a draft model (kvrt run --draft), which needs memory for the same sessions");
   c->add_option("--layers", flags->layers, "layers, for a model without a file");
   c->add_option("--kv-heads", flags->kv_heads, "KV heads, for a model without a file");
   c->add_option("--head-dim", flags->head_dim, "dimensions of a head, for a model without a file");
@@ -244,6 +248,7 @@ void define_plan(CLI::App& app, int& code) {
   c->callback([c, flags, &code] {
     const bool geometry = flags->layers || flags->kv_heads || flags->head_dim;
     if (geometry && !is_named(c, "model")) flags->model.model.clear();  // the default model counts only where nothing is named
+    if (geometry && !flags->draft.empty()) throw CLI::ValidationError("--draft", "it goes with -m FILE");
     if (!geometry && flags->model.model.empty()) throw CLI::RequiredError("-m FILE, or --layers, --kv-heads and --head-dim");
     code = cmd_plan(*flags);
   });

@@ -33,7 +33,10 @@ const Page kPages[] = {
        "on without a prompt, and takes standard input by -f -.",
        "The text goes to standard output: broken at words on a terminal, byte for byte elsewhere. What was reused and how long it took "
        "goes "
-       "to standard error."},
+       "to standard error.",
+       "Speculation (--lookup, --prediction, --draft) makes an answer faster and changes nothing of it: tokens that are likely to follow "
+       "are proposed, one step checks all of them, and those that are right are taken. It helps where the weights' way from memory takes "
+       "most of a step's time, and where many proposals are right; where it does not pay, little or nothing is proposed."},
       {{"Go on with a text", "kvrt run -m model.gguf -p \"The lamp is lit at dusk.\" -n 32"},
        {"Answer a question by the model's chat template, up to 200 tokens",
         "kvrt run -m model.gguf --chat -p \"Name three lighthouses.\" -n 200"},
@@ -41,6 +44,9 @@ const Page kPages[] = {
        {"Read a long text once, and ask about it in forks of it",
         "kvrt run -m model.gguf --store memory --session book -f book.txt -n 0\n"
         "kvrt run -m model.gguf --store memory --fork-from book --session one -p \" Who is the keeper?\""},
+       {"A file that the model edits: what stays is proposed, and computed several tokens at a time",
+        "(echo 'Rename the function f to size:'; cat a.c) | kvrt run -m model.gguf --chat -n 2000 --prediction a.c"},
+       {"With a small model that proposes tokens for a large one", "kvrt run -m large.gguf --draft small.gguf --chat -p \"Why?\" -n 200"},
        {"An answer that fits a JSON schema", "kvrt run -m model.gguf --chat -p \"A person, please.\" --json-schema person.json -n 200"}}}},
     {"kvrt chat",
      {{"A conversation in the terminal. With --store it is saved after each answer, and within one every 64 tokens; the next chat with the "
@@ -87,6 +93,7 @@ const Page kPages[] = {
        "loaded. With --memory it says how many sessions fit."},
       {{"One session of 8192 tokens", "kvrt plan -m model.gguf --context 8192"},
        {"Ten sessions that begin with the same 2000 tokens", "kvrt plan -m model.gguf --context 4096 --sessions 10 --shared 2000"},
+       {"A model with a draft", "kvrt plan -m large.gguf --draft small.gguf --context 8192"},
        {"What fits into 8 GiB with KV of half the size", "kvrt plan -m model.gguf --kv int8 --memory 8G"}}}},
     {"kvrt store",
      {{"A store is a directory of saved sessions. Several processes may have it open. KV that several sessions have in common is there "

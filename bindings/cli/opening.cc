@@ -90,29 +90,61 @@ kvrt_model_options model_options(const ModelFlags& flags) {
   return options;
 }
 
-kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& out, const std::atomic<bool>* stop) {
-  kvrt_model_options options = model_options(flags);
-  if (flags.context) {  // the KV of one conversation of so many tokens
-    auto asked = init<kvrt_plan_options>();
-    asked.kv_format = options.kv_format;
-    asked.kv_format_v = options.kv_format_v;
-    asked.block_tokens = flags.block_tokens;
-    asked.session_tokens = flags.context;
-    const Result<kvrt_plan> plan = runtime.plan(flags.model, asked);
-    if (kvrt_status s = checked(plan.status(), "cannot plan for the model " + in_quotes(flags.model))) return s;
-    options.kv_bytes_max = plan->kv_bytes;
-  }
-  Progress bar("loading");
-  Result<Model> model = Model::open(runtime, flags.model, options, [&](const Event& event) {
+namespace {
+
+kvrt_plan_options planned(const ModelFlags& flags, uint64_t tokens) {
+  auto asked = init<kvrt_plan_options>();
+  asked.kv_format = kv_format(k_format(flags));
+  asked.kv_format_v = kv_format(v_format(flags));
+  asked.block_tokens = flags.block_tokens;
+  asked.session_tokens = tokens;
+  return asked;
+}
+
+// `role`: "" or "--draft: ", before what goes wrong.
+kvrt_status plan_for(const Runtime& runtime, const std::string& path, const kvrt_plan_options& asked, const char* role, kvrt_plan& out) {
+  return take(runtime.plan(path, asked), out, fmt::format("{}cannot plan for the model {}", role, in_quotes(path)));
+}
+
+kvrt_status load(const Runtime& runtime, const std::string& path, const kvrt_model_options& options, const char* role, Progress bar,
+                 Model& out, const std::atomic<bool>* stop) {
+  Result<Model> model = Model::open(runtime, path, options, [&](const Event& event) {
     bar.update(event);
     return stop_if(Interrupt::came() || (stop && *stop));
   });
   bar.clear();
-  if (kvrt_status s = checked(model.status(), "cannot open the model " + in_quotes(flags.model))) return s;
-  out = std::move(*model);
+  return take(std::move(model), out, fmt::format("{}cannot open the model {}", role, in_quotes(path)));
+}
+
+}  // namespace
+
+kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& out, const std::atomic<bool>* stop) {
+  kvrt_model_options options = model_options(flags);
+  if (flags.context) {  // the KV of one conversation of so many tokens
+    kvrt_plan plan = init<kvrt_plan>();
+    if (kvrt_status s = plan_for(runtime, flags.model, planned(flags, flags.context), "", plan)) return s;
+    options.kv_bytes_max = plan.kv_bytes;
+  }
+  if (kvrt_status s = load(runtime, flags.model, options, "", Progress("loading"), out, stop)) return s;
   const Result<kvrt_model_props> props = out.info();
   if (flags.context && props.ok()) advise_context(flags.context, tokens_held(*props));
   return KVRT_OK;
+}
+
+kvrt_status open_draft(const ModelFlags& flags, const SpeculationFlags& speculation, const Runtime& runtime, uint32_t sessions,
+                       uint64_t tokens, Model& out, const std::atomic<bool>* stop) {
+  const std::string& path = speculation.draft;
+  if (path.empty()) return KVRT_OK;
+  constexpr const char* kRole = "--draft: ";
+  kvrt_plan plan = init<kvrt_plan>();
+  kvrt_plan_options asked = planned(flags, 0);
+  if (kvrt_status s = plan_for(runtime, path, asked, kRole, plan)) return s;
+  asked.sessions = sessions;
+  asked.session_tokens = std::min<uint64_t>(plan.context_length, tokens);
+  if (kvrt_status s = plan_for(runtime, path, asked, kRole, plan)) return s;
+  kvrt_model_options options = model_options(flags);
+  options.kv_bytes_max = plan.kv_bytes;
+  return load(runtime, path, options, kRole, Progress("draft"), out, stop);
 }
 
 uint64_t tokens_held(const kvrt_model_props& props) {

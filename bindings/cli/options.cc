@@ -9,7 +9,8 @@ namespace cli {
 
 namespace {
 
-constexpr const char *kSampling = "Sampling", *kComputing = "Computing", *kKv = "KV", *kCache = "Weight cache";
+constexpr const char *kSampling = "Sampling", *kComputing = "Computing", *kKv = "KV", *kCache = "Weight cache",
+                     *kSpeculation = "Speculation";
 
 CLI::Validator between(double low, double high) {
   const auto check = [low, high](const std::string& text) {
@@ -43,10 +44,10 @@ CLI::Validator numbered(const std::vector<std::string>& words) {
 // The word for a value in --help, by the option's name; numbers and choices have words of their own.
 const char* value_word(const CLI::Option& option) {
   constexpr std::pair<const char*, const char*> kWords[] = {
-      {"model", "FILE"},       {"file", "FILE"},  {"grammar", "FILE"},   {"json-schema", "FILE"}, {"template", "FILE"},
-      {"messages", "FILE"},    {"tools", "FILE"}, {"documents", "FILE"}, {"output", "FILE"},      {"cuda-library", "FILE"},
-      {"cache-dir", "DIR"},    {"store", "DIR"},  {"session", "NAME"},   {"fork-from", "NAME"},   {"var", "NAME=JSON"},
-      {"tokens", "IDS|@FILE"}, {"domain", "NAME"}};
+      {"model", "FILE"},     {"file", "FILE"},       {"grammar", "FILE"},     {"json-schema", "FILE"}, {"template", "FILE"},
+      {"messages", "FILE"},  {"tools", "FILE"},      {"documents", "FILE"},   {"output", "FILE"},      {"cuda-library", "FILE"},
+      {"draft", "FILE"},     {"prediction", "FILE"}, {"cache-dir", "DIR"},    {"store", "DIR"},        {"session", "NAME"},
+      {"fork-from", "NAME"}, {"var", "NAME=JSON"},   {"tokens", "IDS|@FILE"}, {"domain", "NAME"}};
   for (const auto& [name, word] : kWords) {
     if (option.check_lname(name)) return word;
   }
@@ -213,6 +214,20 @@ void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& te
   command->add_option("--reasoning-max", flags.reasoning_max, "end the model's reasoning after N tokens (default 0: no limit)")
       ->group(kSampling)
       ->excludes(past_end);
+}
+
+void add_speculation(CLI::App* command, SpeculationFlags& flags, bool prediction) {
+  command->add_flag("--lookup", flags.lookup, "speed up an answer that repeats text: propose what followed the same words before")
+      ->group(kSpeculation);
+  command->add_option("--draft", flags.draft, "GGUF file of a much smaller model with the same vocabulary, which proposes tokens")
+      ->group(kSpeculation);
+  if (prediction) {
+    command->add_option("--prediction", flags.prediction_file, "text that the answer is likely to repeat, as a file that it edits")
+        ->group(kSpeculation);
+  }
+  command->add_option("--draft-max", flags.draft_max, "tokens to propose for a step at most (default 16)")
+      ->group(kSpeculation)
+      ->check(within(1, 32));
 }
 
 void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens) {
