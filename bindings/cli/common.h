@@ -77,7 +77,7 @@ struct SpeculationFlags {
   std::string draft, prediction_file;
   std::string prediction;  // the text of that file, once read_prediction() has it
   bool lookup = false;
-  uint32_t draft_max = 0;
+  uint32_t draft_max = 0, draft_min = 0;
   bool on() const { return lookup || !draft.empty() || !prediction_file.empty(); }
 };
 

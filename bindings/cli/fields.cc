@@ -36,6 +36,7 @@ constexpr std::pair<std::string_view, std::string_view> kFields[] = {
     {"step_ms_max", "--step-ms"},
     {"stop_strings", "--stop"},
     {"draft_tokens_max", "--draft-max"},
+    {"draft_tokens_min", "--draft-min"},
     {"grammar_kind is CONTINUE", "the grammar cannot go on"},
 };
 

@@ -228,6 +228,7 @@ void add_speculation(CLI::App* command, SpeculationFlags& flags, bool prediction
   command->add_option("--draft-max", flags.draft_max, "tokens to propose for a step at most (default 16)")
       ->group(kSpeculation)
       ->check(within(1, 32));
+  command->add_option("--draft-min", flags.draft_min, "")->group("")->check(within(0, 32));  // for tests and measurements
 }
 
 void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens) {

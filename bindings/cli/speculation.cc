@@ -21,6 +21,7 @@ void speculate(const SpeculationFlags& flags, const Model& draft, kvrt_generate_
   options.draft = draft.get();
   options.lookup = flags.lookup;
   options.draft_tokens_max = flags.draft_max;
+  options.draft_tokens_min = flags.draft_min;
   if (!flags.prediction_file.empty()) kvrt::assign(options.prediction, options.prediction_size, flags.prediction);
 }
 

@@ -115,6 +115,7 @@ struct App::Job {
     std::lock_guard lock(app.mu_);
     Counters& c = app.counters_[domain];
     c.prompt += usage.prompt, c.cached += usage.cached, c.completion += usage.completion;
+    c.drafted += usage.drafted, c.accepted += usage.accepted;
   }
   static std::unique_ptr<Reply> reply_to(const Request& request) {
     if (request.response.id.empty()) return std::make_unique<CompletionReply>(request);
@@ -128,8 +129,9 @@ struct App::Job {
   size_t answers() const { return request.n * std::max<size_t>(request.prompts.size(), 1); }
 };
 
-App::App(kvrt::Model model, StorePlace& place, Access access, AppOptions options, Conversations::Options conversations)
+App::App(kvrt::Model model, kvrt::Model draft, StorePlace& place, Access access, AppOptions options, Conversations::Options conversations)
     : model_(std::move(model)),
+      draft_(std::move(draft)),
       access_(std::move(access)),
       options_(std::move(options)),
       shows_tools_(shows_tools(model_)),
@@ -220,14 +222,23 @@ void App::add_routes(HttpServer* server) {
 }
 
 Request App::read(const std::string& body, Api api) {
-  if (api == Api::kText) return read_text_request(body);
-  Request request = api == Api::kChat ? read_chat_request(body) : read_response_request(body);
+  Request request = api == Api::kText ? read_text_request(body) : api == Api::kChat ? read_chat_request(body) : read_response_request(body);
+  speculate(&request);
+  if (api == Api::kText) return request;
   if (!shows_tools_ && request.options.tool_choice == KVRT_TOOL_CHOICE_NONE) drop_tools(&request);  // the model sees none, and calls none
   if (api == Api::kResponses) {
     conversations_.prepare(&request, t_domain);
     say_left_out(request.response.left_out);
   }
   return request;
+}
+
+// What proposes tokens of the answer: as the request says, else the server's options.
+void App::speculate(Request* request) const {
+  if (request->draft.value_or(false) && !draft_)
+    refuse("draft", "draft: this server was started without a draft model (--draft)", "unsupported_value");
+  if (request->draft.value_or(true)) request->options.draft = draft_.get();
+  request->options.lookup = request->lookup.value_or(options_.lookup);
 }
 
 void App::answer(const std::string& body, Api api, httplib::Response& response) {
@@ -365,6 +376,8 @@ std::string App::metrics() {
     add("prompt_tokens_total", "Tokens of prompts.", c.prompt);
     add("cached_tokens_total", "Of these, tokens that were not computed.", c.cached);
     add("completion_tokens_total", "Tokens that were generated.", c.completion);
+    add("drafted_tokens_total", "Tokens that speculation proposed.", c.drafted);
+    add("accepted_tokens_total", "Of these, tokens that answers have.", c.accepted);
   }
   std::string model;
   if (access_.keys.empty() && model_.metrics_text(options_.model_id, model).ok()) out += model;

@@ -21,6 +21,7 @@
 struct AppOptions {
   std::string model_id;
   uint64_t created = 0;  // the model's, seconds since 1970
+  bool lookup = false;   // of a request that does not say
   size_t answers = 128;  // that are generated at once
   std::chrono::seconds time_limit{600};
   std::string sampling = "{}";  // what the model's file suggests, as fields of a request
@@ -30,13 +31,14 @@ struct AppOptions {
 
 class App {
  public:
-  App(kvrt::Model model, StorePlace& place, Access access, AppOptions options, Conversations::Options conversations);
+  // `draft`: the model that proposes tokens; empty: none.
+  App(kvrt::Model model, kvrt::Model draft, StorePlace& place, Access access, AppOptions options, Conversations::Options conversations);
   void add_routes(HttpServer* server);
   void stop() { watcher_.stop_all(); }
 
  private:
   struct Counters {  // of a domain
-    uint64_t requests = 0, refused = 0, failed = 0, prompt = 0, cached = 0, completion = 0;
+    uint64_t requests = 0, refused = 0, failed = 0, prompt = 0, cached = 0, completion = 0, drafted = 0, accepted = 0;
   };
   struct Job;
 
@@ -44,6 +46,7 @@ class App {
   bool check(const httplib::Request& request, httplib::Response& response);
   enum class Api { kChat, kText, kResponses };
   Request read(const std::string& body, Api api);
+  void speculate(Request* request) const;
   void answer(const std::string& body, Api api, httplib::Response& response);
   void stream(std::shared_ptr<Job> job, httplib::Response& response);
   std::string health(bool closing) const;
@@ -55,7 +58,7 @@ class App {
   void say_left_out(const std::vector<std::string>& types);
   std::string metrics();
 
-  const kvrt::Model model_;
+  const kvrt::Model model_, draft_;
   const Access access_;
   const AppOptions options_;
   const bool shows_tools_;

@@ -278,6 +278,8 @@ void Generation::finish(uint32_t index, const kvrt::Event& event) {
   c.over = true;
   c.cut = report.stop_string_tokens;
   usage_.completion += report.generated;
+  usage_.drafted += report.drafted;
+  usage_.accepted += report.accepted;
   if (c.first) {
     usage_.prompt += report.prompt_tokens;
     if (scores_.empty()) usage_.cached += report.reused_memory + report.reused_disk;

@@ -30,6 +30,7 @@ struct Piece {
 
 struct Usage {
   uint64_t prompt = 0, cached = 0, completion = 0, reasoning = 0;
+  uint64_t drafted = 0, accepted = 0;  // tokens that were proposed; of these, tokens of the completion
 };
 
 class Generation {

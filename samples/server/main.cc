@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "app.h"
+#include "draft.h"
 #include "sampling.h"
 
 namespace {
@@ -34,6 +35,9 @@ constexpr const char* kUsage = R"(kvrt-server MODEL.gguf [OPTIONS]: the OpenAI A
   --origin URL         a page that may ask, http://host:port; may come again
   --pages DIR          static files, served at /
   --kv-bytes SIZE      memory for KV (four contexts, at most a quarter of the free memory)
+  --draft FILE         a much smaller model with the same vocabulary, which proposes tokens: answers are the same, and
+                       faster where many are right. It takes memory for its weights and the KV of as many tokens
+  --lookup             propose what followed the same words before: for answers that repeat text
   --threads N          compute threads (all CPUs)
   --device NAME        cpu, cuda or auto (cpu)
   --keep DAYS          conversations that nobody went on with for so long are removed (30; 0: never)
@@ -55,7 +59,7 @@ SIZE: bytes, or with K, M, G. Ctrl-C or SIGTERM ends it: answers are cut, conver
 }
 
 struct Options {
-  std::string model, store, address = "127.0.0.1", device = "cpu";
+  std::string model, draft, store, address = "127.0.0.1", device = "cpu";
   bool as_generated = false;
   uint64_t port = 8080, kv_bytes = 0, threads = 0, keep_days = 30, disk_bytes = 0;
   HttpLimits http;
@@ -129,19 +133,24 @@ void complete(Options* o) {
   o->app.created = time_of(o->model);
 }
 
+// A word that takes no value: the model, or an option alone.
+bool take_alone(const std::string& word, Options* o) {
+  if (word == "--help" || word == "-h") {
+    std::cout << kUsage;
+    std::exit(0);
+  }
+  if (word == "--lookup") return o->app.lookup = true;
+  if (word.starts_with("-")) return false;
+  if (!o->model.empty()) fail("one model, found \"" + o->model + "\" and \"" + word + "\"");
+  o->model = word;
+  return true;
+}
+
 Options read_options(int argc, char** argv) {
   Options o;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--help" || name == "-h") {
-      std::cout << kUsage;
-      std::exit(0);
-    }
-    if (!name.starts_with("-")) {
-      if (!o.model.empty()) fail("one model, found \"" + o.model + "\" and \"" + name + "\"");
-      o.model = name;
-      continue;
-    }
+    if (take_alone(name, &o)) continue;
     if (i + 1 == argc) fail(name + " needs a value, or is not known: see --help");
     const std::string value = argv[++i];
     if (value.empty()) fail(name + ": its value is empty");
@@ -168,6 +177,8 @@ Options read_options(int argc, char** argv) {
       o.app.pages = value;
     else if (name == "--kv-bytes")
       o.kv_bytes = number(1, UINT64_MAX);
+    else if (name == "--draft")
+      o.draft = value;
     else if (name == "--threads")
       o.threads = number(1, 256);
     else if (name == "--device")
@@ -245,6 +256,7 @@ int run(const Options& o) {
   model_options.kv_bytes_max = o.kv_bytes;
   model_options.cache = KVRT_CACHE_USER;
   auto model = kvrt::Model::open(runtime, o.model, model_options).or_throw();
+  auto draft = open_draft(runtime, model, o.draft);
   auto store_options = kvrt::init<kvrt_store_options>();
   store_options.disk_bytes_max = o.disk_bytes;
   StorePlace place(runtime, o.store, store_options, log_line);
@@ -261,7 +273,7 @@ int run(const Options& o) {
   AppOptions app_options = o.app;
   app_options.log = log_line;
   app_options.sampling = suggested_sampling(runtime, o.model);
-  App app(model, place, o.access, app_options, conversations);
+  App app(model, draft, place, o.access, app_options, conversations);
   HttpServer server(o.http, o.app.model_id);
   app.add_routes(&server);
   serve(&server, &app, o);

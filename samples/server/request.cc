@@ -71,6 +71,15 @@ void read_format(const Json& v, Request* r) {
   }
 }
 
+void read_prediction(const Json& v, Request* r) {
+  constexpr std::string_view kParts[] = {"text"};
+  const Json& type = field(v, "prediction", "type", Json::kString);
+  if (type.text != "content") expected("prediction.type", "content", &type);
+  const Json* content = v.find("content");
+  if (!content) expected("prediction.content", "a text or a list of parts", nullptr);
+  r->prediction = read_parts(*content, "prediction.content", kParts, "text");
+}
+
 void read_prompt(const Json& v, Request* r) {
   const auto tokens_of = [](const Json& list, const std::string& name) {
     Prompt p;
@@ -108,6 +117,10 @@ const Field kFields[] = {
      [](const Json& v, Request* r) { r->options.presence_penalty = static_cast<float>(number(v, "presence_penalty", -2, 2)); }},
     {"logit_bias", read_bias},
     {"seed", read_seed},
+    {"draft", [](const Json& v, Request* r) { r->draft = flag(v, "draft"); }},
+    {"lookup", [](const Json& v, Request* r) { r->lookup = flag(v, "lookup"); }},
+    {"draft_tokens_max", [](const Json& v, Request* r) { r->options.draft_tokens_max = integer(v, "draft_tokens_max", 1, 32); }},
+    {"draft_tokens_min", [](const Json& v, Request* r) { r->options.draft_tokens_min = integer(v, "draft_tokens_min", 0, 32); }},
     {"prompt_cache_key", [](const Json& v, Request* r) { r->cache_key = text(v, "prompt_cache_key"); }},
     {"user", nullptr},
     {"metadata", nullptr},
@@ -131,6 +144,7 @@ const Field kChatFields[] = {
     {"tool_choice", read_tool_choice},
     {"parallel_tool_calls", [](const Json& v, Request* r) { r->options.parallel_calls_max = flag(v, "parallel_tool_calls") ? 0 : 1; }},
     {"response_format", read_format},
+    {"prediction", read_prediction},
     {"reasoning_effort", [](const Json& v, Request* r) { add_variables("\"reasoning_effort\":" + std::string(v.raw), r); }},
     {"chat_template_kwargs", read_template_kwargs},
     {"thinking_budget", [](const Json& v, Request* r) { r->options.reasoning_tokens_max = integer(v, "thinking_budget", 1, kTokensMax); }},
@@ -159,7 +173,7 @@ const Field kTextFields[] = {
 };
 
 // Known to OpenAI's API and not to this server.
-constexpr std::string_view kRefused[] = {"functions", "function_call", "audio", "prediction", "web_search_options", "suffix", "moderation"};
+constexpr std::string_view kRefused[] = {"functions", "function_call", "audio", "web_search_options", "suffix", "moderation"};
 
 Request read_completion(std::string_view body, std::span<const Field> own) {
   Request r;
@@ -220,6 +234,7 @@ kvrt_generate_options Request::generate_options(uint32_t index) const {
   if (!stop.empty()) o.stop_strings = stop.data(), o.stop_strings_size = stop.size();
   if (!bias.empty()) o.logit_bias = bias.data(), o.logit_bias_count = bias.size();
   if (!grammar.empty()) kvrt::assign(o.grammar, o.grammar_size, grammar);
+  if (!prediction.empty()) kvrt::assign(o.prediction, o.prediction_size, prediction);
   if (!tool_name.empty()) kvrt::assign(o.tool_name, o.tool_name_size, tool_name);
   return o;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,11 +58,12 @@ struct Request {
 
   // The sampling; the texts that it refers to are below.
   kvrt_generate_options options = kvrt::init<kvrt_generate_options>();
-  std::string stop, grammar, tool_name;
+  std::string stop, grammar, tool_name, prediction;
   std::vector<kvrt_token_value> bias;
   bool max_tokens_given = false, seeded = false;
-  bool no_answer = false;  // max_tokens is 0: the prompt alone comes back
-  bool continues = false;  // `cut` is an answer that goes on; it is none of the messages
+  bool no_answer = false;             // max_tokens is 0: the prompt alone comes back
+  std::optional<bool> draft, lookup;  // none: as the server's options say
+  bool continues = false;             // `cut` is an answer that goes on; it is none of the messages
   Message cut;
   ResponseFields response;
 

@@ -47,7 +47,7 @@ class Errors(Case):
         self.assertEqual(error.param, "max_tokns")
 
     def test_refused_fields(self):
-        for name, value in (("functions", []), ("audio", {}), ("prediction", {}), ("web_search_options", {})):
+        for name, value in (("functions", []), ("audio", {}), ("web_search_options", {})):
             error = self.refused(openai.BadRequestError, "unsupported_parameter", extra_body={name: value})
             self.assertEqual(error.param, name)
         self.assertEqual(self.refused(openai.BadRequestError, store=True).param, "store")

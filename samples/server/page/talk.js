@@ -44,6 +44,8 @@ function speedOf(m) {
   const parts = [];
   if (m.firstMs !== undefined) parts.push(`First token after ${m.firstMs < 1000 ? `${Math.round(m.firstMs)} ms` : `${round(m.firstMs / 1000)} s`}`);
   if (m.perSecond > 0) parts.push(`${round(m.perSecond)} tokens a second`);
+  const { accepted_prediction_tokens: right = 0, rejected_prediction_tokens: wrong = 0 } = m.usage.completion_tokens_details ?? {};
+  if (right + wrong > 0) parts.push(`${right.toLocaleString("en")} of ${(right + wrong).toLocaleString("en")} proposed tokens were right`);
   return parts.length === 0 ? "" : `${parts.join(", ")}.`;
 }
 
