@@ -37,6 +37,8 @@ constexpr std::pair<std::string_view, std::string_view> kFields[] = {
     {"stop_strings", "--stop"},
     {"draft_tokens_max", "--draft-max"},
     {"draft_tokens_min", "--draft-min"},
+    {"draft: token", "--draft: token"},
+    {"prediction has", "--prediction has"},
     {"grammar_kind is CONTINUE", "the grammar cannot go on"},
 };
 

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What lookup finds.
+// Answers of two tokens repeat what lookup finds.
+var twoTokens = []TokenValue{{5, 50}, {6, 50}}
 var again = []int32{5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8}
 
 // spoken gives the tokens of a generation, and its report.
@@ -35,8 +36,8 @@ func TestSpeculation(t *testing.T) {
 	r := newRig(t)
 	draft := r.draft()
 	var drafted, accepted uint64
-	for _, plain := range []GenerateOptions{{MaxTokens: 24, IgnoreEOS: true},
-		{MaxTokens: 24, IgnoreEOS: true, Temperature: 1.2, TopK: 40, Seed: 7, RepetitionPenalty: 1.1}} {
+	for _, plain := range []GenerateOptions{{MaxTokens: 24, IgnoreEOS: true, LogitBias: twoTokens},
+		{MaxTokens: 24, IgnoreEOS: true, LogitBias: twoTokens, Temperature: 1.2, TopK: 40, Seed: 7, RepetitionPenalty: 1.1}} {
 		want, report := r.spoken(plain)
 		equal(t, []uint64{report.Drafted, report.Accepted}, []uint64{0, 0})
 		text, err := r.model.Detokenize(want, 0)

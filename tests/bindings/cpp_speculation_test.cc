@@ -11,7 +11,8 @@ namespace {
 using kvrt::Event, kvrt::Model, kvrt::Runtime, kvrt::Session;
 
 const char kModel[] = KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf";
-const std::vector<int32_t> kAgain = {5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8};  // what lookup finds
+const std::vector<int32_t> kAgain = {5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8};
+const kvrt_token_value kTwoTokens[] = {{5, 50}, {6, 50}};  // answers of these repeat what lookup finds
 
 struct Spoken {
   std::vector<int32_t> tokens;
@@ -32,6 +33,8 @@ kvrt_generate_options greedy(uint32_t max_tokens) {
   auto o = kvrt::init<kvrt_generate_options>();
   o.max_tokens = max_tokens;
   o.ignore_eos = 1;
+  o.logit_bias = kTwoTokens;
+  o.logit_bias_count = 2;
   return o;
 }
 

@@ -10,6 +10,7 @@ import forced
 from support import PLAIN, Case, Server
 
 AGAIN = "to be or not to be " * 8  # what lookup finds
+BIAS = {"5": 100, "6": 100}  # answers of two tokens repeat
 FORCED = {"draft_tokens_max": 6, "draft_tokens_min": 3}  # whatever it costs: pace is no matter of tests
 PREDICTED = {"prediction": {"type": "content", "content": AGAIN}}
 
@@ -34,22 +35,22 @@ class Requests(Case):
 
     def test_fields(self):
         for sampled in ({}, {"temperature": 1, "seed": 5}):
-            want = said(self.ask(AGAIN, max_tokens=40, **sampled))
+            want = said(self.ask(AGAIN, logit_bias=BIAS, max_tokens=40, **sampled))
             for extra in ({"lookup": True}, PREDICTED, {"prediction": {"type": "content", "content": [{"type": "text", "text": AGAIN}] * 2}}):
-                answer = self.ask(AGAIN, max_tokens=40, extra_body=extra | FORCED, **sampled)
+                answer = self.ask(AGAIN, logit_bias=BIAS, max_tokens=40, extra_body=extra | FORCED, **sampled)
                 self.assertEqual(said(answer), want)
                 self.assertGreater(sum(counted(answer.usage)), 0)
                 self.assertLessEqual(counted(answer.usage)[0], answer.usage.completion_tokens)
-            self.assertEqual(said(self.ask(AGAIN, max_tokens=40, extra_body={"lookup": True}, **sampled)), want)
+            self.assertEqual(said(self.ask(AGAIN, logit_bias=BIAS, max_tokens=40, extra_body={"lookup": True}, **sampled)), want)
 
     def test_of_the_client(self):
         """OpenAI's client has the field `prediction` itself."""
-        want = said(self.ask(AGAIN, max_tokens=20))
-        self.assertEqual(said(self.ask(AGAIN, max_tokens=20, **PREDICTED)), want)
+        want = said(self.ask(AGAIN, logit_bias=BIAS, max_tokens=20))
+        self.assertEqual(said(self.ask(AGAIN, logit_bias=BIAS, max_tokens=20, **PREDICTED)), want)
 
     def test_stream(self):
-        want = self.ask(AGAIN, max_tokens=24)
-        stream = self.ask(AGAIN, max_tokens=24, stream=True, stream_options={"include_usage": True}, extra_body={"lookup": True} | FORCED)
+        want = self.ask(AGAIN, logit_bias=BIAS, max_tokens=24)
+        stream = self.ask(AGAIN, logit_bias=BIAS, max_tokens=24, stream=True, stream_options={"include_usage": True}, extra_body={"lookup": True} | FORCED)
         chunks = list(stream)
         self.assertEqual("".join(c.choices[0].delta.content or "" for c in chunks if c.choices), want.choices[0].message.content)
         usage = chunks[-1].usage
@@ -57,24 +58,25 @@ class Requests(Case):
         self.assertGreater(sum(counted(usage)), 0)
 
     def test_other_endpoints(self):
-        plain = self.client.completions.create(model=self.name, prompt=AGAIN, max_tokens=24, temperature=0)
-        text = self.client.completions.create(model=self.name, prompt=AGAIN, max_tokens=24, temperature=0, extra_body={"lookup": True} | FORCED)
+        plain = self.client.completions.create(model=self.name, prompt=AGAIN, max_tokens=24, temperature=0, logit_bias=BIAS)
+        text = self.client.completions.create(model=self.name, prompt=AGAIN, max_tokens=24, temperature=0, logit_bias=BIAS, extra_body={"lookup": True} | FORCED)
         self.assertEqual(text.choices[0].text, plain.choices[0].text)
         self.assertGreater(sum(counted(text.usage)), 0)
-        options = {"model": self.name, "input": AGAIN, "max_output_tokens": 24, "temperature": 0}
+        options = {"model": self.name, "input": AGAIN, "max_output_tokens": 24, "temperature": 0, "extra_body": {"logit_bias": BIAS}}
         plain = self.client.responses.create(**options)
-        response = self.client.responses.create(**options, extra_body={"lookup": True} | FORCED)
+        options["extra_body"] = {"logit_bias": BIAS, "lookup": True} | FORCED
+        response = self.client.responses.create(**options)
         self.assertEqual(response.output_text, plain.output_text)
         self.assertGreater(response.usage.output_tokens_details.accepted_prediction_tokens +
                            response.usage.output_tokens_details.rejected_prediction_tokens, 0)
 
     def test_many(self):
-        want = said(self.ask(AGAIN, n=3, max_tokens=16, temperature=1, seed=2))
-        self.assertEqual(said(self.ask(AGAIN, n=3, max_tokens=16, temperature=1, seed=2, extra_body={"lookup": True} | FORCED)), want)
+        want = said(self.ask(AGAIN, logit_bias=BIAS, n=3, max_tokens=16, temperature=1, seed=2))
+        self.assertEqual(said(self.ask(AGAIN, logit_bias=BIAS, n=3, max_tokens=16, temperature=1, seed=2, extra_body={"lookup": True} | FORCED)), want)
 
     def test_metrics(self):
         drafted, accepted = self.server.metric("kvrt_server_drafted_tokens_total"), self.server.metric("kvrt_server_accepted_tokens_total")
-        right, wrong = counted(self.ask(AGAIN, max_tokens=24, extra_body={"lookup": True} | FORCED).usage)
+        right, wrong = counted(self.ask(AGAIN, logit_bias=BIAS, max_tokens=24, extra_body={"lookup": True} | FORCED).usage)
         self.eventually(lambda: self.server.metric("kvrt_server_drafted_tokens_total") == drafted + right + wrong, "drafted tokens")
         self.assertEqual(self.server.metric("kvrt_server_accepted_tokens_total"), accepted + right)
 

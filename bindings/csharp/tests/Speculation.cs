@@ -6,7 +6,7 @@ namespace Kvrt.Tests
     /// <summary>The same answers, and what was proposed of them.</summary>
     internal static class Speculation
     {
-        private static readonly int[] Again = { 5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8 };  // what lookup finds
+        private static readonly int[] Again = { 5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8 };
 
         private static Session Open(Rig rig)
         {
@@ -26,6 +26,7 @@ namespace Kvrt.Tests
         private static GenerateOptions Plain(bool sampled)
         {
             GenerateOptions options = Rig.Tokens(24);
+            options.LogitBias = new Dictionary<int, float> { { 5, 50f }, { 6, 50f } };  // answers of two tokens repeat what lookup finds
             if (!sampled) return options;
             options.Temperature = 1.2f;
             options.TopK = 40;

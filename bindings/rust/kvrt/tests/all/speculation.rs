@@ -2,7 +2,8 @@
 use crate::support::*;
 use kvrt::*;
 
-const AGAIN: [i32; 12] = [5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8]; // what lookup finds
+const AGAIN: [i32; 12] = [5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8];
+const BIAS: [TokenValue; 2] = [TokenValue { token: 5, value: 50.0 }, TokenValue { token: 6, value: 50.0 }]; // answers of two tokens repeat what lookup finds
 
 fn spoken(stage: &Stage, options: &GenerateOptions<'_>) -> (Vec<i32>, Report) {
     let mut tokens = vec![];
@@ -18,7 +19,10 @@ fn the_same_answer() {
     let stage = Stage::new();
     let draft = Model::open(&stage.runtime, model_path(), &Default::default()).unwrap();
     let (mut drafted, mut accepted) = (0, 0);
-    for plain in [count(24), GenerateOptions { temperature: 1.2, top_k: 40, seed: 7, repetition_penalty: 1.1, ..count(24) }] {
+    for plain in [
+        GenerateOptions { logit_bias: &BIAS, ..count(24) },
+        GenerateOptions { logit_bias: &BIAS, temperature: 1.2, top_k: 40, seed: 7, repetition_penalty: 1.1, ..count(24) },
+    ] {
         let (want, report) = spoken(&stage, &plain);
         assert_eq!((report.drafted, report.accepted), (0, 0));
         let text = stage.model.detokenize(&want, false).unwrap();
