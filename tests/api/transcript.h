@@ -51,8 +51,8 @@ static inline void note_report(struct transcript* t, const kvrt_report* r) {
   check_report(r, "a generation");
   EXPECT(r->accepted <= r->drafted && r->accepted <= r->generated, "accepted %" PRIu64 " of %" PRIu64 ", generated %" PRIu64, r->accepted,
          r->drafted, r->generated);
-  note(t, "report reason %u prompt %" PRIu64 " generated %" PRIu64 " stop %u seed %" PRIu64 " units %" PRIu64 "\n", r->reason,
-       r->prompt_tokens, r->generated, r->stop_string_tokens, r->seed, r->kv_units);
+  note(t, "report reason %u prompt %" PRIu64 " generated %" PRIu64 " stop %u seed %" PRIu64 "\n", r->reason, r->prompt_tokens, r->generated,
+       r->stop_string_tokens, r->seed);
   t->report = *r;
   t->generated += r->generated, t->drafted += r->drafted, t->accepted += r->accepted;
 }
@@ -85,8 +85,8 @@ static inline void note_session(struct transcript* t, const kvrt_session* s) {
   static _Thread_local int32_t tokens[16384];
   const kvrt_session_props p = session_props(s);
   const size_t count = session_tokens(s, tokens, 16384);
-  note(t, "session state %u tokens %zu %016" PRIx64 " kv %" PRIu64 " units %" PRIu64 " messages %" PRIu64 "\n", p.state, count,
-       hash_bytes(1, tokens, count * sizeof *tokens), p.kv_tokens, p.kv_units, p.messages);
+  note(t, "session state %u tokens %zu %016" PRIx64 " kv %" PRIu64 " messages %" PRIu64 "\n", p.state, count,
+       hash_bytes(1, tokens, count * sizeof *tokens), p.kv_tokens, p.messages);
   if (p.messages == 0) return;
   static _Thread_local char json[1 << 16];
   size_t size = 0;

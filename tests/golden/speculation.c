@@ -99,6 +99,7 @@ static void rig_open(struct rig* r, const char* path, const char* draft, uint64_
   make_dir(r->dir);
   r->store = open_store(r->rt, r->dir);
   const kvrt_model_props p = model_props(r->model);
+  r->everything = p.kv_groups == 1 && p.kv_group_kind[0] == KVRT_GROUP_EVERYTHING;
   r->chat = p.has_template != 0, r->vocab = p.vocab_size;
   snprintf(r->saved, sizeof r->saved, "saved");
 }

@@ -15,6 +15,7 @@ struct rig {
   kvrt_model *model, *draft;
   kvrt_store* store;
   char dir[kPathMax], saved[64];
+  int everything;          // all layers see all tokens: the KV held follows from the tokens
   int chat, tools;         // it has a template; one that shows calls
   size_t long_prompt;      // tokens of a prompt at least: past a window
   uint32_t vocab, tokens;  // the most of an answer
@@ -240,6 +241,7 @@ static inline void play(struct rig* r, uint64_t seed, const struct way* way, con
     note_generation(&p->log, r->model, s, &d.o, roll(&own, 3));
     memcpy(p->answers[i], p->log.answer, p->log.answer_size);
     note_session(&p->log, s);
+    if (r->everything) note(&p->log, "%" PRIu64 " units\n", session_props(s).kv_units);
     if (session_props(s).state == KVRT_STATE_FAILED) break;
     if (i + 1 < p->parts) s = between(r, s, &dice);
   }
