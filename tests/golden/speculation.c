@@ -183,6 +183,6 @@ int main(int argc, char** argv) {
   if (strcmp(what, "real") == 0) return real_models(argc > 2 ? (uint64_t)atoll(argv[2]) : 500);
   wrong = strcmp(what, "wrong") == 0;
   const int all = strcmp(what, "all") == 0;
-  tiny_models(all ? 600 : wrong ? 1 : 24, all ? 5 : 3, argc > 2 ? argv[2] : "");
+  tiny_models(all ? 240 : wrong ? 1 : 24, all ? 5 : 3, argc > 2 ? argv[2] : "");
   return finish();
 }
