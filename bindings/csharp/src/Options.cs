@@ -388,9 +388,11 @@ namespace Kvrt
         public string ToolName { get; set; }
 
         /// <summary>
-        /// A smaller model that proposes tokens (see Speculation), of the session's runtime; kept until DONE. Each id that both vocabularies have is
-        /// the same token in both, else INCOMPATIBLE. It keeps a session of its own for that, in its pool; ModelInfo does not count it. INVALID: it
-        /// is the session's own model, or of another runtime. null: none.
+        /// A smaller model that proposes tokens (see Speculation), of the session's runtime. Each id that both vocabularies have is the same token in
+        /// both, else INCOMPATIBLE. INVALID: it is the session's own model, or of another runtime. The session keeps it until it begins a generation
+        /// without it, or is closed. It computes in a session of its own, in its own pool, which gives its units to the host's sessions first and is
+        /// never saved; ModelInfo does not count it. It begins at the session's last tokens if all of them would take longer than they save. null:
+        /// none.
         /// </summary>
         public Model Draft { get; set; }
 
