@@ -87,8 +87,8 @@ kvrt_status Bench::open_draft() {
   const auto most = [](const std::vector<uint32_t>& of, uint32_t least) {
     return of.empty() ? least : std::max(least, *std::max_element(of.begin(), of.end()));
   };
-  const uint64_t longest = uint64_t{most(flags.depth, kBatchDepth)} + flags.decode + 1;
-  return cli::open_draft(flags.model, flags.speculation, runtime, most(flags.batch, 1), longest, draft);
+  const uint64_t each = uint64_t{most(flags.depth, kBatchDepth)} + flags.decode + 1;
+  return cli::open_draft(flags.model, flags.speculation, runtime, most(flags.batch, 1), each, draft);
 }
 
 // Of all runs at this depth.

@@ -10,7 +10,7 @@ namespace Kvrt
         private readonly ModelHandle handle;
         private readonly Pump pump = new Pump();
 
-        private ModelHandle Handle => handle.Live();
+        internal ModelHandle Handle => handle.Live();
 
         internal Model(ModelHandle handle)
         {

@@ -58,7 +58,7 @@ fn a_draft_is_kept_until_done() {
     let mut got = vec![];
     let report = loop {
         match session.next(None).unwrap() {
-            Event::Done { report, .. } => break (*report).clone(),
+            Event::Done { report, .. } => break report.clone(),
             event => got.extend(token(&event)),
         }
     };
