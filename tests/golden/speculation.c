@@ -32,7 +32,10 @@ static void compare(const struct rig* r, uint64_t seed, const struct way* way, s
     char* at = strstr(got->log.text, "\n1 ");
     if (at) at[3] = at[3] == '9' ? '8' : (char)(at[3] + 1);
   }
-  totals.different += !same_transcript(&got->log, &want->log, label);
+  const int same = same_transcript(&got->log, &want->log, label);
+  if (!same && getenv("KVRT_TEST_SHOW"))
+    printf("got\n%.*s\nwant\n%.*s\n", (int)got->log.size, got->log.text, (int)want->log.size, want->log.text);
+  totals.different += !same;
   EXPECT(want->log.drafted == 0 && want->log.accepted == 0, "%s: drafted %" PRIu64 " without speculation", label, want->log.drafted);
   count(got);
 }
