@@ -197,19 +197,34 @@ void Speculator::take_drafts(std::span<Seat> seats, double work_ns, uint64_t row
   size_t tokens = 0, most = 0;
   for (const Seat& seat : seats) {
     if (!seat.asked) continue;
-    Speculation& spec = *seat.session->generation->speculation;
+    const Generation& g = *seat.session->generation;
     const std::vector<Proposed> drafted = seat.session->draft->take();
     tokens += drafted.size();
     most = std::max(most, drafted.size());
     if (drafted.empty()) continue;
-    spec.proposed.clear();
-    for (const Proposed& token : drafted) spec.proposed.push_back({token, Source::kDraft});
+    g.speculation->proposed.clear();
+    std::optional<AnswerGuide> guide;
+    if (g.guide) guide.emplace(*g.guide);
+    for (const Proposed& token : drafted) {
+      if (guide && !guide->accept(token.token)) break;  // a draft knows no grammar
+      g.speculation->proposed.push_back({token, Source::kDraft});
+    }
   }
   const double prompt = rows > tokens ? static_cast<double>(rows - tokens) : 0;
   if (prompt >= kPromptSeen) {
     draft_row_ns_ += (std::max(1.0, (work_ns - static_cast<double>(most) * draft_token_ns_) / prompt) - draft_row_ns_) * kLearn;
   } else if (most > 0) {
     draft_token_ns_ += (work_ns / static_cast<double>(most) - draft_token_ns_) * kLearn;
+  }
+}
+
+void Speculator::propose_known(std::span<const Seat> seats, const Tokenizer& tokenizer) {
+  for (const Seat& seat : seats) {
+    Speculation& spec = *seat.session->generation->speculation;
+    if (spec.draft_right == 0) spec.draft_right = draft_right_;
+    if (spec.learn(seat.session->tokens)) draft_right_ += (spec.draft_right - draft_right_) * kLearnAll;
+    spec.at = seat.session->tokens.size();
+    Known(seat.session, tokenizer).propose();
   }
 }
 
@@ -226,14 +241,16 @@ void Speculator::propose(EngineLock* lock, const Runtime& runtime, const LoadedM
   {
     const Leave leave{&seats};
     Unlocked unlocked(lock->mu);
-    for (const Seat& seat : seats) {
-      Speculation& spec = *seat.session->generation->speculation;
-      if (spec.draft_right == 0) spec.draft_right = draft_right_;
-      if (spec.learn(seat.session->tokens)) draft_right_ += (spec.draft_right - draft_right_) * kLearnAll;
-      spec.at = seat.session->tokens.size();
-      Known(seat.session, model.tokenizer()).propose();
+    try {
+      propose_known(seats, model.tokenizer());
+      run_drafts(seats, runtime, model.weights() ? static_cast<double>(model.weights()->weight_bytes) : 1);
+    } catch (...) {  // no memory: nothing is proposed, and drafts that are half-way go
+      for (const Seat& seat : seats) {
+        seat.session->generation->speculation->proposed.clear();
+        seat.session->draft = nullptr;
+        seat.session->draft_model = nullptr;
+      }
     }
-    run_drafts(seats, runtime, model.weights() ? static_cast<double>(model.weights()->weight_bytes) : 1);
   }
   for (const Seat& seat : seats) {
     if (seat.session->generation->cancel) generations_->finish(seat.session, Reason::kCancelled, runtime.env()->now_ns());

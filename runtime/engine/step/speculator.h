@@ -42,6 +42,7 @@ class Speculator {
     bool asked = false;  // its draft was
   };
   std::vector<Seat> seats() const;
+  void propose_known(std::span<const Seat> seats, const Tokenizer& tokenizer);
   bool ask_draft(Session* session, uint32_t rows) const;
   double draft_gain(const Speculation& speculation, uint32_t rows) const;
   bool catches_up(Session* session, double gain) const;
