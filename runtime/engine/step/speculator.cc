@@ -106,7 +106,7 @@ std::vector<Speculator::Seat> Speculator::seats() const {
       if (g.options.max_tokens) most = std::min<uint64_t>(most, g.options.max_tokens - g.report.generated);
       g.speculation->most = static_cast<uint32_t>(most > 0 ? most - 1 : 0);
       seats.push_back({s});
-    } else if (s->runnable() && s->kv.next_run(s->tokens.size()).begin + 1 < s->tokens.size()) {
+    } else if (s->runnable() && s->generation->warmed && s->kv.next_run(s->tokens.size()).begin + 1 < s->tokens.size()) {
       prompts = true;
     }
   }
