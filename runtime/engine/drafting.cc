@@ -80,7 +80,10 @@ bool Drafting::Own::ask(const Ask& ask) {
   options.draw_offset = begin_;
   std::erase_if(options.sampling.logit_bias,
                 [&](const TokenValue& bias) { return static_cast<uint32_t>(bias.token) >= model_->model_.tokenizer().vocab_size(); });
-  if (!model_->driver_->begin(session_, std::move(options)).is_ok()) return false;
+  if (!model_->driver_->begin(session_, std::move(options)).is_ok()) {  // its context or pool is too small for all of them
+    begin_ = ask.tokens.size();
+    return false;
+  }
   chances_ = ask.chances;
   least_.assign(ask.least.begin(), ask.least.end());
   chance_ = 1;
