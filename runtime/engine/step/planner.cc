@@ -1,6 +1,7 @@
 #include "runtime/engine/step/planner.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kvrt {
 
@@ -72,21 +73,6 @@ void Planner::choose_proposals() {
   for (size_t i = 0; i < offers.size(); ++i) whose[i]->ahead = offers[i].take;
 }
 
-// The proposed tokens that the turn's rows can have behind them: no other session gives up a block for one that may not come.
-uint64_t Planner::rows_ahead(const Turn& turn, const StepPlan& plan) const {
-  const Session& s = *turn.session;
-  const uint64_t n = s.tokens.size();
-  if (turn.ahead == 0 || turn.run.begin + 1 != n || turn.run.stores != s.kv.shape.all()) return 0;
-  const uint64_t logits_left = limits_.logits_max - plan.logits_rows.size(), rows_left = limits_.rows_max - plan.tokens.size();
-  uint64_t ahead = std::min<uint64_t>(
-      {turn.ahead, Speculator::proposed(s).size(), std::max<uint64_t>(logits_left, 1) - 1, rows_left - 1, limits_.prefill_chunk - 1});
-  const uint64_t block_end = (n + block_tokens_ - 1) / block_tokens_ * block_tokens_;
-  const uint64_t blocks = (n + ahead + block_tokens_ - 1) / block_tokens_ - block_end / block_tokens_;
-  const bool room = cache_->free_count() + cache_->cached_count() >= blocks * s.kv.shape.units();
-  if (!room) ahead = std::min(ahead, block_end - n);
-  return ahead;
-}
-
 // Two sessions that need the same block at once compute it once: the second waits for it, and adopts it when it is sealed.
 bool Planner::waits_for_other(const Session& s, const KvRun& run) const {
   if (!s.kv.adopts() || s.generation->progress.recompute_all) return false;
@@ -155,43 +141,77 @@ std::vector<int32_t> Planner::tables_of(const KvSequence& kv, const KvRun& run) 
   return all;
 }
 
-void Planner::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
-  const Generation& g = *s->generation;
-  const bool decides = g.options.wants_logits();
+// A row of logits for the last token, or for each where all are wanted.
+uint32_t Planner::logits_of(const Session& s, const KvRun& run) const {
+  const Generation& g = *s.generation;
+  if (!g.options.wants_logits()) return 0;
+  uint64_t first = s.tokens.size() - 1;
+  if (g.progress.recompute_all) first = std::min(first, g.progress.next_logits);
+  return static_cast<uint32_t>(run.end - std::min(run.end, std::max(first, run.begin)));
+}
+
+void Planner::take(const Turn& turn, const KvRun& run, StepPlan* plan) {
+  Session* s = turn.session;
   plan->seqs.reserve(plan->seqs.size() + 1);
-  const uint64_t n = s->tokens.size();
-  PlannedSeq seq{s, run, static_cast<uint32_t>(plan->logits_rows.size()), 0, static_cast<uint32_t>(run.end - std::min(run.end, n))};
-  const auto proposed = Speculator::proposed(*s);
-  auto first_row = static_cast<uint32_t>(plan->tokens.size());
-  for (uint64_t p = run.begin; p < run.end; ++p) {
-    plan->tokens.push_back(p < n ? s->tokens[p] : proposed[p - n].token);
-    plan->positions.push_back(static_cast<int32_t>(p));
-    if ((g.progress.recompute_all && p >= g.progress.next_logits) || (decides && p + 1 >= n)) {
-      plan->logits_rows.push_back(static_cast<uint32_t>(plan->tokens.size()) - 1);
-      ++seq.logit_rows;
-    }
-  }
+  PlannedSeq seq{s, run, 0, logits_of(*s, run), 0};
+  if (run.end == s->tokens.size()) seq.proposed = turn.ahead;
   for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
     if ((run.stores >> group & 1) == 0) continue;
     for (uint64_t i = run.begin / block_tokens_; i * block_tokens_ < run.end; ++i) claim(s, group, i);
   }
+  rows_ += run.end - run.begin;
+  logits_ += seq.logit_rows;
   plan->seqs.push_back(seq);
   s->use.enter_step();  // with its place in the plan: abandon() takes both back
-  plan->tables.push_back(tables_of(s->kv, run));
-  plan->step_seqs.push_back(
-      {first_row, static_cast<uint32_t>(run.end - run.begin), static_cast<int32_t>(run.begin), nullptr, s->kv.blocks(), run.stores});
+}
+
+// Proposed tokens have what the rows of all sessions leave: of rows, and of blocks, which no session gives up for one that may not come.
+void Planner::add_proposals(StepPlan* plan) {
+  for (PlannedSeq& seq : plan->seqs) {
+    Session* s = seq.session;
+    const uint64_t n = s->tokens.size(), wanted = std::exchange(seq.proposed, 0);
+    if (seq.run.begin + 1 != n || seq.run.end != n || seq.run.stores != s->kv.shape.all()) continue;
+    const uint64_t most = std::min<uint64_t>({wanted, limits_.logits_max - logits_, limits_.rows_max - rows_, limits_.prefill_chunk - 1});
+    const uint64_t ahead = std::min<uint64_t>(most, Speculator::proposed(*s).size());
+    if (ahead == 0) continue;
+    seq.run.end = supply_->make_ahead_writable(s, {n, n + ahead, seq.run.stores}, plan);
+    seq.proposed = static_cast<uint32_t>(seq.run.end - n);
+    seq.logit_rows += seq.proposed;
+    rows_ += seq.proposed;
+    logits_ += seq.proposed;
+    plan->decodes += seq.proposed;
+  }
+}
+
+void Planner::add_rows(StepPlan* plan) const {
+  for (PlannedSeq& seq : plan->seqs) {
+    const Session& s = *seq.session;
+    const KvRun& run = seq.run;
+    const uint64_t n = s.tokens.size();
+    const auto proposed = Speculator::proposed(s);
+    const auto first_row = static_cast<uint32_t>(plan->tokens.size());
+    seq.first_logit = static_cast<uint32_t>(plan->logits_rows.size());
+    for (uint64_t p = run.begin; p < run.end; ++p) {
+      plan->tokens.push_back(p < n ? s.tokens[p] : proposed[p - n].token);
+      plan->positions.push_back(static_cast<int32_t>(p));
+      if (run.end - p <= seq.logit_rows) plan->logits_rows.push_back(static_cast<uint32_t>(plan->tokens.size()) - 1);
+    }
+    plan->tables.push_back(tables_of(s.kv, run));
+    plan->step_seqs.push_back(
+        {first_row, static_cast<uint32_t>(run.end - run.begin), static_cast<int32_t>(run.begin), nullptr, s.kv.blocks(), run.stores});
+  }
 }
 
 // The rows of the turn that fit into the plan; 0: none, this time.
-uint64_t Planner::rows_of(const Turn& turn, const StepPlan& plan) const {
+uint64_t Planner::rows_of(const Turn& turn) const {
   const Session& s = *turn.session;
   const Generation& g = *s.generation;
   const KvRun& run = turn.run;
-  uint64_t rows = std::min<uint64_t>({turn.rows(), limits_.rows_max - plan.tokens.size(), limits_.prefill_chunk});
-  const uint64_t logits_left = limits_.logits_max - plan.logits_rows.size();
+  uint64_t rows = std::min<uint64_t>({turn.rows(), limits_.rows_max - rows_, limits_.prefill_chunk});
+  const uint64_t logits_left = limits_.logits_max - logits_;
   if (g.progress.recompute_all) rows = std::min<uint64_t>({rows, logits_left, kUnreadEventsMax - s.mailbox.size()});
   if (!turn.decodes()) {
-    if (*budget_ < 1 && !plan.tokens.empty()) return 0;  // the step is full
+    if (*budget_ < 1 && rows_ > 0) return 0;  // the step is full
     rows = std::min(rows, pace_->rows(run.begin, *budget_));
     const uint64_t edge = (run.begin + rows) / block_tokens_ * block_tokens_;  // whole blocks, if there is a choice: others can adopt them
     if (run.begin + rows < run.end && edge >= run.begin + (rows + 1) / 2) rows = edge - run.begin;
@@ -204,11 +224,10 @@ uint64_t Planner::rows_of(const Turn& turn, const StepPlan& plan) const {
 bool Planner::plan_turn(const Turn& turn, StepPlan* plan) {
   Session* s = turn.session;
   if (waits_for_other(*s, turn.run)) return true;
-  const uint64_t rows = rows_of(turn, *plan);
+  const uint64_t rows = rows_of(turn);
   if (rows == 0) return true;
   KvRun run{turn.run.begin, turn.run.begin + rows, turn.run.stores};
   run.end = marker_->stop_at_boundary(s, run);
-  if (run.end == s->tokens.size()) run.end += rows_ahead(turn, *plan);
   run.end = supply_->make_writable(s, run, plan);
   if (run.end == run.begin) return s->use.tail_read();  // it goes on once the save has its copy
   if (turn.decodes()) {
@@ -218,7 +237,7 @@ bool Planner::plan_turn(const Turn& turn, StepPlan* plan) {
     plan->prompt_cost += cost;
     *budget_ -= cost;
   }
-  add_rows(s, run, plan);
+  take(turn, run, plan);
   return true;
 }
 
@@ -238,6 +257,7 @@ void Planner::plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t
   claim_begun_blocks();
   const Pace::Ask ask = ask_for(patience_ns);
   budget_.reset();
+  rows_ = logits_ = 0;
   Session* starved = nullptr;
   for (Turn& turn : turns_) {
     Session* const s = turn.session;
@@ -248,7 +268,7 @@ void Planner::plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t
       reports_->count_reuse(s);
       turn.run = next_run(*s);
     }
-    if (finish_prefill(turn, now_ns) || plan->tokens.size() >= limits_.rows_max) continue;
+    if (finish_prefill(turn, now_ns) || rows_ >= limits_.rows_max) continue;
     if (!turn.decodes() && !budget_) budget_ = pace_->budget(ask);
     if (!plan_turn(turn, plan)) {
       if (!starved || s->generation->order < starved->generation->order) starved = s;
@@ -258,6 +278,8 @@ void Planner::plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t
   }
   queue_->set_starved(starved);
   if (starved) fail_starved(starved, *plan);
+  add_proposals(plan);
+  add_rows(plan);
   fill_step(plan);
 }
 

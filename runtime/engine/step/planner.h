@@ -62,15 +62,17 @@ class Planner {
   KvRun next_run(const Session& session) const;
   void take_turns(const std::vector<Session*>& order);
   void choose_proposals();
-  uint64_t rows_ahead(const Turn& turn, const StepPlan& plan) const;
   bool waits_for_other(const Session& session, const KvRun& run) const;
   void claim(const Session* session, uint32_t group, uint64_t block);
   void claim_begun_blocks();
   Pace::Ask ask_for(uint64_t patience_ns) const;
   bool finish_prefill(const Turn& turn, uint64_t now_ns);
   bool plan_turn(const Turn& turn, StepPlan* plan);
-  uint64_t rows_of(const Turn& turn, const StepPlan& plan) const;
-  void add_rows(Session* session, const KvRun& run, StepPlan* plan);
+  uint64_t rows_of(const Turn& turn) const;
+  uint32_t logits_of(const Session& session, const KvRun& run) const;
+  void take(const Turn& turn, const KvRun& run, StepPlan* plan);
+  void add_proposals(StepPlan* plan);
+  void add_rows(StepPlan* plan) const;
   std::vector<int32_t> tables_of(const KvSequence& kv, const KvRun& run) const;
   void fail_starved(Session* starved, const StepPlan& plan);
   void fill_step(StepPlan* plan) const;
@@ -87,6 +89,7 @@ class Planner {
   const Speculator* const speculator_;
   // This and the next ones: of a plan.
   std::vector<Turn> turns_;
+  uint64_t rows_ = 0, logits_ = 0;                                                          // so far, and those with logits
   std::unordered_map<const ChainLink*, std::array<const Session*, kKvGroupsMax>> claimed_;  // who computes the blocks of a link, by group
   std::optional<double> budget_;  // the prompt cost that is left; none: no prompt asked for it yet
 };

@@ -131,6 +131,30 @@ uint64_t Supply::make_kv_writable(Session* s, uint32_t group, const KvRun& run, 
   return run.end;
 }
 
+uint64_t Supply::make_ahead_writable(Session* s, const KvRun& run, StepPlan* plan) {
+  const KvShape& shape = s->kv.shape;
+  for (auto i = static_cast<uint32_t>((run.begin + block_tokens_ - 1) / block_tokens_); uint64_t{i} * block_tokens_ < run.end; ++i) {
+    const uint64_t end = uint64_t{i} * block_tokens_;
+    if (cache_->free_count() + cache_->cached_count() < shape.units()) return end;
+    plan->clears.reserve(plan->clears.size() + shape.units());  // before any change: it needs memory
+    for (BlockTable& table : s->kv.tables) table.grow(i + 1);
+    for (uint32_t group = 0; group < shape.n_groups; ++group) {
+      const BlockId fresh = cache_->alloc(s->kv, group);
+      if (fresh != kNoBlock) {
+        clear_foreign(fresh, plan);
+        s->kv.tables[group].set(i, fresh, 0);
+        continue;
+      }
+      while (group-- > 0) {
+        cache_->drop(s->kv.tables[group].block(i));
+        s->kv.tables[group].set(i, kNoBlock, 0);
+      }
+      return end;
+    }
+  }
+  return run.end;
+}
+
 void Supply::clear_foreign(BlockId block, StepPlan* plan) const {
   if (!cache_->is_foreign(block)) return;
   for (BlockId unit = block; unit != kNoBlock; unit = cache_->next_unit(unit)) plan->clears.push_back(unit);

@@ -19,6 +19,8 @@ class Supply {
   // Gives the run blocks of its own, as far as there are some, and notes in the plan which are copied or cleared before the step. Returns the
   // end of the writable part: the run's begin if it is none, and then the session has what it had.
   uint64_t make_writable(Session* session, const KvRun& run, StepPlan* plan);
+  // Likewise for rows after those, of all groups, which may come to nothing: no session gives up a block for them.
+  uint64_t make_ahead_writable(Session* session, const KvRun& run, StepPlan* plan);
 
  private:
   bool reclaim(const Session* for_session);
