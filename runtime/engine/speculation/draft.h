@@ -36,7 +36,7 @@ class Draft {
   };
   // Asks for what may follow the tokens; DraftModel::run computes it. False: it cannot now.
   virtual bool ask(const Ask& ask) = 0;
-  // What was computed since; empty while there is nothing.
+  // What was computed since; empty while there is nothing. More than was asked for, and what is no token of the session's model, is left out.
   virtual std::vector<Proposed> take() = 0;
 
   // The rank of a token to which the draft itself gives this probability.

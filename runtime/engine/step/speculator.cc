@@ -160,9 +160,10 @@ bool Speculator::ask_draft(Session* s, uint32_t rows) const {
 }
 
 // Drafts of one model are computed together.
-void Speculator::run_drafts(std::span<Seat> seats, const Runtime& runtime, double weight_bytes) {
+void Speculator::run_drafts(std::span<Seat> seats, const Runtime& runtime, const LoadedModel& target) {
   Env* env = runtime.env();
   const auto work = [&] { return runtime.backend()->unified() ? env->cpu_ns() : env->now_ns(); };
+  const double weight_bytes = target.weights() ? static_cast<double>(target.weights()->weight_bytes) : 1;
   const uint64_t limit_ms = seats.size() > 1 ? kStepMsDefault : kLoneStepMs;
   std::vector<DraftModel*> models;
   for (const Seat& seat : seats) {
@@ -187,13 +188,13 @@ void Speculator::run_drafts(std::span<Seat> seats, const Runtime& runtime, doubl
     }
     if (drafts.empty()) continue;
     const uint64_t rows = model->run(drafts, env->now_ns() + limit_ms * 1'000'000);
-    take_drafts(seats, static_cast<double>(work() - begin), rows);
+    take_drafts(seats, target.tokenizer(), static_cast<double>(work() - begin), rows);
     for (Seat& seat : seats) seat.asked = false;
   }
 }
 
-// `rows` ran for all of them.
-void Speculator::take_drafts(std::span<Seat> seats, double work_ns, uint64_t rows) {
+// `rows` ran for all of them. A draft's vocabulary may be larger than the session's, and a draft knows no grammar.
+void Speculator::take_drafts(std::span<Seat> seats, const Tokenizer& tokenizer, double work_ns, uint64_t rows) {
   size_t tokens = 0, most = 0;
   for (const Seat& seat : seats) {
     if (!seat.asked) continue;
@@ -202,12 +203,14 @@ void Speculator::take_drafts(std::span<Seat> seats, double work_ns, uint64_t row
     tokens += drafted.size();
     most = std::max(most, drafted.size());
     if (drafted.empty()) continue;
-    g.speculation->proposed.clear();
+    Speculation& spec = *g.speculation;
+    spec.proposed.clear();
     std::optional<AnswerGuide> guide;
     if (g.guide) guide.emplace(*g.guide);
     for (const Proposed& token : drafted) {
-      if (guide && !guide->accept(token.token)) break;  // a draft knows no grammar
-      g.speculation->proposed.push_back({token, Source::kDraft});
+      if (spec.proposed.size() >= spec.most || token.token < 0 || static_cast<uint32_t>(token.token) >= tokenizer.vocab_size()) break;
+      if (guide && !guide->accept(token.token)) break;
+      spec.proposed.push_back({token, Source::kDraft});
     }
   }
   const double prompt = rows > tokens ? static_cast<double>(rows - tokens) : 0;
@@ -243,7 +246,7 @@ void Speculator::propose(EngineLock* lock, const Runtime& runtime, const LoadedM
     Unlocked unlocked(lock->mu);
     try {
       propose_known(seats, model.tokenizer());
-      run_drafts(seats, runtime, model.weights() ? static_cast<double>(model.weights()->weight_bytes) : 1);
+      run_drafts(seats, runtime, model);
     } catch (...) {  // no memory: nothing is proposed, and drafts that are half-way go
       for (const Seat& seat : seats) {
         seat.session->generation->speculation->proposed.clear();

@@ -46,8 +46,8 @@ class Speculator {
   bool ask_draft(Session* session, uint32_t rows) const;
   double draft_gain(const Speculation& speculation, uint32_t rows) const;
   bool catches_up(Session* session, double gain) const;
-  void run_drafts(std::span<Seat> seats, const Runtime& runtime, double weight_bytes);
-  void take_drafts(std::span<Seat> seats, double work_ns, uint64_t rows);
+  void run_drafts(std::span<Seat> seats, const Runtime& runtime, const LoadedModel& target);
+  void take_drafts(std::span<Seat> seats, const Tokenizer& tokenizer, double work_ns, uint64_t rows);
 
   const uint32_t context_;
   Queue* const queue_;
