@@ -73,5 +73,47 @@ TEST(AnswerGuide, EndsReasoningThatIsTooLong) {
   EXPECT_TRUE(has(guide.mask(), vocab->find("<|im_end|>")));
 }
 
+// Speculation asks a copy what a proposed token would leave. Wherever it is made, it goes on as one that had taken the tokens itself, and the
+// original stays as it was.
+TEST(AnswerGuide, GoesOnInACopy) {
+  const auto tokenizer = byte_tokenizer({{"<|im_end|>", 3}});
+  const auto vocab = GrammarVocab::make(*tokenizer);
+  AnswerRules rules;
+  rules.style = thinking();
+  rules.place = AnswerPlace::kReasoning;
+  rules.kind = GrammarKind::kGbnf;
+  rules.source = R"(root ::= "yes" ("," [a-z]+)* | "no")";
+  const auto matcher = [&](bool over) {
+    rules.reasoning_over = over;
+    return std::make_unique<GrammarMatcher>(std::move(answer_grammar(rules, *vocab)).value(), vocab);
+  };
+  const auto fresh = [&] {
+    auto first = matcher(false);
+    return AnswerGuide(*tokenizer, std::move(first), ReasoningCount(rules.style, rules.place), 4, matcher(true));
+  };
+  const auto bits = [](AnswerGuide& guide) { return std::vector<uint64_t>(guide.mask().begin(), guide.mask().end()); };
+  const auto take = [&](AnswerGuide* guide, std::string_view text) {
+    for (const char c : text) EXPECT_TRUE(guide->accept(tokens_of(*tokenizer, std::string(1, c))[0])) << c << " of " << text;
+  };
+  const std::string text = "ab</</think>\n\nyes,abc,d", other = "ab</</think>\n\nno";
+  for (size_t at = 0; at <= text.size(); ++at) {
+    AnswerGuide original = fresh();
+    take(&original, text.substr(0, at));
+    const auto before = bits(original);
+    AnswerGuide copy(original), second(copy);
+    EXPECT_EQ(bits(copy), before) << at;
+    take(&copy, text.substr(at));
+    if (at <= other.size() && other.substr(0, at) == text.substr(0, at)) take(&second, other.substr(at));
+    EXPECT_EQ(bits(original), before) << "after " << at << " tokens";
+    AnswerGuide whole = fresh();
+    take(&whole, text);
+    EXPECT_EQ(bits(copy), bits(whole)) << at;
+    take(&original, text.substr(at));
+    EXPECT_EQ(bits(original), bits(whole)) << at;
+    EXPECT_FALSE(original.accept(tokens_of(*tokenizer, "Q")[0]));
+    EXPECT_EQ(bits(original), bits(whole)) << "a token that is not allowed changes nothing";
+  }
+}
+
 }  // namespace
 }  // namespace kvrt
