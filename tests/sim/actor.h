@@ -20,6 +20,12 @@ struct Failure {
 
 using Counts = std::map<std::string, uint64_t>;  // events by name, and how often each happened
 
+struct SimGrammar {
+  std::string source;
+  std::shared_ptr<GrammarMasks> masks;
+};
+std::vector<SimGrammar> sim_grammars(const Tokenizer& tokenizer);
+
 // The setting that the actors of one thread share.
 struct Setting {
   Engine* engine = nullptr;
@@ -31,6 +37,8 @@ struct Setting {
   bool trace = false;
   bool alone = true;   // no other thread is in the host
   bool quota = false;  // the store has one
+  std::vector<std::shared_ptr<DraftModel>> drafts{};
+  std::vector<SimGrammar> grammars{};
   void note(const std::string& what, uint64_t n = 1) {
     (*counts)[what] += n;
     if (trace && n) std::printf("  %s\n", what.c_str());
@@ -76,6 +84,7 @@ class Actor {
   void prefill();
   void begin();
   void cancel();
+  void cancel_in_step();
   void refused();  // calls that do not fit the state
   // Takes one event: false when there was none.
   bool read(int32_t timeout_ms);
@@ -89,7 +98,8 @@ class Actor {
  private:
   struct Running {
     GenerateOptions options;
-    std::vector<int32_t> before;  // begin
+    std::unique_ptr<GrammarMatcher> matcher;  // null: any token may come
+    std::vector<int32_t> before;              // begin
     std::vector<Said> said_before;
     size_t prompt = 0;
     uint64_t kv_tokens = 0, given_up = 0;  // when it began: tokens with KV; blocks and sessions that had to make room in the pool so far
@@ -106,6 +116,8 @@ class Actor {
   std::vector<int32_t> some_tokens(uint64_t count);
   std::string some_text(uint64_t max);
   GenerateOptions some_options();
+  void speculate(GenerateOptions* o);
+  std::span<const uint64_t> mask() const { return running_->matcher ? running_->matcher->mask() : std::span<const uint64_t>(); }
   void start(GenerateOptions o);
   void accept();
   void on_logits(const Event& event);

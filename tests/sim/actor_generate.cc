@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "tests/sim/actor.h"
 
@@ -21,32 +20,6 @@ uint64_t given_up(Engine* engine) {
 
 }  // namespace
 
-GenerateOptions Actor::some_options() {
-  Random& r = *w_->random;
-  GenerateOptions o;
-  o.max_tokens = r.one_in(8) ? 0 : static_cast<uint32_t>(r.between(1, r.one_in(4) ? 100 : 24));
-  o.ignore_eos = r.one_in(3);
-  o.emit_logits = r.one_in(3);
-  o.host_samples = r.one_in(6);
-  o.all_or_nothing = r.one_in(4);
-  o.generation_prompt = !r.one_in(6);
-  for (uint64_t n = r.one_in(6) ? r.below(3) : 0; n > 0; --n)
-    o.stop_tokens.push_back(static_cast<int32_t>(r.below(w_->tokenizer->vocab_size())));
-  if (r.one_in(4)) o.stop_strings = {r.one_in(2) ? "ab" : "es", "tid"};
-  SamplingOptions& s = o.sampling;
-  s.temperature = r.one_in(2) ? 0 : 0.8f;
-  s.seed = r.one_in(2) ? 7 : r.below(1000);
-  if (r.one_in(4)) s.top_k = static_cast<uint32_t>(r.between(1, 30));
-  if (r.one_in(4)) s.top_p = 0.9f;
-  if (r.one_in(6)) s.min_p = 0.05f;
-  if (r.one_in(6)) s.repetition_penalty = 1.2f;
-  if (r.one_in(6)) s.frequency_penalty = 0.3f, s.presence_penalty = 0.2f;
-  if (r.one_in(12)) s.penalty_window = static_cast<uint32_t>(r.between(1, 20));
-  if (r.one_in(8)) s.top_logprobs = static_cast<uint32_t>(r.between(1, 5));
-  if (r.one_in(8)) s.logit_bias = {{static_cast<int32_t>(r.below(w_->tokenizer->vocab_size())), -std::numeric_limits<float>::infinity()}};
-  return o;
-}
-
 void Actor::prefill() {
   GenerateOptions o;
   o.prefill_only = true;
@@ -55,6 +28,13 @@ void Actor::prefill() {
 }
 
 void Actor::begin() { start(some_options()); }
+
+// In the middle of a step, by a call that is not the leader's. It is over when the step is.
+void Actor::cancel_in_step() {
+  w_->engine->driver().cancel(session_);
+  running_->cancelled = true;
+  w_->note("cancels in a step");
+}
 
 void Actor::start(GenerateOptions o) {
   Running run;
@@ -84,12 +64,18 @@ void Actor::start(GenerateOptions o) {
             status.message().c_str());
   if (!status.is_ok()) return;
   run.prompt = tokens_.size();
+  for (const SimGrammar& grammar : w_->grammars) {
+    if (o.ask.kind == GrammarKind::kGbnf && o.ask.source == grammar.source) run.matcher = std::make_unique<GrammarMatcher>(grammar.masks);
+  }
   if (o.sampling.temperature > 0) {  // 0: drawn, and in the report
     run.options.sampling.seed = session_->generation->options.sampling.seed;
     SIM_CHECK(run.options.sampling.seed && (!o.sampling.seed || run.options.sampling.seed == o.sampling.seed), "the seed");
   }
   if (w_->trace) {
     const SamplingOptions& s = o.sampling;
+    const SpeculationOptions& p = o.speculation;
+    std::printf("  %s%s%s%s, %u to %u proposals\n", run.matcher ? "grammar " : "", p.lookup ? "lookup " : "", p.prediction.c_str(),
+                p.draft ? " draft" : "", p.least, p.most);
     std::printf("  begin at %zu: max %u%s%s%s, temperature %g, seed %zu, top_k %u, top_p %g, penalties %g %g %g\n", tokens_.size(),
                 o.max_tokens, o.emit_logits ? ", logits" : "", o.host_samples ? ", host" : "", o.all_or_nothing ? ", all or nothing" : "",
                 static_cast<double>(s.temperature), size_t{s.seed}, s.top_k, static_cast<double>(s.top_p),
@@ -198,7 +184,7 @@ void Actor::on_token(const Event& e) {
   SIM_CHECK(g.end == Reason::kNone && !o.prefill_only, "a token after the end");
   SIM_CHECK(g.logits_taken == (o.emit_logits || o.host_samples), "a token without its logits");
   auto row = oracle_row(tokens_, w_->tokenizer->vocab_size(), w_->windows);
-  Sample want = o.host_samples ? describe(row, g.accepted, o.sampling.top_logprobs) : oracle_sample(row, o, tokens_, g.prompt);
+  Sample want = o.host_samples ? describe(row, g.accepted, o.sampling.top_logprobs) : oracle_sample(row, o, tokens_, g.prompt, mask());
   SIM_CHECK(e.position == tokens_.size() && e.token == want.token, "token %d at %zu, expected %d at %zu", e.token, size_t{e.position},
             want.token, tokens_.size());
   SIM_CHECK(e.logprob == want.logprob && e.top.size() == want.top.size(), "log probability %g, expected %g", static_cast<double>(e.logprob),
@@ -207,6 +193,7 @@ void Actor::on_token(const Event& e) {
   g.accepted = -1;
   g.logits_taken = false;
   g.text += e.text;
+  if (g.matcher) SIM_CHECK(g.matcher->accept(e.token), "token %d does not fit the grammar", e.token);
   g.end = oracle_end(*w_->tokenizer, o, tokens_, g.prompt, w_->room, &g.stop_tokens);
   w_->note("tokens compared");
 }
@@ -224,6 +211,9 @@ void Actor::check_report(const Report& r) {
   bool begun = computed && (r.reason != Reason::kCancelled || r.reuse_stopped != ReuseStop::kAll || r.reuse_stopped_at > 0);
   SIM_CHECK(r.prompt_tokens == r.reused_memory + r.reused_disk + r.prefilled, "prompt %zu, memory %zu, disk %zu, prefilled %zu",
             size_t{r.prompt_tokens}, size_t{r.reused_memory}, size_t{r.reused_disk}, size_t{r.prefilled});
+  const bool speculates = g.options.speculation.on() && !g.options.prefill_only && !g.options.emit_logits && !g.options.host_samples;
+  SIM_CHECK(r.accepted <= r.drafted && r.accepted <= generated && (speculates || r.drafted == 0), "%zu of %zu proposals for %zu tokens",
+            size_t{r.accepted}, size_t{r.drafted}, size_t{generated});
   SIM_CHECK(r.generated == generated, "%zu generated, expected %zu", size_t{r.generated}, size_t{generated});
   if (computed && begun && wants_logits) SIM_CHECK(r.prefilled >= 1, "logits without a row");
   if (computed && begun && g.options.logits == WantLogits::kAll) SIM_CHECK(r.prefilled == g.prompt, "reused where every row was wanted");
@@ -233,10 +223,11 @@ void Actor::check_report(const Report& r) {
   if (r.reuse_stopped == ReuseStop::kWindow) SIM_CHECK(w_->engine->info().kv.shape.has_windows(), "stopped by a window that no layer has");
   if (g.options.sampling.seed) SIM_CHECK(r.seed == g.options.sampling.seed, "the seed");
   if (w_->alone) {  // every row that ran is in the report, once
-    uint64_t decodes = generated ? generated - 1 : 0, want = r.prefilled + decodes + r.recomputed;
+    uint64_t decodes = generated ? generated - 1 : 0, want = r.prefilled + decodes + r.recomputed + r.drafted - r.accepted;
     bool whole = r.reason != Reason::kCancelled && computed;
-    SIM_CHECK(whole ? rows == want : rows <= want + 1, "%zu rows ran; %zu prefilled, %zu decoded, %zu recomputed", size_t{rows},
-              size_t{r.prefilled}, size_t{decodes}, size_t{r.recomputed});
+    SIM_CHECK(whole ? rows == want : rows <= want + 1,
+              "%zu rows ran; %zu prefilled, %zu decoded, %zu recomputed, %zu proposed, %zu of them kept", size_t{rows}, size_t{r.prefilled},
+              size_t{decodes}, size_t{r.recomputed}, size_t{r.drafted}, size_t{r.accepted});
   }
   // A state at the end of the prompt is of no use for its last row; and where another thread's session takes the blocks of one that is idle,
   // KV stays in the cache, but no state within a block.
@@ -289,7 +280,7 @@ void Actor::on_failure(const Status& status) {
   Running& g = *running_;
   auto row = oracle_row(tokens_, w_->tokenizer->vocab_size(), w_->windows);
   bool nan = std::any_of(row.begin(), row.end(), [](float x) { return std::isnan(x); });
-  bool banned = !nan && !g.options.host_samples && oracle_sample(row, g.options, tokens_, g.prompt).empty;
+  bool banned = !nan && !g.options.host_samples && oracle_sample(row, g.options, tokens_, g.prompt, mask()).empty;
   Code want = nan ? Code::kDevice : banned ? Code::kInvalid : Code::kOk;
   SIM_CHECK(status.code() == want && g.end == Reason::kNone && !g.options.prefill_only, "next: %s", status.message().c_str());
   failed_ = nan && !g.options.all_or_nothing;

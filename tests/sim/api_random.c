@@ -25,13 +25,13 @@ struct sim {
   uint64_t random;
   char tiny[kPathMax], dir[kPathMax];
   kvrt_runtime *runtime, *oracle_runtime;
-  kvrt_model *model, *oracle_model;
+  kvrt_model *model, *oracle_model, *draft;  // draft: the same file, in a pool of its own
   kvrt_store* store;
   struct sim_session session[kSessions];
   struct saved saved[kNames];
   uint32_t vocab;
   const char* op;
-  long ops, generations, reused_memory, reused_disk, evicted, conflicts, restarts;
+  long ops, generations, reused_memory, reused_disk, evicted, conflicts, restarts, drafted, accepted;
 };
 
 static size_t pick(struct sim* m, size_t n) { return (size_t)(next_random(&m->random) % n); }
@@ -62,7 +62,23 @@ static void open_all(struct sim* m) {
   const uint32_t blocks[] = {16, 32}, chunks[] = {5, 64, 512};
   // One session at its longest fits; all together do not.
   m->model = open_model(m->runtime, m->tiny, chunks[pick(m, 3)], blocks[pick(m, 2)], 352 + 64 * pick(m, 8));
+  m->draft = open_model(m->runtime, m->tiny, 64, blocks[pick(m, 2)], 64 + 64 * pick(m, 6));
   m->store = open_store(m->runtime, m->dir);
+}
+
+// The options for the oracle, and those with proposals in half of the calls, which change nothing. They need a generation without logits.
+static kvrt_generate_options with_proposals(struct sim* m, kvrt_generate_options* o) {
+  const int speculates = pick(m, 2) != 0;
+  if (speculates) o->emit_logits = 0;
+  kvrt_generate_options more = *o;
+  if (!speculates) return more;
+  const size_t kind = pick(m, 4);
+  if (kind < 2) more.lookup = 1;
+  if (kind == 1) more.prediction = "one two three one two three four", more.prediction_size = strlen(more.prediction);
+  if (kind > 0) more.draft = m->draft;
+  more.draft_tokens_max = 1 + (uint32_t)pick(m, 32);
+  if (pick(m, 4) != 0) more.draft_tokens_min = 1 + (uint32_t)pick(m, more.draft_tokens_max);
+  return more;
 }
 
 static void op_append(struct sim* m, struct sim_session* s) {
@@ -81,10 +97,11 @@ static void op_generate(struct sim* m, struct sim_session* s) {
   static struct run want, got;
   kvrt_generate_options o = run_options(1 + (uint32_t)pick(m, kNew));
   if (pick(m, 2)) o.temperature = 0;
+  const kvrt_generate_options more = with_proposals(m, &o);
   oracle(m, s->tokens, s->count, o.max_tokens, &o, &want);
   memset(&got, 0, sizeof got);
   kvrt_report report = {.struct_size = sizeof report};
-  MUST(kvrt_session_generate(s->handle, &o, run_callback, &got, &report, NULL));
+  MUST(kvrt_session_generate(s->handle, &more, run_callback, &got, &report, NULL));
   check_report(&report, m->op);
   EXPECT(report.prompt_tokens == s->count, "prompt of %" PRIu64, report.prompt_tokens);
   EXPECT(got.count == want.count && memcmp(got.token, want.token, got.count * sizeof *got.token) == 0 &&
@@ -93,7 +110,11 @@ static void op_generate(struct sim* m, struct sim_session* s) {
          s->count, report.reused_memory, report.reused_disk, report.prefilled);
   memcpy(s->tokens + s->count, want.token, want.count * sizeof *want.token);
   s->count += want.count;
+  EXPECT(report.accepted <= report.drafted && report.accepted < report.generated,
+         "%" PRIu64 " of %" PRIu64 " proposals for %" PRIu64 " tokens", report.accepted, report.drafted, report.generated);
   ++m->generations;
+  m->drafted += (long)report.drafted;
+  m->accepted += (long)report.accepted;
   m->reused_memory += report.reused_memory > 0;
   m->reused_disk += report.reused_disk > 0;
   m->evicted += report.reuse_stopped == KVRT_REUSE_EVICTED;
@@ -103,9 +124,10 @@ static void op_cancelled(struct sim* m, struct sim_session* s) {
   if (s->count == 0 || s->count + 2 * kNew > kTokensMax) return;
   static struct run want, got;
   kvrt_generate_options o = run_options(kNew);
+  const kvrt_generate_options more = with_proposals(m, &o);
   oracle(m, s->tokens, s->count, kNew, &o, &want);
   memset(&got, 0, sizeof got);
-  MUST(kvrt_session_begin(s->handle, &o, NULL));
+  MUST(kvrt_session_begin(s->handle, &more, NULL));
   for (size_t reads = pick(m, 6); reads != 0 && !got.done; --reads) {
     kvrt_event e = {.struct_size = sizeof e};
     MUST(kvrt_session_next(s->handle, &e, -1, NULL));
@@ -229,9 +251,10 @@ static void op_together(struct sim* m) {
   for (int i = 0; i < 3; ++i) {
     struct sim_session* s = &m->session[i];
     if (s->count == 0 || s->count > 80) continue;
-    const kvrt_generate_options o = run_options(kNew);
+    kvrt_generate_options o = run_options(kNew);
+    const kvrt_generate_options more = with_proposals(m, &o);
     oracle(m, s->tokens, s->count, kNew, &o, &want[i]);
-    MUST(kvrt_session_begin(s->handle, &o, NULL));
+    MUST(kvrt_session_begin(s->handle, &more, NULL));
     taking[i] = 1, ++left;
   }
   while (left != 0) {
@@ -262,6 +285,7 @@ static void op_restart(struct sim* m) {
   EXPECT_STATUS(kvrt_store_verify(m->store, NULL, NULL, NULL), KVRT_OK);
   kvrt_store_release(m->store);
   kvrt_model_release(m->model);
+  kvrt_model_release(m->draft);
   kvrt_runtime_release(m->runtime);
   open_all(m);
   for (int i = 0; i < kSessions; ++i) op_reopen(m, &m->session[i]);
@@ -311,14 +335,18 @@ int main(int argc, char** argv) {
   for (int i = 0; i < kSessions; ++i) op_reopen(&m, &m.session[i]);
   const double start = now_ms();
   while (now_ms() - start < seconds * 1e3 && atomic_load(&support_failures) == 0) step(&m);
-  printf("%ld calls, %ld generations (%ld reused memory, %ld disk, %ld after eviction), %ld conflicts, %ld restarts\n", m.ops,
-         m.generations, m.reused_memory, m.reused_disk, m.evicted, m.conflicts, m.restarts);
-  EXPECT(m.generations < 500 || (m.reused_memory > 0 && m.reused_disk > 0 && m.evicted > 0 && m.conflicts > 0 && m.restarts > 0),
+  printf(
+      "%ld calls, %ld generations (%ld reused memory, %ld disk, %ld after eviction), %ld conflicts, %ld restarts, %ld of %ld proposals\n",
+      m.ops, m.generations, m.reused_memory, m.reused_disk, m.evicted, m.conflicts, m.restarts, m.accepted, m.drafted);
+  EXPECT(m.generations < 500 || (m.reused_memory > 0 && m.reused_disk > 0 && m.evicted > 0 && m.conflicts > 0 && m.restarts > 0 &&
+                                 m.accepted > 0 && m.accepted < m.drafted),
          "the run missed a part of its purpose");
   for (int i = 0; i < kSessions; ++i) kvrt_session_close(m.session[i].handle);
   EXPECT(model_props(m.model).units_free + model_props(m.model).units_cached == model_props(m.model).units, "units leak");
   kvrt_store_release(m.store);
+  EXPECT(model_props(m.draft).units_free + model_props(m.draft).units_cached == model_props(m.draft).units, "units of the draft leak");
   kvrt_model_release(m.model);
+  kvrt_model_release(m.draft);
   kvrt_runtime_release(m.runtime);
   kvrt_model_release(m.oracle_model);
   kvrt_runtime_release(m.oracle_runtime);

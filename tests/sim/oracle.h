@@ -27,8 +27,27 @@ inline std::vector<float> oracle_row(std::span<const int32_t> tokens, uint32_t v
   return row;
 }
 
-inline Sample oracle_sample(std::span<const float> row, const GenerateOptions& o, std::span<const int32_t> tokens, size_t prompt) {
-  return sample(row, o.sampling, tokens, prompt, tokens.size());
+// mask: of the grammar; empty: none.
+inline Sample oracle_sample(std::span<const float> row, const GenerateOptions& o, std::span<const int32_t> tokens, size_t prompt,
+                            std::span<const uint64_t> mask = {}) {
+  return sample(row, o.sampling, tokens, prompt, tokens.size(), mask);
+}
+
+// The next tokens of an answer that begins after `tokens`, up to the first that there is none of.
+inline std::vector<int32_t> oracle_tokens(std::span<const int32_t> tokens, std::span<const uint32_t> windows, uint32_t vocab,
+                                          const SamplingOptions& sampling, uint64_t count) {
+  std::vector<int32_t> all(tokens.begin(), tokens.end());
+  ToyState state(windows);
+  for (size_t p = 0; p < all.size(); ++p) oracle_kv(&state, windows.size(), all[p], p);
+  std::vector<float> row(vocab);
+  while (all.size() < tokens.size() + count) {
+    toy_logits(state.state(), row);
+    const Sample next = sample(row, sampling, all, tokens.size(), all.size());
+    if (!next.finite || next.empty) break;
+    all.push_back(next.token);
+    oracle_kv(&state, windows.size(), next.token, all.size() - 1);
+  }
+  return {all.begin() + static_cast<ptrdiff_t>(tokens.size()), all.end()};
 }
 
 // Whether tokens[prompt..] end a generation, why, and how many of them hold bytes of the stop string.

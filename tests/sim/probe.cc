@@ -112,9 +112,11 @@ std::string Probe::check_session(const Session& s, bool deep) const {
     const BlockTable& table = s.kv.tables[g];
     for (uint32_t i = 0; i < table.size(); ++i) {
       BlockId block = table.block(i);
+      if (block != kNoBlock && uint64_t{i} * T >= s.tokens.size() && !s.use.in_step())
+        return say("block %u is past token %zu", i, s.tokens.size());
       uint32_t filled = table.filled(i);
       if (filled > T || (block == kNoBlock && filled)) return say("block %u of the table has %u filled", i, filled);
-      if (uint64_t{i} * T + filled > s.tokens.size()) return say("KV past token %zu", s.tokens.size());
+      if (filled && uint64_t{i} * T + filled > s.tokens.size()) return say("KV past token %zu", s.tokens.size());
       const PrefixIndex::Entry* entry = block == kNoBlock ? nullptr : cache().index_.find(block);
       if (!entry) continue;
       if (!s.kv.share) return say("block %d of a session that shares nothing is indexed", block);
@@ -129,6 +131,9 @@ std::string Probe::check_session(const Session& s, bool deep) const {
     const uint64_t window = s.kv.shape.groups[g].window;
     if (window > 0 && table.blocks_held() > (3 * window + s.kv.shape.step_rows) / T + 4)
       return say("%u blocks of a window of %llu", table.blocks_held(), static_cast<unsigned long long>(window));
+  }
+  for (const auto* ends : {&s.kv.marks, &s.kv.due, &s.kv.asked}) {
+    if (!ends->empty() && ends->back() > s.tokens.size()) return "a mark past the tokens";
   }
   if (s.mailbox.size() > 68) return say("%zu unread events", s.mailbox.size());
   if (s.use.pinned()) return "pinned between calls";
@@ -244,6 +249,7 @@ std::string Probe::check_domains(const Step& step) {
 std::string Probe::check_step(const Step& step) {
   const uint32_t T = cache().block_tokens();
   std::string wrong = check(false);
+  if (wrong.empty()) wrong = check_rows(step);
   if (wrong.empty()) wrong = check_domains(step);
   if (!wrong.empty()) return wrong;
   std::set<BlockId> written;
@@ -256,11 +262,6 @@ std::string Probe::check_step(const Step& step) {
     const StepSeq& seq = step.seqs[q];
     const Session& s = *plan().seqs[q].session;
     auto begin = static_cast<uint64_t>(seq.first_position), end = begin + seq.n_rows;
-    if (!s.use.in_step() || end > s.tokens.size()) return "a session that is not in the step";
-    if (!std::equal(step.tokens.begin() + seq.first_row, step.tokens.begin() + seq.first_row + seq.n_rows,
-                    s.tokens.begin() + static_cast<ptrdiff_t>(begin))) {
-      return "rows of other tokens";
-    }
     // A state that is written over is there no more.
     const uint64_t ready = seq.state_to ? s.kv.without_window(begin) : s.kv.restart(begin);
     if (ready < begin && seq.stores) return say("rows from %llu on, and KV is missing before", static_cast<unsigned long long>(begin));

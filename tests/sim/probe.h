@@ -16,6 +16,8 @@ struct Probe {
   std::string check(bool deep);
   // The same for the step that is about to run: the blocks it writes are private, the KV it reads is there, and none of another domain's.
   std::string check_step(const Step& step);
+  // Of a session that had proposals in the last step: the blocks for those that were not kept went back.
+  std::string check_given_back(const Session& session) const;
   // Overwrites the memory that nobody may read: free blocks, and the slots of private blocks past their tokens.
   void poison();
 
@@ -48,6 +50,7 @@ struct Probe {
   std::string check_shared(const Holders& held) const;
   std::string check_kv(const Session& s) const;
   std::string check_domains(const Step& step);
+  std::string check_rows(const Step& step) const;
 
   // By unit: whose KV was in it, and a hash of its bytes then.
   struct Left {

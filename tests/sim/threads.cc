@@ -1,5 +1,5 @@
 // The simulator's threads: each with sessions of its own on one host whose pool is too small for all of them, and one that cancels whom it
-// meets. Every event is compared with the oracle, as in sim; the host is checked block by block at the end.
+// meets. Some draft with another model, of which one thread has sessions, too. Every event is compared with the oracle, as in sim; the host is checked block by block at the end.
 //   sim_threads [--seeds K] [--first SEED] [--steps N]     N calls of each thread
 #include <signal.h>
 #include <stdlib.h>
@@ -66,7 +66,8 @@ class Register {
 
 class Worker {
  public:
-  Worker(Engine* engine, std::shared_ptr<Store> store, const HostSize& size, uint64_t seed, Register* others)
+  Worker(Engine* engine, std::shared_ptr<Store> store, const HostSize& size, uint64_t seed, Register* others,
+         std::vector<std::shared_ptr<DraftModel>> drafts)
       : random_(seed), store_(std::move(store)), others_(others) {
     setting_.engine = engine;
     setting_.tokenizer = &engine->model().tokenizer();
@@ -75,6 +76,8 @@ class Worker {
     setting_.random = &random_;
     setting_.counts = &counts;
     setting_.alone = false;
+    setting_.grammars = sim_grammars(*setting_.tokenizer);
+    setting_.drafts = std::move(drafts);
   }
 
   void run(uint64_t steps) {
@@ -169,17 +172,32 @@ bool run_seed(uint64_t seed, uint64_t steps, const std::string& dir, Counts* tot
   Random random(seed);
   HostSize size = some_size(&random);
   size.blocks = static_cast<uint32_t>(random.between(2, 16));
+  const ToyText text{random.one_in(2), seed % 5 == 1};
   ToyRunner* runner = nullptr;
-  auto engine = open_toy(*runtime, &env, size, ToyText{random.one_in(2), seed % 5 == 1}, seed, &runner);
+  auto engine = open_toy(*runtime, &env, size, text, seed, &runner);
   std::shared_ptr<Store> store;
   if (seed % 2) {
     auto opened = (*runtime)->open_store(*runtime, dir + "/" + std::to_string(seed), {});
     if (!opened.is_ok()) return false;
     store = *opened;
   }
-  Register all;
+  HostSize other = some_size(&random);
+  other.blocks = static_cast<uint32_t>(random.between(2, 12));
+  if (random.one_in(2))
+    other.windows = size.windows, other.layer_heads = size.layer_heads, other.recurrent = size.recurrent, other.state = size.state;
+  ToyRunner* draft_runner = nullptr;
+  auto draft = open_toy(*runtime, &env, other, text, seed + 1, &draft_runner);
+  auto model = draft->draft_for(*engine);
+  if (!model.is_ok()) return false;
+  const std::vector<std::shared_ptr<DraftModel>> drafts = {
+      std::make_shared<GuessModel>(&env, toy_windows(size.kv().groups), &engine->model().tokenizer(), seed), *model};
+  Register all, drafting;
   std::vector<std::unique_ptr<Worker>> workers;
-  for (uint64_t t = 0; t < kThreads; ++t) workers.push_back(std::make_unique<Worker>(engine.get(), store, size, random.next(), &all));
+  for (uint64_t t = 0; t < kThreads; ++t)
+    workers.push_back(std::make_unique<Worker>(engine.get(), store, size, random.next(), &all, drafts));
+  if (seed % 4 < 2)
+    workers.push_back(
+        std::make_unique<Worker>(draft.get(), nullptr, other, random.next(), &drafting, std::vector<std::shared_ptr<DraftModel>>()));
   {
     std::vector<std::jthread> threads;
     for (auto& w : workers) threads.emplace_back([&w, steps] { w->run(steps); });
@@ -190,12 +208,18 @@ bool run_seed(uint64_t seed, uint64_t steps, const std::string& dir, Counts* tot
     for (const auto& [what, n] : w->counts) (*total)[what] += n;
   }
   if (wrong.empty()) wrong = Probe(engine.get()).check(true);
+  if (wrong.empty()) wrong = Probe(draft.get()).check(true);
   if (wrong.empty() && store) wrong = resume_all(engine.get(), store);
   EngineMetrics m = engine->metrics();
   if (wrong.empty() && (m.units_used || m.sessions)) wrong = "all is closed, and blocks are held";
-  if (wrong.empty() && runner->faults) wrong = "a row found no KV, or in pieces, or another's";
+  if (wrong.empty() && (draft->metrics().units_used || !Probe(draft.get()).parts().queue.sessions().empty()))
+    wrong = "the draft holds blocks for nobody";
+  if (wrong.empty() && (runner->faults || draft_runner->faults)) wrong = "a row found no KV, or in pieces, or another's";
   (*total)["preemptions"] += m.counters.preemptions;
   (*total)["evictions"] += m.evictions;
+  (*total)["proposed"] += m.counters.drafted;
+  (*total)["accepted proposals"] += m.counters.accepted;
+  (*total)["steps of a draft"] += draft->metrics().counters.steps;
   (*total)["steps"] += m.counters.steps;
   if (!wrong.empty()) std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), wrong.c_str());
   if (!wrong.empty()) _exit(1);  // sessions that the others still hold cannot be taken down
@@ -222,8 +246,8 @@ int main(int argc, char** argv) {
   for (uint64_t seed = first; seed < first + seeds; ++seed) good &= kvrt::test::run_seed(seed, steps, dir, &counts);
   std::filesystem::remove_all(dir);
   for (const auto& [what, n] : counts) std::printf("  %-32s %llu\n", what.c_str(), static_cast<unsigned long long>(n));
-  for (const char* what :
-       {"preemptions", "evictions", "recomputed", "done: cancelled", "checkpoints", "done: eos", "done: max_tokens", "forks"}) {
+  for (const char* what : {"preemptions", "evictions", "recomputed", "done: cancelled", "checkpoints", "done: eos", "done: max_tokens",
+                           "forks", "proposed", "accepted proposals", "steps of a draft"}) {
     if (counts[what]) continue;
     std::printf("never: %s\n", what);
     good = false;

@@ -89,6 +89,7 @@ std::shared_ptr<Engine> open_toy(const std::shared_ptr<Runtime>& runtime, ToyEnv
 World::World(uint64_t seed, const std::string& dir, Counts* counts, bool trace)
     : random_(seed),
       quota_random_(seed ^ 0x57042),
+      draft_random_(seed ^ 0xd4af7),
       counts_(counts),
       dir_(dir),
       env_(seed ^ 0xc10c),
@@ -128,6 +129,8 @@ void World::open_host() {
   setting_ = {
       engine_.get(), &engine_->model().tokenizer(), size_.room(), toy_windows(size_.kv().groups), &random_, counts_, setting_.trace, true,
       setting_.quota};
+  setting_.grammars = sim_grammars(*setting_.tokenizer);
+  open_drafts();
   oldest_since_ = computed_, idle_steps_ = 0;
   place_ = {};
   std::vector<uint32_t> needed;  // of states the last alone
@@ -140,6 +143,7 @@ void World::open_host() {
 // Runs in the middle of the engine's step: nothing may be thrown through it.
 void World::before_step(const Step& step) {
   ++computed_;
+  settle_proposals(false);
   if (step_fault_.empty()) step_fault_ = probe_->check_step(step);
   std::unordered_map<const Session*, Actor*> by_session;
   for (auto& a : actors_) by_session[a->session()] = a.get();
@@ -171,6 +175,8 @@ void World::before_step(const Step& step) {
   setting_.note("holes", probe_->holes());
   setting_.note("steps of several sessions", step.seqs.size() > 1);
   setting_.note("steps", 1);
+  note_proposals(step);
+  cancel_in_step();
   for (const StepSeq& seq : step.seqs) {
     if (seq.state_to)
       setting_.note(!seq.state_from ? "states begun" : *seq.state_from == *seq.state_to ? "states in place" : "states moved");
@@ -178,10 +184,12 @@ void World::before_step(const Step& step) {
 }
 
 void World::check(bool deep) {
+  settle_proposals(true);
   SIM_CHECK(step_fault_.empty(), "in a step: %s", step_fault_.c_str());
   std::string wrong = probe_->check(deep);
   SIM_CHECK(wrong.empty(), "%s", wrong.c_str());
   SIM_CHECK(runner_->faults == 0, "a row found no KV, or in pieces, or another's");
+  check_drafts(deep);
   SIM_CHECK(log_.empty(), "logged: %s", log_.c_str());
   for (const Session* s : probe_->parts().queue.sessions()) {
     SIM_CHECK(!s->use.in_step(), "in a step between steps");
@@ -195,7 +203,8 @@ void World::check(bool deep) {
 void World::check_oldest() {
   const Session* oldest = probe_->oldest_runnable();
   std::pair<uint64_t, uint64_t> place;
-  if (oldest && !oldest->generation->progress.recompute_all && !oldest->kv.own_only) place = {oldest->generation->order, progress_of(*oldest)};
+  if (oldest && !oldest->generation->progress.recompute_all && !oldest->kv.own_only)
+    place = {oldest->generation->order, progress_of(*oldest)};
   if (place.first == place_.first) SIM_CHECK(place.second >= place_.second, "who began first had to give up its blocks");
   place_ = place;
 }
@@ -204,6 +213,8 @@ void World::count_host() {
   EngineMetrics m = engine_->metrics();
   setting_.note("evictions", m.evictions);
   setting_.note("preemptions", m.counters.preemptions);
+  setting_.note("proposed", m.counters.drafted);
+  setting_.note("accepted proposals", m.counters.accepted);
 }
 
 // ---- calls
@@ -231,6 +242,7 @@ void World::close_one() {
 void World::restart() {
   close_all();
   count_host();
+  close_drafts();
   engine_.reset();
   stored_.reset();
   reopen_store();
@@ -332,6 +344,7 @@ void World::step() {
   check(deep);
   if (deep) {
     probe_->poison();
+    if (draft_) draft_probe_->poison();
     for (auto& actor : actors_) actor->check();
   }
   ++now_;

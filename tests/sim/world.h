@@ -10,6 +10,7 @@
 
 #include "runtime/engine/resources/memory_cost.h"
 #include "tests/sim/actor.h"
+#include "tests/sim/guess.h"
 #include "tests/sim/probe.h"
 #include "tests/sim/stored.h"
 #include "tests/sim/toy.h"
@@ -60,7 +61,13 @@ class World {
   void schedule();
   void read_some(Actor* actor);
   void finish_all();
+  void open_drafts();
+  void close_drafts();
+  void check_drafts(bool deep);
   void before_step(const Step& step);
+  void note_proposals(const Step& step);
+  void settle_proposals(bool between_steps);
+  void cancel_in_step();
   void check(bool deep);
   void check_oldest();
   void count_host();
@@ -68,7 +75,7 @@ class World {
   std::shared_ptr<Bell> some_bell() { return random_.one_in(2) ? std::make_shared<Bell>() : nullptr; }
   Actor* some_actor() { return actors_.empty() ? nullptr : actors_[random_.below(actors_.size())].get(); }
 
-  Random random_, quota_random_;  // the second: of the store's size
+  Random random_, quota_random_, draft_random_;  // the second: of the store's size
   Counts* counts_;
   uint64_t now_ = 0;  // steps so far
   std::string dir_;
@@ -83,6 +90,18 @@ class World {
   std::shared_ptr<Engine> engine_;
   ToyRunner* runner_ = nullptr;
   std::unique_ptr<Probe> probe_;
+  // Another model that drafts, or none, with a pool of its own.
+  std::shared_ptr<Engine> draft_;
+  ToyRunner* draft_runner_ = nullptr;
+  std::unique_ptr<Probe> draft_probe_;
+  // A session in the step with proposals, as it was before.
+  struct Proposing {
+    const Session* session;
+    const Generation* generation;
+    std::vector<int32_t> proposed;
+    uint64_t tokens, accepted;
+  };
+  std::vector<Proposing> proposing_;
   std::string step_fault_;
   std::vector<std::unique_ptr<Actor>> actors_;
   std::map<std::pair<std::string, std::string>, Saved> saved_;  // by domain and name
