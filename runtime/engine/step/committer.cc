@@ -12,6 +12,13 @@ const char* banning(const Generation& g) {
   return g.options.host_samples || g.options.sampling.logit_bias.empty() ? "the grammar leaves" : "logit_bias and the grammar leave";
 }
 
+// The places of a table up to the last one with some KV.
+uint32_t places_used(const BlockTable& table) {
+  uint32_t end = table.size();
+  while (end > 0 && table.filled(end - 1) == 0) --end;
+  return end;
+}
+
 }  // namespace
 
 // Positions [begin, end) of the run have their KV. A state is there only after the run's last row.
@@ -153,14 +160,14 @@ void Committer::commit_token(Session* s, const Sample& sample, const Tokenizer& 
 
   const auto& stops = g.options.stop_tokens;
   if (tokenizer.is_end(sample.token) && !g.options.ignore_eos) {
-    generations_->finish(s, Reason::kEos, now_ns);
+    finish(s, Reason::kEos, now_ns);
   } else if (g.text.stopped() || std::find(stops.begin(), stops.end(), sample.token) != stops.end()) {
     g.report.stop_string_tokens = g.text.stop_tokens();
-    generations_->finish(s, Reason::kStop, now_ns);
+    finish(s, Reason::kStop, now_ns);
   } else if (g.options.max_tokens && g.report.generated >= g.options.max_tokens) {
-    generations_->finish(s, Reason::kMaxTokens, now_ns);
+    finish(s, Reason::kMaxTokens, now_ns);
   } else if (generations_->is_full(*s)) {
-    generations_->finish(s, Reason::kContextFull, now_ns);
+    finish(s, Reason::kContextFull, now_ns);
   }
 }
 
@@ -192,11 +199,19 @@ void Committer::commit(StepPlan* plan, const float* logits, const Tokenizer& tok
 void Committer::give_back_ahead(Session* s) noexcept {
   const auto blocks = static_cast<uint32_t>((s->tokens.size() + block_tokens_ - 1) / block_tokens_);
   for (BlockTable& table : s->kv.tables) {
-    for (uint32_t i = blocks; i < table.size(); ++i) {
-      if (!table.place(i).is_hole()) cache_->drop(table.block(i));
+    for (uint32_t i = places_used(table); i < table.size(); ++i) {
+      if (table.block(i) == kNoBlock) continue;
+      cache_->drop(table.block(i));
+      table.set(i, kNoBlock, 0);
     }
     table.shrink(blocks);
   }
+}
+
+// The report counts what the session holds without proposals.
+void Committer::finish(Session* s, Reason reason, uint64_t now_ns) {
+  if (s->generation->speculation) give_back_ahead(s);
+  generations_->finish(s, reason, now_ns);
 }
 
 void Committer::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
@@ -205,7 +220,10 @@ void Committer::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
   uint32_t vocab = tokenizer.vocab_size();
   const uint64_t computed = g.progress.computed;
   take_rows(seq, seq.run.begin, std::min<uint64_t>(seq.run.end, s->tokens.size()));
-  if (g.cancel) return generations_->finish(s, Reason::kCancelled, now_ns);
+  if (g.cancel) {
+    if (seq.proposed > 0) give_back_ahead(s);
+    return generations_->finish(s, Reason::kCancelled, now_ns);
+  }
   if (seq.logit_rows && g.options.prefill_only) {
     const float* rows = logits + size_t{seq.first_logit} * vocab;
     const bool finite = std::all_of(rows, rows + size_t{seq.logit_rows} * vocab, [](float x) { return std::isfinite(x); });
@@ -231,6 +249,7 @@ void Committer::abandon(StepPlan* plan) noexcept {
   for (const PlannedSeq& seq : plan->seqs) {
     seq.session->use.leave_step();
     if (seq.run.stores) cache_->release(&seq.session->kv, static_cast<uint32_t>(seq.run.begin / block_tokens_));
+    if (seq.proposed > 0) give_back_ahead(seq.session);
   }
   plan->seqs.clear();
 }

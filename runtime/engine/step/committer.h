@@ -37,6 +37,7 @@ class Committer {
 
  private:
   void give_back_ahead(Session* session) noexcept;
+  void finish(Session* session, Reason reason, uint64_t now_ns);
   void take_rows(const PlannedSeq& seq, uint64_t begin, uint64_t end);
   void commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
   void commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab);
