@@ -11,9 +11,16 @@ struct Ops : Simd {
   static constexpr bool kVnni = false;
   static constexpr uint32_t kColumns = kColumnGroup;                             // a tile's: more sums do not fit in registers
   static constexpr uint32_t columns_held(const simd::QuantShape&) { return 2; }  // whose f32 chains fit, too
-  static constexpr uint32_t kExpandedBytes = 30 << 10;                           // a panel's part at a time: stays in L1
-  // A copy pays once there are several tiles of columns, and sooner where unpacking is work.
-  static constexpr uint32_t direct_columns(const QuantFormat& f) { return f.high_bits || f.has_table() ? 4 : 16; }
+  // Both of a panel's where there are registers for them: for pairs or for sums, or for few of each.
+  static constexpr uint32_t vectors_at_once(const simd::QuantShape& shape, uint32_t columns) {
+    return shape.chain == 8 || shape.chain == 1 || (columns == 1 && !shape.halves) ? 2 : 1;
+  }
+  static constexpr uint32_t kExpandedBytes = 30 << 10;  // a panel's part at a time: stays in L1
+  static constexpr uint32_t kDirectBlocks = 8;          // of a piece that several tiles read where it lies
+  // A copy pays once there are several tiles of columns to read it, sooner where unpacking is work, never where it is none.
+  static constexpr uint32_t direct_columns(const QuantFormat& f) {
+    return f.low_bits == 8 ? UINT32_MAX : f.high_bits || f.has_table() ? kColumns : 2 * kColumns;
+  }
 
   KVRT_INLINE I load_bytes(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
   KVRT_INLINE void store_bytes(void* p, I v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
@@ -45,32 +52,43 @@ struct Ops : Simd {
     return _mm256_shuffle_epi8(v, which == 0 ? pick : _mm256_add_epi8(pick, set1_8(2)));
   }
 
-  // The integer dots of a block's rows r, less the part that `zero` adds.
-  template <typename Source, uint32_t C>
-  KVRT_INLINE void dots(const uint8_t* unit, uint32_t b, uint32_t r, const simd::Columns<C>& x, I (&sum)[C]) {
+  // The integer dots of R vectors of a block's rows, less the part that `zero` adds.
+  template <typename Source, uint32_t R, uint32_t C>
+  KVRT_INLINE void dots(const uint8_t* unit, uint32_t b, uint32_t first, const simd::Columns<C>& x, I (&sum)[R][C]) {
     constexpr simd::QuantShape kShape = Source::kShape;
     constexpr uint32_t kChain = static_cast<uint32_t>(kShape.chain), kFirst = kShape.halves ? 4 : 8;
-    I pairs[C]{}, widen = set1_16(1);
+    I pairs[R][C]{}, widen[R], w[R];
+    KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) widen[r] = set1_16(1);
     KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) {
-      if (kShape.halves && j % kFirst == 0) widen = both(Source::half_scales(unit, b, r), j / kFirst);
-      if (r == 0) Source::prefetch(unit, b, j);
-      const I w = Source::quads(unit, b, j, r);
+      if (first == 0) Source::prefetch(unit, b, j);
+      KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
+        if (kShape.halves && j % kFirst == 0) widen[r] = both(Source::half_scales(unit, b, first + r), j / kFirst);
+        w[r] = Source::quads(unit, b, j, first + r);
+      }
       KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
         const I xc = simd::broadcast_word<Simd>(x.quad(c, j));
-        const I p = kShape.is_signed ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(xc, w)) : _mm256_maddubs_epi16(w, xc);
-        pairs[c] = j % kChain == 0 ? p : _mm256_add_epi16(pairs[c], p);
-        if ((j + 1) % kChain == 0) {
-          const I wide = madd(pairs[c], widen);
-          sum[c] = j < kChain ? wide : add_int(sum[c], wide);
-          pin(sum[c]);
-        } else {
-          pin(pairs[c]);
+        KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
+          const I p =
+              kShape.is_signed ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[r]), _mm256_sign_epi8(xc, w[r])) : _mm256_maddubs_epi16(w[r], xc);
+          pairs[r][c] = j % kChain == 0 ? p : _mm256_add_epi16(pairs[r][c], p);
+          if ((j + 1) % kChain == 0) {
+            const I wide = madd(pairs[r][c], widen[r]);
+            sum[r][c] = j < kChain ? wide : add_int(sum[r][c], wide);
+            pin(sum[r][c]);
+          } else {
+            pin(pairs[r][c]);
+          }
         }
       }
     }
     if constexpr (kShape.zero != 0) {
-      const I zeros = set1_16(kShape.zero), by = kShape.halves ? _mm256_mullo_epi16(Source::half_scales(unit, b, r), zeros) : zeros;
-      KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) sum[c] = _mm256_sub_epi32(sum[c], madd(by, simd::broadcast_word<Simd>(x.half_sums(c))));
+      const I zeros = set1_16(kShape.zero);
+      KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
+        const I by = kShape.halves ? _mm256_mullo_epi16(Source::half_scales(unit, b, first + r), zeros) : zeros;
+        KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
+          sum[r][c] = _mm256_sub_epi32(sum[r][c], madd(by, simd::broadcast_word<Simd>(x.half_sums(c))));
+        }
+      }
     }
   }
 };

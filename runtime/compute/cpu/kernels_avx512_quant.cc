@@ -9,6 +9,8 @@ struct Ops : Simd {
   static constexpr bool kVnni = true;
   static constexpr uint32_t kColumns = kColumnGroup;  // a tile's columns
   static constexpr uint32_t columns_held(const simd::QuantShape& shape) { return shape.halves ? 4 : 8; }
+  static constexpr uint32_t kDirectBlocks = UINT32_MAX;  // tiles take a panel whole
+  static constexpr uint32_t vectors_at_once(const simd::QuantShape&, uint32_t) { return 1; }
   static constexpr uint32_t direct_columns(const QuantFormat&) { return UINT32_MAX; }  // unpacking is nothing beside the dots
 
   KVRT_INLINE I load_bytes(const void* p) { return _mm512_loadu_si512(p); }
@@ -38,21 +40,22 @@ struct Ops : Simd {
   KVRT_INLINE F negate(F a) { return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN))); }
 
   // The integer dots of a block. The sum that the zero adds is known before: the chain starts at its negative.
-  template <typename Source, uint32_t C>
-  KVRT_INLINE void dots(const uint8_t* unit, uint32_t b, uint32_t, const simd::Columns<C>& x, I (&sum)[C]) {
+  template <typename Source, uint32_t R, uint32_t C>
+  KVRT_INLINE void dots(const uint8_t* unit, uint32_t b, uint32_t, const simd::Columns<C>& x, I (&sums)[R][C]) {
     constexpr simd::QuantShape kShape = Source::kShape;
+    I(&sum)[C] = sums[0];
     I second[C];
     KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
-      const int16_t* sums = x.half_sums(c);
+      const int16_t* halves = x.half_sums(c);
       const int z = -kShape.zero;
       if constexpr (kShape.zero == 0) {
         sum[c] = second[c] = _mm512_setzero_si512();
       } else if constexpr (kShape.halves) {
-        const I both = simd::broadcast_word<Simd>(sums);
+        const I both = simd::broadcast_word<Simd>(halves);
         sum[c] = madd(both, _mm512_set1_epi32(z & 0xffff));
         second[c] = madd(both, _mm512_set1_epi32(static_cast<int>(static_cast<unsigned>(z) << 16)));
       } else {
-        sum[c] = madd(simd::broadcast_word<Simd>(sums), set1_16(z));
+        sum[c] = madd(simd::broadcast_word<Simd>(halves), set1_16(z));
       }
     }
     KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) {

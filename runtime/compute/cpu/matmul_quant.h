@@ -136,7 +136,6 @@ template <typename V, typename From, typename To>
   uint32_t b = 0;
   for (; blocks > 0; --blocks, out += To::kUnitBytes) {
     auto* floats = reinterpret_cast<float*>(out);
-    KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) From::prefetch(unit, b, j);
     KVRT_UNROLL for (uint32_t r = 0; r < kVectors<V>; ++r) {
       KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) V::store_bytes(out + j * 64 + r * kBytes, From::quads(unit, b, j, r));
       V::store(floats + 128 + r * V::kLanes, From::scale(unit, b, r));
@@ -171,71 +170,108 @@ struct Columns {
   }
 };
 
-// One block of 16 rows x C columns: the next terms of their chains (NUMERICS.md §3). One vector of rows after another, so that few sums
-// live at a time.
+// A tile's chains are in registers; in memory where those do not hold them beside the integer sums.
+template <typename V, typename Source, uint32_t C>
+inline constexpr bool kHeld = C <= V::columns_held(Source::kShape);
+
+// One block of 16 rows x C columns: the next terms of their chains (NUMERICS.md §3). As many vectors of rows at a time as registers have
+// sums for: they share what is read of the activations.
 template <typename V, typename Source, uint32_t C>
 KVRT_INLINE void add_block(const uint8_t* unit, uint32_t b, const Columns<C>& x, typename V::Lanes16* chains) {
+  using F = typename V::F;
   constexpr QuantShape kShape = Source::kShape;
-  KVRT_UNROLL for (uint32_t r = 0; r < kVectors<V>; ++r) {
-    if (r > 0) asm volatile("" ::: "memory");  // activations are read again: kept from before, they would be spilled
-    typename V::I sum[C]{};
-    V::template dots<Source, C>(unit, b, r, x, sum);
-    const typename V::F scale = Source::scale(unit, b, r);
-    KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
-      typename V::F chain = V::fma(V::to_float(sum[c]), V::mul(scale, V::broadcast(x.d + c)), chains[c].v[r]);
-      if constexpr (kShape.minimum && kShape.halves) {
-        const typename V::I sums = V::madd(Source::half_minimums(unit, b, r), broadcast_word<V>(x.half_sums(c)));
-        chain = V::fma(V::to_float(sums), V::mul(Source::minimum(unit, b, r), V::broadcast(x.d + c)), chain);
-      } else if constexpr (kShape.minimum) {
-        chain = V::fma(Source::minimum(unit, b, r), V::broadcast(x.s + c), chain);
+  constexpr uint32_t R = V::vectors_at_once(kShape, C);
+  KVRT_UNROLL for (uint32_t first = 0; first < kVectors<V>; first += R) {
+    // Activations, and chains in memory, are read again: kept from before, they would be spilled.
+    if (first > 0 || !kHeld<V, Source, C>) asm volatile("" ::: "memory");
+    typename V::I sum[R][C]{};
+    V::template dots<Source, R, C>(unit, b, first, x, sum);
+    KVRT_UNROLL for (uint32_t i = 0; i < R; ++i) {
+      const uint32_t r = first + i;
+      const F scale = Source::scale(unit, b, r);
+      F minimum{};
+      if constexpr (kShape.minimum) minimum = Source::minimum(unit, b, r);
+      KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
+        const F d = V::broadcast(x.d + c);
+        F chain = V::fma(V::to_float(sum[i][c]), V::mul(scale, d), chains[c].v[r]);
+        if constexpr (kShape.minimum && kShape.halves) {
+          const typename V::I sums = V::madd(Source::half_minimums(unit, b, r), broadcast_word<V>(x.half_sums(c)));
+          chain = V::fma(V::to_float(sums), V::mul(minimum, d), chain);
+        } else if constexpr (kShape.minimum) {
+          chain = V::fma(minimum, V::broadcast(x.s + c), chain);
+        }
+        chains[c].v[r] = chain;
       }
-      chains[c].v[r] = chain;
     }
   }
 }
 
-// 16 rows x C columns over `blocks` blocks, going on from `chains`. Those stay in memory where registers do not hold them beside the
-// integer sums.
+// 16 rows x C columns over `blocks` blocks, going on from `chains`.
 template <typename V, typename Source, uint32_t C>
 [[gnu::noinline]] void tile(const uint8_t* unit, uint64_t blocks, Columns<C> x, typename V::Lanes16* chains) {
-  constexpr bool kHeld = C <= V::columns_held(Source::kShape);
   typename V::Lanes16 held[C];
-  typename V::Lanes16* acc = kHeld ? held : chains;
-  if constexpr (kHeld) KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) held[c] = chains[c];
+  typename V::Lanes16* acc = kHeld<V, Source, C> ? held : chains;
+  if constexpr (kHeld<V, Source, C>) KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) held[c] = chains[c];
   for (uint64_t at = 0; at < blocks; unit += Source::kUnitBytes) {
     for (uint32_t b = 0; b < Source::kUnitBlocks; ++b, ++at, x.next_block()) add_block<V, Source, C>(unit, b, x, acc);
   }
-  if constexpr (kHeld) KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) chains[c] = held[c];
+  if constexpr (kHeld<V, Source, C>) KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) chains[c] = held[c];
 }
+
+// What is read from memory while tiles are computed: `lines` of 64 bytes with each.
+struct Ahead {
+  const uint8_t* at;
+  uint32_t lines;
+  KVRT_INLINE_MEMBER void next() {
+    for (const uint8_t* end = at + lines * 64; at < end; at += 64) kvrt::prefetch_far(at);
+  }
+};
 
 // `columns` columns, as many at a time as keep their sums and chains in registers.
 template <typename V, typename Source, uint32_t C = V::kColumns>
 KVRT_INLINE void tiles(const uint8_t* unit, uint64_t blocks, const MatmulArgs& args, uint32_t column, uint32_t columns, uint64_t first,
-                       typename V::Lanes16* chains) {
+                       Ahead ahead, typename V::Lanes16* chains) {
   while (columns >= C) {
+    ahead.next();
     tile<V, Source, C>(unit, blocks, Columns<C>::at(args, column, first), chains);
     column += C;
     columns -= C;
     chains += C;
   }
   if constexpr (C > 1) {
-    if (columns > 0) tiles<V, Source, C - 1>(unit, blocks, args, column, columns, first, chains);
+    if (columns > 0) tiles<V, Source, C - 1>(unit, blocks, args, column, columns, first, ahead, chains);
   }
 }
 
-// Many columns: the panel is expanded once for all of them, in pieces of K that stay in L1; the chains wait in memory.
+// Several tiles of columns: the panel is expanded once for all of them, in pieces of K that stay in L1; the chains wait in memory. The
+// next piece is read meanwhile, so a piece is the longer the more tiles there are.
 template <typename V, DType type>
 void expanded_tiles(const MatmulArgs& args, const uint8_t* unit, uint32_t column, uint32_t columns, typename V::Lanes16* chains) {
   using From = Packed<V, type>;
   using To = Expanded<V, From::kShape>;
-  constexpr uint64_t kBlocks = V::kExpandedBytes / To::kUnitBytes / From::kUnitBlocks * From::kUnitBlocks;
-  alignas(64) uint8_t expanded[kBlocks * To::kUnitBytes];
+  constexpr uint32_t kBlocksMax = V::kExpandedBytes / To::kUnitBytes / 8 * 8, kBlocksOfTile = 4;
+  alignas(64) uint8_t expanded[kBlocksMax * To::kUnitBytes];
+  const uint32_t n_tiles = (columns + V::kColumns - 1) / V::kColumns;
+  const uint32_t piece = min_u32((n_tiles * kBlocksOfTile + 7) / 8 * 8, kBlocksMax);
   const uint64_t blocks = args.k / kQuantBlock;
-  for (uint64_t first = 0; first < blocks; first += kBlocks) {
-    const uint64_t n = blocks - first < kBlocks ? blocks - first : kBlocks;
+  for (uint64_t first = 0; first < blocks; first += piece) {
+    const uint64_t n = blocks - first < piece ? blocks - first : piece;
     expand<V, From, To>(unit, n, expanded);
     unit += n / From::kUnitBlocks * From::kUnitBytes;
-    tiles<V, To>(expanded, n, args, column, columns, first, chains);
+    const uint64_t bytes = piece / From::kUnitBlocks * From::kUnitBytes;
+    tiles<V, To>(expanded, n, args, column, columns, first, Ahead{unit, static_cast<uint32_t>(bytes / 64 / n_tiles + 1)}, chains);
+  }
+}
+
+// Few columns read the panel as it lies; those of several tiles a piece of K after another, so that memory is read at all times.
+template <typename V, DType type>
+void direct_tiles(const MatmulArgs& args, const uint8_t* unit, uint32_t column, uint32_t columns, typename V::Lanes16* chains) {
+  using From = Packed<V, type>;
+  const uint64_t blocks = args.k / kQuantBlock, piece = columns > V::kColumns ? V::kDirectBlocks : blocks;
+  for (uint64_t first = 0; first < blocks; first += piece) {
+    const uint64_t n = blocks - first < piece ? blocks - first : piece;
+    tiles<V, From>(unit, n, args, column, columns, first, Ahead{}, chains);
+    unit += n / From::kUnitBlocks * From::kUnitBytes;
   }
 }
 
@@ -245,7 +281,6 @@ template <typename V>
   for (uint32_t c = 0; c < n; ++c) store_column<V>(args, panel, column + c, chains[c]);
 }
 
-// Few columns read the panel as it lies.
 template <typename V, DType type>
 void matmul_quantized(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end) {
   constexpr uint32_t kGroupColumns = 128;  // columns per expansion
@@ -259,7 +294,7 @@ void matmul_quantized(const MatmulArgs& args, uint32_t panel_begin, uint32_t pan
       if constexpr (kDirectColumns < kGroupColumns) {
         if (n > kDirectColumns) expanded_tiles<V, type>(args, panel, column, n, chains);
       }
-      if (n <= kDirectColumns) tiles<V, Packed<V, type>>(panel, args.k / kQuantBlock, args, column, n, 0, chains);
+      if (n <= kDirectColumns) direct_tiles<V, type>(args, panel, column, n, chains);
       store_columns<V>(args, p, column, n, chains);
     }
   }
