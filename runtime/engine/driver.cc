@@ -262,7 +262,7 @@ bool Driver::lead(uint64_t patience_ns) {
   Session* const cold = step_->queue.next_cold();
   bool ran = cold && warmer_->warm_cold(lock_, cold, warm_until);
   const uint64_t done = step_->reports.counters.done_count();
-  step_->speculator.propose(lock_, runtime_, model_);
+  if (step_->generations.speculating > 0) step_->speculator.propose(lock_, runtime_, model_);
   if (runtime_.step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
   step_->planner.plan(step_->queue.order(), runtime_.env()->now_ns(), patience_ns, &plan_);
   ran |= step_->reports.counters.done_count() > done;

@@ -30,7 +30,7 @@ class GuessModel::Guess final : public Draft {
   void propose(const Ask& ask, uint64_t kind) {
     const uint32_t vocab = model_.tokenizer_.vocab_size();
     const uint64_t more = kind < 4 ? 1 + random_.below(40) : 0;  // than it was asked for
-    const uint64_t wanted = kind < 6 ? random_.below(ask.most + 1) : ask.most + more;
+    const uint64_t wanted = kind < 6 ? random_.below(ask.least.size() + 1) : ask.least.size() + more;
     const uint64_t right = kind < 10 ? wanted : random_.below(wanted + 1);
     const bool no_token = random_.one_in(10);
     std::vector<int32_t> tokens = oracle_tokens(ask.tokens, model_.windows_, vocab, *ask.sampling, right);

@@ -213,8 +213,8 @@ void World::count_host() {
   EngineMetrics m = engine_->metrics();
   setting_.note("evictions", m.evictions);
   setting_.note("preemptions", m.counters.preemptions);
-  setting_.note("proposed", m.counters.drafted);
-  setting_.note("accepted proposals", m.counters.accepted);
+  setting_.note("proposed", m.counters.speculated.drafted);
+  setting_.note("accepted proposals", m.counters.speculated.accepted);
 }
 
 // ---- calls

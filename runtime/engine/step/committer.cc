@@ -180,7 +180,7 @@ void Committer::commit(StepPlan* plan, const float* logits, const Tokenizer& tok
   counters.step_ns_longest = std::max(counters.step_ns_longest, elapsed);
   for (const BlockCopy& copy : plan->copies) cache_->drop(copy.from);
   plan->copies.clear();
-  speculator_->measured(plan->decodes, plan->prompt_cost > 0, plan->work_ns);
+  if (generations_->speculating > 0) speculator_->measured(plan->decodes, plan->prompt_cost > 0, plan->work_ns);
   for (const PlannedSeq& seq : plan->seqs) {
     seq.session->use.leave_step();
     seq.session->generation->report.drafted += seq.proposed;

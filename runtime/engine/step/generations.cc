@@ -12,6 +12,7 @@ void Generations::start(Session* s, uint64_t now_ns) {
   reports_->begin(s);
   s->kv.own_only = false;
   s->state = SessionState::kGenerating;
+  speculating += g.speculation != nullptr;
   queue_->begin(s);
   if (!g.options.prefill_only && is_full(*s)) {
     g.report.prompt_tokens = g.report.prefilled = 0;  // nothing is computed
@@ -27,11 +28,18 @@ void Generations::finish(Session* s, Reason reason, uint64_t now_ns) {
   }
 }
 
+// Once: finish may turn into give_up half-way.
+void Generations::end(Session* s) noexcept {
+  Generation& g = *s->generation;
+  speculating -= !g.finished && g.speculation;
+  g.finished = true;
+  g.awaited.clear();
+}
+
 void Generations::push_done(Session* s, Reason reason, uint64_t now_ns) {
   Generation& g = *s->generation;
   Report& r = g.report;
-  g.finished = true;
-  g.awaited.clear();
+  end(s);
   r.reason = reason;
   reports_->set_times(&g, now_ns);
   reports_->set_held(s);
@@ -51,8 +59,7 @@ void Generations::give_up(Session* s) noexcept {
 
 void Generations::end_without_done(Session* s) noexcept {
   Generation& g = *s->generation;
-  g.finished = true;
-  g.awaited.clear();
+  end(s);
   g.report.reason = Reason::kFailed;
   reports_->set_times(&g, g.times.last_token_ns);
   reports_->sum_up(*s);

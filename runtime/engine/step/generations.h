@@ -25,7 +25,10 @@ class Generations {
   // For want of memory, at the session's last token. Needs no memory itself.
   void give_up(Session* session) noexcept;
 
+  uint32_t speculating = 0;  // generations that are not over, and for which tokens are proposed
+
  private:
+  void end(Session* session) noexcept;
   void push_done(Session* session, Reason reason, uint64_t now_ns);
   void end_without_done(Session* session) noexcept;
 

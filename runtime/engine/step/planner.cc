@@ -188,7 +188,8 @@ void Planner::add_rows(StepPlan* plan) const {
     const Session& s = *seq.session;
     const KvRun& run = seq.run;
     const uint64_t n = s.tokens.size();
-    const auto proposed = Speculator::proposed(s);
+    std::span<const Speculation::Token> proposed;
+    if (seq.proposed > 0) proposed = Speculator::proposed(s);
     const auto first_row = static_cast<uint32_t>(plan->tokens.size());
     seq.first_logit = static_cast<uint32_t>(plan->logits_rows.size());
     for (uint64_t p = run.begin; p < run.end; ++p) {
@@ -253,7 +254,7 @@ void Planner::plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t
   clear_plan(plan);
   plan->planned_ns = now_ns;
   take_turns(order);
-  choose_proposals();
+  if (generations_->speculating > 0) choose_proposals();
   claim_begun_blocks();
   const Pace::Ask ask = ask_for(patience_ns);
   budget_.reset();
@@ -278,7 +279,7 @@ void Planner::plan(const std::vector<Session*>& order, uint64_t now_ns, uint64_t
   }
   queue_->set_starved(starved);
   if (starved) fail_starved(starved, *plan);
-  add_proposals(plan);
+  if (generations_->speculating > 0) add_proposals(plan);
   add_rows(plan);
   fill_step(plan);
 }

@@ -95,8 +95,6 @@ std::span<const Speculation::Token> Speculator::proposed(const Session& s) {
 // Tokens that are proposed need room for events, in the context, and below max_tokens: the last token of an answer needs no row.
 std::vector<Speculator::Seat> Speculator::seats() const {
   std::vector<Seat> seats;
-  const auto asks = [](const Session* s) { return s->generation && s->generation->speculation; };
-  if (std::ranges::none_of(queue_->sessions(), asks)) return seats;
   bool prompts = false;
   for (Session* s : queue_->sessions()) {
     if (!s->generation) continue;
