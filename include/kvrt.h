@@ -460,7 +460,7 @@ typedef struct kvrt_report {
    * NaN or infinite logits. */
   uint64_t recomputed;
   uint64_t drafted;  /**< Tokens that speculation proposed and a step checked. */
-  uint64_t accepted; /**< Of these, tokens that the answer has: `generated` counts them, too. The others left nothing. */
+  uint64_t accepted; /**< Of these, tokens that the answer went on with: `generated` counts them, too. The others left nothing. */
 } kvrt_report;
 
 /** A saved session, as the store lists it. Times are milliseconds since 1970, UTC. */

@@ -1207,7 +1207,7 @@ type Report struct {
 	// Tokens that speculation proposed and a step checked.
 	Drafted uint64
 
-	// Of these, tokens that the answer has: `generated` counts them, too. The others left nothing.
+	// Of these, tokens that the answer went on with: `generated` counts them, too. The others left nothing.
 	Accepted uint64
 }
 

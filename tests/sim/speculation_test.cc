@@ -18,7 +18,7 @@ std::string spell(const Event& e) {
   const Report& r = e.report;
   for (const uint64_t n : {static_cast<uint64_t>(r.reason), r.prompt_tokens, r.reused_memory, r.reused_disk, r.prefilled, r.generated,
                            static_cast<uint64_t>(r.reuse_stopped), r.reuse_stopped_at, uint64_t{r.stop_string_tokens}, r.seed, r.kv_units,
-                           r.kv_bytes, r.pool_bytes_begin, r.pool_bytes_prefilled, r.pool_bytes_end, r.recomputed})
+                           r.kv_bytes, r.pool_bytes.begin, r.pool_bytes.prefilled, r.pool_bytes.end, r.recomputed})
     s += " " + std::to_string(n);
   return s;
 }

@@ -217,8 +217,8 @@ bool run_seed(uint64_t seed, uint64_t steps, const std::string& dir, Counts* tot
   if (wrong.empty() && (runner->faults || draft_runner->faults)) wrong = "a row found no KV, or in pieces, or another's";
   (*total)["preemptions"] += m.counters.preemptions;
   (*total)["evictions"] += m.evictions;
-  (*total)["proposed"] += m.counters.drafted;
-  (*total)["accepted proposals"] += m.counters.accepted;
+  (*total)["proposed"] += m.counters.speculated.drafted;
+  (*total)["accepted proposals"] += m.counters.speculated.accepted;
   (*total)["steps of a draft"] += draft->metrics().counters.steps;
   (*total)["steps"] += m.counters.steps;
   if (!wrong.empty()) std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), wrong.c_str());

@@ -96,7 +96,7 @@ namespace Kvrt
         /// <summary>Tokens that speculation proposed and a step checked.</summary>
         public ulong Drafted => raw.drafted;
 
-        /// <summary>Of these, tokens that the answer has: `generated` counts them, too. The others left nothing.</summary>
+        /// <summary>Of these, tokens that the answer went on with: `generated` counts them, too. The others left nothing.</summary>
         public ulong Accepted => raw.accepted;
     }
 

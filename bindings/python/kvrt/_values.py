@@ -63,7 +63,7 @@ class Report:
     drafted: int
     """Tokens that speculation proposed and a step checked."""
     accepted: int
-    """Of these, tokens that the answer has: `generated` counts them, too. The others left nothing."""
+    """Of these, tokens that the answer went on with: `generated` counts them, too. The others left nothing."""
 
 
 @dataclasses.dataclass(frozen=True)

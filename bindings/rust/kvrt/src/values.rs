@@ -59,7 +59,7 @@ values! {
         recomputed: u64,
         /// Tokens that speculation proposed and a step checked.
         drafted: u64,
-        /// Of these, tokens that the answer has: `generated` counts them, too. The others left nothing.
+        /// Of these, tokens that the answer went on with: `generated` counts them, too. The others left nothing.
         accepted: u64,
     }
 
