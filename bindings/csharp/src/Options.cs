@@ -279,6 +279,9 @@ namespace Kvrt
     /// temperature, a grammar, penalties or a stop string. What was proposed in vain leaves nothing: no KV, no event, no count but `drafted`. How
     /// many are proposed follows from measured times and from how many were right, down to none where it does not pay.
     ///
+    /// A step may give several tokens: those that it gave before a cancel, or before a callback stopped, are in the session, though nobody took their
+    /// events. Without speculation that is so if another thread computes.
+    ///
     /// Where the grammar leaves one token it is proposed with any of the three. No token is proposed with sampler HOST, EmitLogits or prefill, by
     /// models with recurrent layers, and on CUDA where more rows would be computed by another kernel (Determinism.Strict has one for all). A draft
     /// that fails, or gets no memory in its pool, costs speed alone.

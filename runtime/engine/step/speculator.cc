@@ -92,7 +92,7 @@ std::span<const Speculation::Token> Speculator::proposed(const Session& s) {
   return spec->proposed;
 }
 
-// Tokens that are proposed need room for events, in the context, and below max_tokens: the last token of an answer needs no row.
+// One token of the step comes without a proposal. So one less is proposed than there is room: for events, in the context, below max_tokens.
 std::vector<Speculator::Seat> Speculator::seats() const {
   std::vector<Seat> seats;
   bool prompts = false;
@@ -100,9 +100,9 @@ std::vector<Speculator::Seat> Speculator::seats() const {
     if (!s->generation) continue;
     if (speculates(*s)) {
       Generation& g = *s->generation;
-      uint64_t most = std::min<uint64_t>({g.options.speculation.most, kUnreadEventsMax - s->mailbox.size(), context_ - s->tokens.size()});
-      if (g.options.max_tokens) most = std::min<uint64_t>(most, g.options.max_tokens - g.report.generated);
-      g.speculation->most = static_cast<uint32_t>(most > 0 ? most - 1 : 0);
+      uint64_t room = std::min<uint64_t>(kUnreadEventsMax - s->mailbox.size(), context_ - s->tokens.size());
+      if (g.options.max_tokens) room = std::min<uint64_t>(room, g.options.max_tokens - g.report.generated);
+      g.speculation->most = static_cast<uint32_t>(std::min<uint64_t>(g.options.speculation.most, room - std::min<uint64_t>(room, 1)));
       seats.push_back({s});
     } else if (s->runnable() && s->generation->warmed && s->kv.next_run(s->tokens.size()).begin + 1 < s->tokens.size()) {
       prompts = true;
