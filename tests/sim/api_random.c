@@ -338,8 +338,8 @@ int main(int argc, char** argv) {
   printf(
       "%ld calls, %ld generations (%ld reused memory, %ld disk, %ld after eviction), %ld conflicts, %ld restarts, %ld of %ld proposals\n",
       m.ops, m.generations, m.reused_memory, m.reused_disk, m.evicted, m.conflicts, m.restarts, m.accepted, m.drafted);
-  EXPECT(m.generations < 500 || (m.reused_memory > 0 && m.reused_disk > 0 && m.evicted > 0 && m.conflicts > 0 && m.restarts > 0 &&
-                                 m.accepted > 0 && m.accepted < m.drafted),
+  EXPECT(m.generations < 500 ||
+             (m.reused_memory > 0 && m.reused_disk > 0 && m.evicted > 0 && m.conflicts > 0 && m.restarts > 0 && m.accepted > 0),
          "the run missed a part of its purpose");
   for (int i = 0; i < kSessions; ++i) kvrt_session_close(m.session[i].handle);
   EXPECT(model_props(m.model).units_free + model_props(m.model).units_cached == model_props(m.model).units, "units leak");

@@ -137,6 +137,7 @@ namespace Kvrt.Tests
             if (type == typeof(string)) return "x";
             if (type == typeof(Store)) return rig.Store;
             if (type == typeof(Cancel)) return cancel;
+            if (type == typeof(Model)) return rig.Model;
             if (type == typeof(Action)) return (Action)(() => { });
             if (type == typeof(Action<LogLevel, string>)) return (Action<LogLevel, string>)((level, text) => { });
             if (type == typeof(IReadOnlyDictionary<int, float>)) return new Dictionary<int, float> { { 1, 1f } };
