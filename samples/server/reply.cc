@@ -11,8 +11,8 @@ void write_usage(JsonWriter* w, const Usage& u) {
   w->key("usage").begin('{').pair("prompt_tokens", u.prompt).pair("completion_tokens", u.completion);
   w->pair("total_tokens", u.prompt + u.completion);
   w->key("prompt_tokens_details").begin('{').pair("cached_tokens", u.cached).end('}');
-  w->key("completion_tokens_details");
-  write_details(w, u);
+  w->key("completion_tokens_details").begin('{').pair("reasoning_tokens", u.reasoning).pair("accepted_prediction_tokens", u.accepted);
+  w->pair("rejected_prediction_tokens", u.drafted - u.accepted).end('}');
   w->end('}');
 }
 
@@ -30,11 +30,6 @@ std::string random_id(const char* prefix) {
   std::string out = prefix;
   for (uint64_t bits = uint64_t{random()} << 32 | random(), i = 0; i < 12; ++i, bits >>= 5) out += kDigits[bits & 31];
   return out;
-}
-
-void write_details(JsonWriter* w, const Usage& u) {
-  w->begin('{').pair("reasoning_tokens", u.reasoning).pair("accepted_prediction_tokens", u.accepted);
-  w->pair("rejected_prediction_tokens", u.drafted - u.accepted).end('}');
 }
 
 // A token that holds a part of a character alone is told by its `bytes`.

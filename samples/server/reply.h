@@ -24,8 +24,6 @@ class Reply {
 };
 
 std::string random_id(const char* prefix);
-// An object: what the tokens of the completion were.
-void write_details(JsonWriter* w, const Usage& usage);
 // The members `token`, `logprob` and `bytes`.
 void write_chance(JsonWriter* w, const TokenChance& chance);
 

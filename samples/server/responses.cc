@@ -29,8 +29,7 @@ std::string ResponseReply::response(const char* status, const Usage* usage, cons
   w.begin('{').pair("input_tokens", usage->prompt);
   w.key("input_tokens_details").begin('{').pair("cached_tokens", usage->cached).pair("cache_write_tokens", uint64_t{0}).end('}');
   w.pair("output_tokens", usage->completion);
-  w.key("output_tokens_details");
-  write_details(&w, *usage);
+  w.key("output_tokens_details").begin('{').pair("reasoning_tokens", usage->reasoning).end('}');
   return w.pair("total_tokens", usage->prompt + usage->completion).end('}').end('}').take();
 }
 

@@ -15,11 +15,11 @@ constexpr double kGainMin = 1.03;         // tokens in a time over those without
 constexpr double kStake = 0.5;            // of what a draft is thought to save, what it may take for the tokens that it has to see first
 constexpr uint64_t kFewTokens = 32;       // an answer of unknown length is thought to go on for so many, and as many as it has
 constexpr uint64_t kDraftWindowMin = 32;  // tokens; a draft that sees fewer is not worth its time
-constexpr uint64_t kBehindFree = 2 * kDraftTokensMax;  // tokens that a draft in use may be behind
-constexpr double kPromptShare = 0.2;                   // of a draft's token, a row of its prompt, before it was measured
-constexpr double kPromptSeen = 16;                     // rows of a draft's prompt, by which these are measured
-constexpr double kLearn = 0.15, kLearnAll = 0.02;      // the weight of the last measurement; of one draft for the next generations
-constexpr float kLookUpSure = 0.5f;                    // a looked-up token with that chance needs no draft
+constexpr uint64_t kBehindFree = 2 * kDraftTokensMax;   // tokens that a draft in use may be behind
+constexpr double kPromptShare = 0.2;                    // of a draft's token, a row of its prompt, before it was measured
+constexpr double kPromptSeen = 16;                      // rows of a draft's prompt, by which these are measured
+constexpr double kLearnDraft = 0.15, kLearnAll = 0.02;  // the weight of the last measurement; of one draft for the next generations
+constexpr float kLookUpSure = 0.5f;                     // a looked-up token with that chance needs no draft
 
 // The one token that the mask leaves; -1: several, or none.
 int32_t only_token(std::span<const uint64_t> mask) {
@@ -213,9 +213,9 @@ void Speculator::take_drafts(std::span<Seat> seats, const Tokenizer& tokenizer, 
   }
   const double prompt = rows > tokens ? static_cast<double>(rows - tokens) : 0;
   if (prompt >= kPromptSeen) {
-    draft_row_ns_ += (std::max(1.0, (work_ns - static_cast<double>(most) * draft_token_ns_) / prompt) - draft_row_ns_) * kLearn;
+    draft_row_ns_ += (std::max(1.0, (work_ns - static_cast<double>(most) * draft_token_ns_) / prompt) - draft_row_ns_) * kLearnDraft;
   } else if (most > 0) {
-    draft_token_ns_ += (work_ns / static_cast<double>(most) - draft_token_ns_) * kLearn;
+    draft_token_ns_ += (work_ns / static_cast<double>(most) - draft_token_ns_) * kLearnDraft;
   }
 }
 

@@ -5,11 +5,11 @@
 namespace kvrt {
 
 namespace {
-constexpr double kRowShare = 0.2;  // of a step of one row, that a row more is thought to cost before it was measured: so it is tried
-constexpr double kLearn = 0.25;    // of the difference between a step and what was known
-constexpr double kClip = 1.5;      // a step counts as so many times what was known at most
-constexpr double kDrift = 0.05;    // of that difference, for steps of other rows: the machine or the context changed
-constexpr double kForget = 0.999;  // what was long not measured is thought cheaper, until it is tried again
+constexpr double kRowShare = 0.2;    // of a step of one row, that a row more is thought to cost before it was measured: so it is tried
+constexpr double kLearnCost = 0.25;  // of the difference between a step and what was known
+constexpr double kCostClip = 1.5;    // a step counts as so many times what was known at most
+constexpr double kDrift = 0.05;      // of that difference, for steps of other rows: the machine or the context changed
+constexpr double kForget = 0.999;    // what was long not measured is thought cheaper, until it is tried again
 }  // namespace
 
 double StepCosts::of(uint32_t rows) const {
@@ -34,9 +34,9 @@ void StepCosts::measured(uint32_t rows, uint64_t work_ns) {
     return;
   }
   const bool first = ns_[rows] == 0;
-  const double taken = first ? work : std::clamp(work, known / kClip, known * kClip), off = taken / known - 1;
+  const double taken = first ? work : std::clamp(work, known / kCostClip, known * kCostClip), off = taken / known - 1;
   for (double& ns : ns_) ns *= (1 + std::clamp(off, -kDrift, kDrift) * kDrift) * kForget;
-  ns_[rows] = first ? taken : known + kLearn * (taken - known);
+  ns_[rows] = first ? taken : known + kLearnCost * (taken - known);
 }
 
 }  // namespace kvrt
