@@ -36,9 +36,9 @@ Status Driver::speculate(Generation* g, bool has_states) const {
   return {};
 }
 
-// A draft of another model, or one that is not wanted any more, goes.
+// A draft of another model, or one that an answer does not want any more, goes.
 void Driver::keep_draft(Session* session, const GenerateOptions& options) {
-  if (session->draft_model == options.speculation.draft) return;
+  if (options.prefill_only || session->draft_model == options.speculation.draft) return;
   session->draft = nullptr;  // before its model
   session->draft_model = nullptr;
 }

@@ -19,6 +19,7 @@ constexpr uint64_t kBehindFree = 2 * kDraftTokensMax;   // tokens that a draft i
 constexpr double kPromptShare = 0.2;                    // of a draft's token, a row of its prompt, before it was measured
 constexpr double kPromptSeen = 16;                      // rows of a draft's prompt, by which these are measured
 constexpr double kLearnDraft = 0.15, kLearnAll = 0.02;  // the weight of the last measurement; of one draft for the next generations
+constexpr double kForgive = 0.05;                       // with each generation: a draft that was wrong in others is tried again
 constexpr float kLookUpSure = 0.5f;                     // a looked-up token with that chance needs no draft
 
 // The one token that the mask leaves; -1: several, or none.
@@ -30,6 +31,12 @@ int32_t only_token(std::span<const uint64_t> mask) {
     found = static_cast<int32_t>(i * 64 + static_cast<size_t>(std::countr_zero(mask[i])));
   }
   return found;
+}
+
+// The first measurement counts as it is.
+void learn(double* known_ns, double ns) {
+  ns = std::max(ns, 1.0);
+  *known_ns = *known_ns == 0 ? ns : *known_ns + (ns - *known_ns) * kLearnDraft;
 }
 
 // Proposes what a grammar leaves alone, and what followed the last tokens where they came before.
@@ -133,8 +140,10 @@ bool Speculator::catches_up(Session* s, double gain) const {
   }
   uint64_t left = kFewTokens + g.report.generated;
   if (g.options.max_tokens) left = std::min(left, g.options.max_tokens - g.report.generated);
-  const auto rows = static_cast<uint64_t>((gain - 1) * kStake * costs_.of(1) * static_cast<double>(left) / draft_row_ns_);
-  const bool in_use = behind<window, grows = s->draft->begins_at()> 0 && rows >= std::min(n, 2 * window);
+  const auto rows =
+      draft_row_ns_ == 0 ? 0 : static_cast<uint64_t>((gain - 1) * kStake * costs_.of(1) * static_cast<double>(left) / draft_row_ns_);
+  const bool in_use = window > behind;
+  const bool grows = s->draft->begins_at() > 0 && rows >= std::min(n, 2 * window);
   if (!grows && in_use && behind <= std::max(rows, kBehindFree)) return true;
   if (rows < std::min(n, kDraftWindowMin)) return false;
   s->draft->begin_at(n - std::min(n, rows));
@@ -170,7 +179,7 @@ void Speculator::run_drafts(std::span<Seat> seats, const Runtime& runtime, const
   }
   for (DraftModel* model : models) {
     if (draft_token_ns_ == 0) draft_token_ns_ = costs_.of(1) * static_cast<double>(model->weight_bytes()) / weight_bytes;
-    if (draft_row_ns_ == 0) draft_row_ns_ = std::max(1.0, draft_token_ns_ * kPromptShare);
+    if (draft_row_ns_ == 0) draft_row_ns_ = draft_token_ns_ * kPromptShare;  // 0 as long as no step was measured
     std::vector<Draft*> drafts;
     const uint64_t begin = work();
     for (Seat& seat : seats) {
@@ -213,16 +222,19 @@ void Speculator::take_drafts(std::span<Seat> seats, const Tokenizer& tokenizer, 
   }
   const double prompt = rows > tokens ? static_cast<double>(rows - tokens) : 0;
   if (prompt >= kPromptSeen) {
-    draft_row_ns_ += (std::max(1.0, (work_ns - static_cast<double>(most) * draft_token_ns_) / prompt) - draft_row_ns_) * kLearnDraft;
+    learn(&draft_row_ns_, (work_ns - static_cast<double>(most) * draft_token_ns_) / prompt);
   } else if (most > 0) {
-    draft_token_ns_ += (work_ns / static_cast<double>(most) - draft_token_ns_) * kLearnDraft;
+    learn(&draft_token_ns_, work_ns / static_cast<double>(most));
   }
 }
 
 void Speculator::propose_known(std::span<const Seat> seats, const Tokenizer& tokenizer) {
   for (const Seat& seat : seats) {
     Speculation& spec = *seat.session->generation->speculation;
-    if (spec.draft_right == 0) spec.draft_right = draft_right_;
+    if (spec.draft_right == 0) {
+      draft_right_ += (kBelieved - draft_right_) * kForgive;
+      spec.draft_right = draft_right_;
+    }
     if (spec.learn(seat.session->tokens)) draft_right_ += (spec.draft_right - draft_right_) * kLearnAll;
     spec.at = seat.session->tokens.size();
     Known(seat.session, tokenizer).propose();

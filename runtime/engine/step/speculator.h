@@ -53,7 +53,8 @@ class Speculator {
   Queue* const queue_;
   Generations* const generations_;
   StepCosts costs_;
-  double draft_right_ = 0.8;                      // the share of drafted tokens that come, in all generations
+  static constexpr double kBelieved = 0.8;        // of the next one, before any came
+  double draft_right_ = kBelieved;                // the share of drafted tokens that come, in all generations
   double draft_row_ns_ = 0, draft_token_ns_ = 0;  // the work of a draft: for a row of a prompt, and for a token. 0: not measured
 };
 

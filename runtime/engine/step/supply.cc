@@ -6,7 +6,8 @@ namespace kvrt {
 
 namespace {
 
-// The order of giving up blocks: drafts, then idle sessions, then generations that wait for their host, then those that could run, the youngest first.
+// The order of giving up blocks: drafts, then idle sessions, then generations that wait for their host, then those that could run, the
+// youngest first.
 struct Rank {
   int kind = 0;        // -1 a draft's, 0 idle, 1 waits, 2 runs
   uint64_t since = 0;  // idle, waits: the least recently used first. Runs: the last to begin first
