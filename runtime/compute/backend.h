@@ -79,6 +79,7 @@ struct MatmulInput {
   uint32_t n;
   const float* norm = nullptr;
   float eps = 0;
+  uint32_t outputs_wanted = 0;  // the leading ones, 0: all; matmul may compute the others, too
 };
 
 // How a row's experts are chosen and weighed (NUMERICS.md §10).

@@ -44,6 +44,9 @@ struct DrawnToken {
   uint32_t finite;  // 0: the row holds a NaN or an infinity, the rest means nothing
 };
 
+// A logit that a step did not want: finite, and of a token that is not drawn.
+inline constexpr float kLogitUnwanted = -1e30f;
+
 struct Step {
   std::span<const StepSeq> seqs;          // in row order, covering every row
   std::span<const int32_t> tokens;        // [rows]
@@ -52,6 +55,7 @@ struct Step {
   std::span<const Draw> draws = {};       // a draw for each of them, where the device draws tokens and the host gets no logits; else empty
   uint32_t n_tables = 1, n_groups = 1;    // block tables of each sequence; groups of layers
   uint32_t state_units = 0;               // of each state_from and state_to; 0: the model has no states
+  uint32_t vocab_wanted = 0;              // of a row's logits the leading ones, 0: all; a backend may compute all
   uint32_t n_rows() const { return static_cast<uint32_t>(tokens.size()); }
 };
 

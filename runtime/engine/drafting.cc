@@ -38,6 +38,7 @@ class Drafting::Own final : public Draft {
 
   const std::shared_ptr<Drafting> model_;
   Session* const session_;
+  uint64_t counted_ = 0;         // of the other's tokens, by vocab_wanted
   uint64_t begin_ = 0;           // the other's position of its first token
   std::vector<int32_t> tokens_;  // of the session
   bool asked_ = false, over_ = true;
@@ -78,6 +79,8 @@ bool Drafting::Own::ask(const Ask& ask) {
   options.sampling = *ask.sampling;
   options.sampling.top_logprobs = 0;
   options.draw_offset = begin_;
+  counted_ = std::min<uint64_t>(counted_, ask.tokens.size());
+  options.vocab_wanted = model_->vocab_wanted(ask.tokens.subspan(std::exchange(counted_, ask.tokens.size())));
   std::erase_if(options.sampling.logit_bias,
                 [&](const TokenValue& bias) { return static_cast<uint32_t>(bias.token) >= model_->model_.tokenizer().vocab_size(); });
   if (!model_->driver_->begin(session_, std::move(options)).is_ok()) {  // its context or pool is too small for all of them
@@ -119,6 +122,15 @@ std::unique_ptr<Draft> Drafting::open(const std::string& domain) {
   auto session = sessions_->open(options);
   if (!session.is_ok()) return nullptr;
   return std::make_unique<Own>(self_.lock(), *session);
+}
+
+uint32_t Drafting::vocab_wanted(std::span<const int32_t> more) {
+  Lock lock(mu_);
+  const Tokenizer& tokenizer = model_.tokenizer();
+  for (const int32_t token : more) {
+    if (static_cast<uint32_t>(token) < tokenizer.vocab_size() && !tokenizer.is_control(token)) leading_.add(token);
+  }
+  return leading_.enough();
 }
 
 uint64_t Drafting::run(std::span<Draft* const> drafts, uint64_t deadline_ns) {

@@ -4,6 +4,7 @@
 #include "runtime/engine/driver.h"
 #include "runtime/engine/session/conversations.h"
 #include "runtime/engine/sessions.h"
+#include "runtime/engine/speculation/leading_tokens.h"
 
 namespace kvrt {
 
@@ -14,7 +15,13 @@ class Drafting final : public DraftModel {
   // `self` keeps the model, with all that this uses, as long as a draft is open.
   Drafting(std::weak_ptr<Drafting> self, Env* env, const LoadedModel* model, Sessions* sessions, Conversations* conversations,
            Driver* driver)
-      : self_(std::move(self)), env_(env), model_(*model), sessions_(sessions), conversations_(conversations), driver_(driver) {}
+      : self_(std::move(self)),
+        env_(env),
+        model_(*model),
+        sessions_(sessions),
+        conversations_(conversations),
+        driver_(driver),
+        leading_(model->tokenizer().vocab_size()) {}
 
   std::unique_ptr<Draft> open(const std::string& domain) override;
   uint64_t run(std::span<Draft* const> drafts, uint64_t deadline_ns) override;
@@ -26,6 +33,9 @@ class Drafting final : public DraftModel {
  private:
   class Own;
 
+  // The leading tokens of the vocabulary that are nearly all that may come, when these came, too.
+  uint32_t vocab_wanted(std::span<const int32_t> more);
+
   const std::weak_ptr<Drafting> self_;
   Env* const env_;
   const LoadedModel& model_;
@@ -33,6 +43,7 @@ class Drafting final : public DraftModel {
   Conversations* const conversations_;
   Driver* const driver_;
   Mutex mu_;
+  LeadingTokens leading_ KVRT_GUARDED_BY(mu_);     // of what the sessions have
   std::vector<Hash256> fit_ KVRT_GUARDED_BY(mu_);  // vocabularies that were compared, and fit
 };
 

@@ -1,4 +1,6 @@
 // The only transformer pass. Read it top to bottom; runtime/compute/NUMERICS.md has the arithmetic of the ops, and the order of every sum.
+#include <algorithm>
+
 #include "runtime/base/check.h"
 #include "runtime/model/pass.h"
 
@@ -236,15 +238,25 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
   p.backend->add_rows(s->expert_out, s->routes.rows, s->routes.weights, d.width, s->x);
 }
 
+// The logits that were not wanted may be those of an earlier step.
+void hide_unwanted(const Pass& p, float* logits) {
+  if (p.step.vocab_wanted == 0) return;
+  for (uint32_t row = 0; row < p.step.logits_rows.size(); ++row, logits += p.d.vocab) {
+    std::fill(logits + p.step.vocab_wanted, logits + p.d.vocab, kLogitUnwanted);
+  }
+}
+
 void head(const Pass& p, float* logits, DrawnToken* drawn) {
   const ModelDims& d = p.d;
   const auto n = static_cast<uint32_t>(p.step.logits_rows.size());
   if (n == 0) return;
   float* out = p.backend->unified() ? logits : p.s->logits;
-  p.backend->matmul(p.model.head_weight(), nullptr, normed_input(p, {0, n}, p.model.output_norm), /*accumulate=*/false, out);
+  MatmulInput in = normed_input(p, {0, n}, p.model.output_norm);
+  in.outputs_wanted = p.step.vocab_wanted;
+  p.backend->matmul(p.model.head_weight(), nullptr, in, /*accumulate=*/false, out);
   if (d.logit_scale != 1) p.backend->scale(p.arch.logit_scale ? d.logit_scale : 1 / d.logit_scale, n, d.vocab, out);
   if (d.final_softcap > 0) p.backend->softcap(d.final_softcap, n, d.vocab, out);
-  if (out == logits) return;
+  if (out == logits) return hide_unwanted(p, out);
   if (p.step.draws.empty()) return p.backend->fetch(out, uint64_t{n} * d.vocab, logits);
   p.backend->draw_rows(p.step, out, d.vocab, reinterpret_cast<DrawnToken*>(p.s->drawn));
   p.backend->fetch(p.s->drawn, n * (sizeof(DrawnToken) / sizeof(float)), reinterpret_cast<float*>(drawn));

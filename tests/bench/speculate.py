@@ -30,7 +30,7 @@ MODELS = pathlib.Path.home() / ".cache/kvrt/models"
 NAMES = {"smollm2": "SmolLM2-135M-Instruct.Q4_1.gguf", "gemma3": "gemma-3-270m-Q4_K_M.gguf", "qwen2.5-coder": "Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf",
          "qwen2.5-coder-1.5b": "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf"}
 ISA = {"scalar": 1, "avx2": 2, "avx512": 3}
-ANSWERS = {"edits": 112, "quotes": 96, "code": 80, "prose": 80, "sessions": 48, "resume": 128}  # tokens at most
+ANSWERS = {"edits": 800, "quotes": 96, "code": 80, "prose": 80, "sessions": 48, "resume": 560}  # tokens at most
 REQUESTS = [(100, 32), (100, 512), (2000, 32), (2000, 512)]
 WORKLOADS = ["edits", "quotes", "code", "prose", "sessions", "requests", "resume"]
 MOVED, AGAIN = 0.05, 5

@@ -79,6 +79,31 @@ TEST(Matmul, ColumnsAndRowsAreIndependent) {
   }
 }
 
+TEST(Matmul, LeadingOutputsAreThoseOfAll) {
+  Random random(6);
+  for (const std::string& isa : all_isas()) {
+    const auto backend = open_backend(isa, 2);
+    if (backend == nullptr) continue;
+    for (const DType type : {DType::kQ8_0, DType::kQ4_1, DType::kF16}) {
+      const auto weight = make_weight(backend.get(), {random_tensor(type, 150, 96, &random)});
+      const std::vector<float> x = random.floats(3 * 96), all = run_matmul(backend.get(), *weight, x, nullptr, false);
+      for (const uint32_t wanted : {1u, 15u, 16u, 17u, 90u, 150u, 151u}) {
+        std::vector<float> out(all.size(), 0.25f);
+        backend->run({}, [&] { backend->matmul(*weight, nullptr, {.x = x.data(), .n = 3, .outputs_wanted = wanted}, false, out.data()); });
+        for (uint32_t row = 0; row < 3; ++row) {
+          const auto leading = [&](const std::vector<float>& of) {
+            return std::vector<float>(&of[row * 150], &of[row * 150] + std::min(wanted, 150u));
+          };
+          EXPECT_SAME_BITS(leading(all), leading(out)) << isa << " " << name_of(type) << " wanted " << wanted;
+          if (wanted + 16 < 150) {
+            EXPECT_EQ(out[row * 150 + 149], 0.25f) << "it was computed";
+          }
+        }
+      }
+    }
+  }
+}
+
 // Against float64 on the dequantized weights. The cost of int8 activations is known: half a step of their block per element.
 TEST(Matmul, ScalarIsWithinBoundOfFloat64) {
   const auto scalar = open_backend("scalar");

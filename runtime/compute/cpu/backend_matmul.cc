@@ -69,7 +69,9 @@ void CpuBackend::matmul(const Weight& w, const float* bias, const MatmulInput& i
   const auto& weight = static_cast<const PanelWeight&>(w);
   if (in.n == 0) return;
   const Activations x = prepare_input(weight, in);
-  for_panels(weight.panels(), weight.bytes() / weight.panels(), in.n, [&](uint32_t begin, uint32_t end) {
+  uint32_t panels = weight.panels();
+  if (in.outputs_wanted > 0 && weight.parts().size() == 1) panels = std::min(panels, (in.outputs_wanted + kPanelRows - 1) / kPanelRows);
+  for_panels(panels, weight.bytes() / weight.panels(), in.n, [&](uint32_t begin, uint32_t end) {
     for (const WeightPart& part : weight.parts()) {
       const uint32_t from = std::max(begin, part.first_panel), to = std::min(end, part.first_panel + part.panels);
       if (from >= to) continue;

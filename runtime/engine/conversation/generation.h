@@ -88,6 +88,7 @@ struct GenerateOptions {
   ReplyKind reply = ReplyKind::kNone;
   std::shared_ptr<Cancel> cancel{};  // null: none
   SpeculationOptions speculation{};
+  uint32_t vocab_wanted = 0;  // the leading tokens that are enough to draw from, 0: all; a draft's
   uint64_t draw_offset = 0;  // added to a token's position for its draw: a draft's tokens begin later than those of its session
 
   bool wants_logits() const { return !prefill_only || logits != WantLogits::kNone; }  // of the last token

@@ -15,7 +15,7 @@ uint8_t Speculation::rank_of_match(uint32_t length) {
 }
 
 bool Speculation::learn(std::span<const int32_t> tokens) {
-  constexpr double kLearn = 0.1;
+  constexpr double kLearn = 0.07;
   bool drafted = false;
   for (size_t i = 0; i < proposed.size() && at + i < tokens.size(); ++i) {
     const Token& token = proposed[i];

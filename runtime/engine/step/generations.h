@@ -25,13 +25,15 @@ class Generations {
   // For want of memory, at the session's last token. Needs no memory itself.
   void give_up(Session* session) noexcept;
 
-  uint32_t speculating = 0;  // generations that are not over, and for which tokens are proposed
+  uint32_t speculating = 0;                              // generations that are not over, and for which tokens are proposed
+  double usual_tokens() const { return usual_tokens_; }  // that an answer has, by those that came
 
  private:
   void end(Session* session) noexcept;
   void push_done(Session* session, Reason reason, uint64_t now_ns);
   void end_without_done(Session* session) noexcept;
 
+  double usual_tokens_ = 128;
   const uint32_t context_;
   Queue* const queue_;
   Reports* const reports_;

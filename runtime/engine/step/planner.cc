@@ -293,6 +293,18 @@ void Planner::fail_starved(Session* starved, const StepPlan& plan) {
                                     cache_->size(), block_tokens_, starved->tokens.size()));
 }
 
+// What each session wants is computed for all.
+uint32_t Planner::vocab_wanted(const StepPlan& plan) const {
+  uint32_t wanted = 0;
+  for (const PlannedSeq& seq : plan.seqs) {
+    if (seq.logit_rows == 0) continue;
+    const uint32_t here = seq.session->generation->options.vocab_wanted;
+    if (here == 0) return 0;
+    wanted = std::max(wanted, here);
+  }
+  return wanted;
+}
+
 // The step as a device sees it: it borrows the plan's arrays, which do not grow any more.
 void Planner::fill_step(StepPlan* plan) const {
   const KvShape& shape = cache_->shape();
@@ -310,6 +322,7 @@ void Planner::fill_step(StepPlan* plan) const {
     }
   }
   plan->step = {plan->step_seqs, plan->tokens, plan->positions, plan->logits_rows};
+  plan->step.vocab_wanted = vocab_wanted(*plan);
   plan->step.n_groups = shape.n_groups;
   plan->step.n_tables = shape.tables();
   plan->step.state_units = shape.state_units();

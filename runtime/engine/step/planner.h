@@ -75,6 +75,7 @@ class Planner {
   void add_rows(StepPlan* plan) const;
   std::vector<int32_t> tables_of(const KvSequence& kv, const KvRun& run) const;
   void fail_starved(Session* starved, const StepPlan& plan);
+  uint32_t vocab_wanted(const StepPlan& plan) const;
   void fill_step(StepPlan* plan) const;
 
   KvCache* const cache_;

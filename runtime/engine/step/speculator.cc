@@ -13,13 +13,16 @@ using Source = Speculation::Source;
 
 constexpr double kGainMin = 1.03;         // tokens in a time over those without drafts: less is not worth the trouble
 constexpr double kStake = 0.5;            // of what a draft is thought to save, what it may take for the tokens that it has to see first
-constexpr uint64_t kFewTokens = 32;       // an answer of unknown length is thought to go on for so many, and as many as it has
+constexpr double kFewTokens = 32;         // a long answer is thought to go on for so many, and as many as it has
 constexpr uint64_t kDraftWindowMin = 32;  // tokens; a draft that sees fewer is not worth its time
 constexpr uint64_t kBehindFree = 2 * kDraftTokensMax;   // tokens that a draft in use may be behind
 constexpr double kPromptShare = 0.2;                    // of a draft's token, a row of its prompt, before it was measured
 constexpr double kPromptSeen = 16;                      // rows of a draft's prompt, by which these are measured
 constexpr double kLearnDraft = 0.15, kLearnAll = 0.02;  // the weight of the last measurement; of one draft for the next generations
+constexpr double kLearnPrompt = 0.4;                    // the weight of the last prompt's
+constexpr double kCostMin = 1e-4;                       // steps
 constexpr double kForgive = 0.05;                       // with each generation: a draft that was wrong in others is tried again
+constexpr double kForget = 0.005;                       // with each step: likewise in this one
 constexpr float kLookUpSure = 0.5f;                     // a looked-up token with that chance needs no draft
 
 // The one token that the mask leaves; -1: several, or none.
@@ -33,11 +36,7 @@ int32_t only_token(std::span<const uint64_t> mask) {
   return found;
 }
 
-// The first measurement counts as it is.
-void learn(double* known_ns, double ns) {
-  ns = std::max(ns, 1.0);
-  *known_ns = *known_ns == 0 ? ns : *known_ns + (ns - *known_ns) * kLearnDraft;
-}
+void learn(double* known, double measured, double weight) { *known += (std::max(measured, kCostMin) - *known) * weight; }
 
 // Proposes what a grammar leaves alone, and what followed the last tokens where they came before.
 class Known {
@@ -119,34 +118,47 @@ std::vector<Speculator::Seat> Speculator::seats() const {
   return seats;
 }
 
-// The tokens that `rows` sessions give in a time by the best count of drafted tokens, over those that they give without drafts.
-double Speculator::draft_gain(const Speculation& spec, uint32_t rows) const {
+// The tokens that `rows` sessions give in a time by the best count of drafted tokens, up to `most`, over those that they give without drafts.
+double Speculator::draft_gain(double right, uint32_t most, uint32_t rows) const {
   double best = 1, tokens = 1, chance = 1;
-  for (uint32_t k = 1; k <= spec.most && rows * (k + 1) <= StepCosts::kRowsMax; ++k) {
-    chance *= spec.draft_right;
+  for (uint32_t k = 1; k <= most && rows * (k + 1) <= StepCosts::kRowsMax; ++k) {
+    chance *= right;
     tokens += chance;
-    best = std::max(best, tokens * costs_.of(rows) / (costs_.of(rows * (k + 1)) + k * draft_token_ns_));
+    best = std::max(best, tokens * costs_.of(rows) / (costs_.of(rows * (k + 1)) + k * draft_token_ * costs_.of(1)));
   }
   return best;
 }
 
-// A draft may compute the tokens that it lacks: these are few, or worth it, all of them or the last ones.
-bool Speculator::catches_up(Session* s, double gain) const {
+// The rows of a prompt that a draft may compute for what it saves, until the answer has its usual length, or twice what it has.
+uint64_t Speculator::rows_worth(const Generation& g, double gain) const {
+  if (draft_row_ == 0) return 0;
+  const auto generated = static_cast<double>(g.report.generated);
+  double left = std::max(generations_->usual_tokens() - generated, kFewTokens + generated);
+  if (g.options.max_tokens) left = std::min(left, g.options.max_tokens - generated);
+  return static_cast<uint64_t>((1 - 1 / gain) * kStake * left / draft_row_);
+}
+
+// A draft sees the last tokens, as many as are worth it. What was learned of one that saw fewer says nothing of one that sees more.
+bool Speculator::catches_up(Session* s, uint32_t rows) const {
   const Generation& g = *s->generation;
+  Speculation& spec = *g.speculation;
   const uint64_t n = s->tokens.size(), behind = s->draft->behind(s->tokens), window = n - std::min(n, s->draft->begins_at());
   if (g.options.speculation.least > 0) {
     if (window == 0) s->draft->begin_at(0);
     return true;
   }
-  uint64_t left = kFewTokens + g.report.generated;
-  if (g.options.max_tokens) left = std::min(left, g.options.max_tokens - g.report.generated);
-  const auto rows =
-      draft_row_ns_ == 0 ? 0 : static_cast<uint64_t>((gain - 1) * kStake * costs_.of(1) * static_cast<double>(left) / draft_row_ns_);
-  const bool in_use = window > behind;
-  const bool grows = s->draft->begins_at() > 0 && rows >= std::min(n, 2 * window);
-  if (!grows && in_use && behind <= std::max(rows, kBehindFree)) return true;
-  if (rows < std::min(n, kDraftWindowMin)) return false;
-  s->draft->begin_at(n - std::min(n, rows));
+  const uint64_t hoped = std::min(n, rows_worth(g, draft_gain(draft_right_, spec.most, rows)));
+  if (window < n && hoped >= std::min(n, 2 * window) && hoped >= std::min(n, kDraftWindowMin)) {
+    s->draft->begin_at(n - hoped);
+    spec.draft_right = draft_right_;
+    return true;
+  }
+  const double gain = draft_gain(spec.draft_right, spec.most, rows);
+  if (gain < kGainMin) return false;
+  const uint64_t worth = rows_worth(g, gain);
+  if (window > behind && behind <= std::max(worth, kBehindFree)) return true;
+  if (worth < std::min(n, kDraftWindowMin)) return false;
+  s->draft->begin_at(n - std::min(n, worth));
   return true;
 }
 
@@ -155,12 +167,12 @@ bool Speculator::ask_draft(Session* s, uint32_t rows) const {
   const Speculation& spec = *g.speculation;
   const bool forced = g.options.speculation.least > 0;
   if (spec.most == 0 || (!spec.proposed.empty() && spec.proposed[0].chance >= kLookUpSure)) return false;
-  const double gain = draft_gain(spec, rows), token = costs_.of(rows) / gain;
-  if ((!forced && gain < kGainMin) || !catches_up(s, gain)) return false;
+  if (!catches_up(s, rows)) return false;
+  const double token = costs_.of(rows) / draft_gain(spec.draft_right, spec.most, rows);
   // A token more is drafted while it is likelier to come than what it takes is of a token's time.
   std::vector<float> least(spec.most);
   for (uint32_t k = 0; k < spec.most && !forced; ++k) {
-    const double takes = draft_token_ns_ + costs_.of(rows * (k + 3)) - costs_.of(rows * (k + 2));
+    const double takes = draft_token_ * costs_.of(1) + costs_.of(rows * (k + 3)) - costs_.of(rows * (k + 2));
     least[k] = static_cast<float>(std::min(1.0, takes / token));
   }
   return s->draft->ask({s->tokens, least, &g.options.sampling, &spec.by_draft});
@@ -178,8 +190,8 @@ void Speculator::run_drafts(std::span<Seat> seats, const Runtime& runtime, const
     if (model && std::ranges::find(models, model) == models.end()) models.push_back(model);
   }
   for (DraftModel* model : models) {
-    if (draft_token_ns_ == 0) draft_token_ns_ = costs_.of(1) * static_cast<double>(model->weight_bytes()) / weight_bytes;
-    if (draft_row_ns_ == 0) draft_row_ns_ = draft_token_ns_ * kPromptShare;  // 0 as long as no step was measured
+    if (draft_token_ == 0) draft_token_ = static_cast<double>(model->weight_bytes()) / weight_bytes;
+    if (draft_row_ == 0) draft_row_ = draft_token_ * kPromptShare;
     std::vector<Draft*> drafts;
     const uint64_t begin = work();
     for (Seat& seat : seats) {
@@ -220,11 +232,12 @@ void Speculator::take_drafts(std::span<Seat> seats, const Tokenizer& tokenizer, 
       spec.proposed.push_back({token, Source::kDraft});
     }
   }
-  const double prompt = rows > tokens ? static_cast<double>(rows - tokens) : 0;
+  if (costs_.of(1) == 0) return;
+  const double work = work_ns / costs_.of(1), prompt = rows > tokens ? static_cast<double>(rows - tokens) : 0;
   if (prompt >= kPromptSeen) {
-    learn(&draft_row_ns_, (work_ns - static_cast<double>(most) * draft_token_ns_) / prompt);
+    learn(&draft_row_, (work - static_cast<double>(most) * draft_token_) / prompt, kLearnPrompt);
   } else if (most > 0) {
-    learn(&draft_token_ns_, work_ns / static_cast<double>(most));
+    learn(&draft_token_, work / static_cast<double>(most), kLearnDraft);
   }
 }
 
@@ -235,6 +248,7 @@ void Speculator::propose_known(std::span<const Seat> seats, const Tokenizer& tok
       draft_right_ += (kBelieved - draft_right_) * kForgive;
       spec.draft_right = draft_right_;
     }
+    spec.draft_right += (draft_right_ - spec.draft_right) * kForget;
     if (spec.learn(seat.session->tokens)) draft_right_ += (spec.draft_right - draft_right_) * kLearnAll;
     spec.at = seat.session->tokens.size();
     Known(seat.session, tokenizer).propose();
@@ -290,7 +304,7 @@ void Speculator::choose(std::span<Offer> offers, uint32_t rows, uint32_t room, b
   }
   std::ranges::stable_sort(more, std::ranges::greater{}, &Row::chance);
   size_t best = 0;
-  double tokens = rows, best_rate = costs_.of(rows) > 0 ? tokens / costs_.of(rows) : 0;
+  double tokens = rows, best_rate = costs_.of(rows) > 0 ? kGainMin * tokens / costs_.of(rows) : 0;
   for (size_t m = 0; m < more.size() && m < room; ++m) {
     tokens += more[m].chance;
     const auto n = static_cast<uint32_t>(rows + m + 1);

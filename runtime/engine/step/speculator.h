@@ -44,8 +44,9 @@ class Speculator {
   std::vector<Seat> seats() const;
   void propose_known(std::span<const Seat> seats, const Tokenizer& tokenizer);
   bool ask_draft(Session* session, uint32_t rows) const;
-  double draft_gain(const Speculation& speculation, uint32_t rows) const;
-  bool catches_up(Session* session, double gain) const;
+  double draft_gain(double right, uint32_t most, uint32_t rows) const;
+  uint64_t rows_worth(const Generation& generation, double gain) const;
+  bool catches_up(Session* session, uint32_t rows) const;
   void run_drafts(std::span<Seat> seats, const Runtime& runtime, const LoadedModel& target);
   void take_drafts(std::span<Seat> seats, const Tokenizer& tokenizer, double work_ns, uint64_t rows);
 
@@ -53,9 +54,9 @@ class Speculator {
   Queue* const queue_;
   Generations* const generations_;
   StepCosts costs_;
-  static constexpr double kBelieved = 0.8;        // of the next one, before any came
-  double draft_right_ = kBelieved;                // the share of drafted tokens that come, in all generations
-  double draft_row_ns_ = 0, draft_token_ns_ = 0;  // the work of a draft: for a row of a prompt, and for a token. 0: not measured
+  static constexpr double kBelieved = 0.8;  // of the next one, before any came
+  double draft_right_ = kBelieved;          // the share of drafted tokens that come, in all generations
+  double draft_row_ = 0, draft_token_ = 0;  // the work of a draft for a row of a prompt and for a token, in steps of one row; 0: not known
 };
 
 }  // namespace kvrt

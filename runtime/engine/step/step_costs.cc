@@ -5,38 +5,45 @@
 namespace kvrt {
 
 namespace {
-constexpr double kRowShare = 0.2;    // of a step of one row, that a row more is thought to cost before it was measured: so it is tried
-constexpr double kLearnCost = 0.25;  // of the difference between a step and what was known
-constexpr double kCostClip = 1.5;    // a step counts as so many times what was known at most
-constexpr double kDrift = 0.05;      // of that difference, for steps of other rows: the machine or the context changed
-constexpr double kForget = 0.999;    // what was long not measured is thought cheaper, until it is tried again
+constexpr double kRowShare = 0.12;   // of a step of one row, that a row more is thought to cost before it was measured: so it is tried
+constexpr double kClip = 1.5;        // a step counts as so many times what was expected at most
+constexpr double kLearnPace = 0.15;  // of that difference, for all steps: the machine or the context changed
+constexpr double kLearnTimes = 0.1;  // of it, for steps of so many rows
+constexpr double kLearnFirst = 0.5;  // the first time
+constexpr double kForget = 0.9995;   // what was long not measured is thought cheaper, until it is tried again
+double guess(uint32_t rows) { return 1 + kRowShare * (rows - 1); }
 }  // namespace
 
-double StepCosts::of(uint32_t rows) const {
-  rows = std::clamp(rows, 1u, kRowsMax);
-  if (ns_[rows] > 0) return ns_[rows];
+double StepCosts::times(uint32_t rows) const {
   uint32_t below = rows, above = rows;
-  while (below > 0 && ns_[below] == 0) --below;
-  while (above <= kRowsMax && ns_[above] == 0) ++above;
-  const auto guess = [](uint32_t n) { return 1 + kRowShare * (n - 1); };
-  if (below == 0 && above > kRowsMax) return 0;
-  if (below == 0) return ns_[above] * guess(rows) / guess(above);
-  if (above > kRowsMax) return ns_[below] * guess(rows) / guess(below);
-  return ns_[below] + (ns_[above] - ns_[below]) * (rows - below) / (above - below);
+  while (below > 1 && times_[below] == 0) --below;
+  while (above <= kRowsMax && times_[above] == 0) ++above;
+  const double least = below > 1 ? times_[below] : 1;
+  if (above > kRowsMax) return least * guess(rows) / guess(below);
+  return above == below ? least : least + (times_[above] - least) * (rows - below) / (above - below);
 }
 
+double StepCosts::of(uint32_t rows) const { return ns_ * times(std::clamp(rows, 1u, kRowsMax)); }
+
 void StepCosts::measured(uint32_t rows, uint64_t work_ns) {
-  if (rows == 0 || rows > kRowsMax) return;
-  const double known = of(rows);
+  if (rows == 0 || rows > kRowsMax || work_ns == 0) return;
   const auto work = static_cast<double>(work_ns);
-  if (known == 0) {
-    ns_[rows] = work;
+  if (ns_ == 0) {
+    ns_ = work / guess(rows);
     return;
   }
-  const bool first = ns_[rows] == 0;
-  const double taken = first ? work : std::clamp(work, known / kCostClip, known * kCostClip), off = taken / known - 1;
-  for (double& ns : ns_) ns *= (1 + std::clamp(off, -kDrift, kDrift) * kDrift) * kForget;
-  ns_[rows] = first ? taken : known + kLearnCost * (taken - known);
+  const double off = std::clamp(work / of(rows), 1 / kClip, kClip) - 1, known = times(rows);
+  ns_ *= 1 + off * kLearnPace;
+  for (double& times : times_) {
+    if (times > 0) times = 1 + (times - 1) * kForget;
+  }
+  if (rows == 1) return;
+  const double learn = times_[rows] == 0 ? kLearnFirst : kLearnTimes;
+  times_[rows] = std::max(1.0, known * (1 + off * learn));
+  for (uint32_t other = 2; other <= kRowsMax; ++other) {  // more rows cost no less
+    if (times_[other] == 0) continue;
+    times_[other] = other < rows ? std::min(times_[other], times_[rows]) : std::max(times_[other], times_[rows]);
+  }
 }
 
 }  // namespace kvrt

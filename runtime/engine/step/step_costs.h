@@ -16,7 +16,9 @@ class StepCosts {
   double of(uint32_t rows) const;  // 0: nothing was measured. Between two counts of rows that were, on a line between these
 
  private:
-  std::array<double, kRowsMax + 1> ns_{};  // by rows; 0: not measured
+  double times(uint32_t rows) const;
+  double ns_ = 0;                             // of a step of one row, as fast as the machine is now
+  std::array<double, kRowsMax + 1> times_{};  // a step of so many rows over one of one row; 0: not measured
 };
 
 }  // namespace kvrt

@@ -7,6 +7,7 @@
 #include <functional>
 #include <random>
 
+#include "runtime/engine/speculation/leading_tokens.h"
 #include "runtime/engine/step/step_parts.h"
 
 namespace kvrt {
@@ -126,8 +127,9 @@ TEST(StepCosts, AreThoseMeasuredAndOnALineBetween) {
     EXPECT_LT(costs.of(rows), 1000.0 * rows) << "a row more is thought to be cheap, so that it is tried";
     last = costs.of(rows);
   }
-  costs.measured(9, 3000);
-  EXPECT_DOUBLE_EQ(costs.of(9), 3000);
+  for (int i = 0; i < 200; ++i) costs.measured(i % 2 == 0 ? 1 : 9, i % 2 == 0 ? 1000 : 3000);
+  EXPECT_NEAR(costs.of(9), 3000, 100);
+  EXPECT_NEAR(costs.of(1), 1000, 30);
   EXPECT_NEAR(costs.of(5), (costs.of(1) + costs.of(9)) / 2, 1e-6);
   EXPECT_EQ(costs.of(StepCosts::kRowsMax + 9), costs.of(StepCosts::kRowsMax));
   EXPECT_EQ(costs.of(0), costs.of(1));
@@ -143,6 +145,48 @@ TEST(StepCosts, FollowTheMachine) {
   EXPECT_GT(costs.of(8), costs.of(4));
 }
 
+TEST(StepCosts, OfOtherStepsMoveWithTheMachine) {
+  StepCosts costs;
+  for (int i = 0; i < 400; ++i) costs.measured(1 + i % 4, 1000 + 200 * (i % 4));
+  const double ratio = costs.of(4) / costs.of(1);
+  EXPECT_NEAR(ratio, 1.6, 0.05);
+  for (int i = 0; i < 40; ++i) costs.measured(1, 2000);
+  EXPECT_NEAR(costs.of(1), 2000, 50);
+  EXPECT_NEAR(costs.of(4) / costs.of(1), ratio, 0.05) << "a slow machine is slow for all";
+}
+
+TEST(StepCosts, OfMoreRowsAreNoLess) {
+  StepCosts costs;
+  std::mt19937 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    costs.measured(1 + static_cast<uint32_t>(random() % 20), 500 + random() % 4000);
+    for (uint32_t rows = 2; rows <= StepCosts::kRowsMax; ++rows)
+      ASSERT_GE(costs.of(rows), costs.of(rows - 1) * (1 - 1e-9)) << i << ": " << rows;
+  }
+}
+
+TEST(LeadingTokens, AreAllUntilTextsWereSeen) {
+  LeadingTokens tokens(3200);
+  EXPECT_EQ(tokens.enough(), 3200u);
+  for (int i = 0; i < 63; ++i) tokens.add(1);
+  EXPECT_EQ(tokens.enough(), 3200u);
+  tokens.add(1);
+  EXPECT_EQ(tokens.enough(), 100u) << "the first of 32 parts";
+}
+
+TEST(LeadingTokens, AreNearlyAllOfTheLastTexts) {
+  LeadingTokens tokens(3200);
+  for (int i = 0; i < 1000; ++i) tokens.add(i % 100 < 98 ? i % 800 : 3199);
+  EXPECT_EQ(tokens.enough(), 800u);
+  for (int i = 0; i < 1000; ++i) tokens.add(1500);
+  EXPECT_EQ(tokens.enough(), 1600u);
+  for (int i = 0; i < 1 << 20; ++i) tokens.add(300);
+  EXPECT_EQ(tokens.enough(), 400u) << "older ones fade";
+  LeadingTokens odd(33);
+  for (int i = 0; i < 100; ++i) odd.add(32);
+  EXPECT_EQ(odd.enough(), 33u);
+}
+
 // One session's part in a choice, and all ways to take some.
 class Choice : public testing::Test {
  protected:
@@ -152,7 +196,7 @@ class Choice : public testing::Test {
     step_.speculator.measured(rows, false, ns);
     costs_.measured(rows, ns);
   }
-  // The best rate of those that take at least what was asked for, and at most `room`.
+  // The best rate of those that take at least what was asked for, and at most `room`. More than that has to be worth it.
   double best(const Offers& offers, uint32_t rows, uint32_t room) const {
     double found = 0;
     std::function<void(size_t, uint32_t, double)> each = [&](size_t i, uint32_t taken, double tokens) {
@@ -207,7 +251,10 @@ TEST_F(Choice, IsTheBestOfAll) {
       least += std::min(offers.back().least, static_cast<uint32_t>(offered.size()));
     }
     const uint32_t rows = static_cast<uint32_t>(tokens.size()) + below(3), room = least + below(12);
-    const double expected = best(offers, rows, room);
+    Offers asked = offers;
+    for (auto& offer : asked) offer.take = std::min(offer.least, static_cast<uint32_t>(offer.tokens.size()));
+    double expected = best(offers, rows, room);
+    if (expected < rate(asked, rows) * 1.03) expected = rate(asked, rows);  // too little to be worth it
     step_.speculator.choose(offers, rows, room, false);
     uint32_t taken = 0;
     for (const auto& offer : offers) {
