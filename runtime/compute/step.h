@@ -44,7 +44,7 @@ struct DrawnToken {
   uint32_t finite;  // 0: the row holds a NaN or an infinity, the rest means nothing
 };
 
-// A logit that a step did not want: finite, and of a token that is not drawn.
+// A logit that a step did not want: finite, and below all that a model gives.
 inline constexpr float kLogitUnwanted = -1e30f;
 
 struct Step {

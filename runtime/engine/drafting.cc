@@ -21,6 +21,7 @@ class Drafting::Own final : public Draft {
     return begin_ > tokens.size() ? tokens.size() : tokens.size() - begin_ - same_as(tokens);
   }
   void begin_at(uint64_t position) override { begin_ = position; }
+  uint64_t sees_most() const override { return sees_most_; }
   bool ask(const Ask& ask) override;
   std::vector<Proposed> take() override { return std::exchange(drafted_, {}); }
 
@@ -35,9 +36,11 @@ class Drafting::Own final : public Draft {
   }
   bool settle();
   bool follow(std::span<const int32_t> tokens);
+  bool too_many(uint64_t n);
 
   const std::shared_ptr<Drafting> model_;
   Session* const session_;
+  uint64_t sees_most_ = UINT64_MAX;
   uint64_t counted_ = 0;         // of the other's tokens, by vocab_wanted
   uint64_t begin_ = 0;           // the other's position of its first token
   std::vector<int32_t> tokens_;  // of the session
@@ -60,14 +63,25 @@ bool Drafting::Own::settle() {
 bool Drafting::Own::follow(std::span<const int32_t> tokens) {
   const size_t same = same_as(tokens);
   Conversations& conversations = *model_->conversations_;
-  if (same < tokens_.size() && !conversations.truncate(session_, same).is_ok()) return false;
+  if (same < tokens_.size() && !conversations.truncate(session_, same).is_ok()) return too_many(tokens.size());
   tokens_.resize(same);
   const auto rest = tokens.subspan(begin_ + same);
   const auto vocab = static_cast<int32_t>(model_->model_.tokenizer().vocab_size());
-  if (std::ranges::any_of(rest, [&](int32_t token) { return token >= vocab; })) return false;
-  if (!rest.empty() && !conversations.append(session_, rest).is_ok()) return false;
+  const auto foreign = std::find_if(rest.rbegin(), rest.rend(), [&](int32_t token) { return token >= vocab; });
+  if (foreign != rest.rend()) {
+    begin_ = tokens.size() - static_cast<size_t>(foreign - rest.rbegin());
+    return false;
+  }
+  if (!rest.empty() && !conversations.append(session_, rest).is_ok()) return too_many(tokens.size());
   tokens_.insert(tokens_.end(), rest.begin(), rest.end());
   return true;
+}
+
+// Its context or its pool is too small for all that it was to see of the `n` tokens, or it failed: it begins anew, with fewer. False.
+bool Drafting::Own::too_many(uint64_t n) {
+  sees_most_ = std::min(sees_most_, n - std::min(n, begin_ + 1));
+  begin_ = n;
+  return false;
 }
 
 bool Drafting::Own::ask(const Ask& ask) {
@@ -83,10 +97,7 @@ bool Drafting::Own::ask(const Ask& ask) {
   options.vocab_wanted = model_->vocab_wanted(ask.tokens.subspan(std::exchange(counted_, ask.tokens.size())));
   std::erase_if(options.sampling.logit_bias,
                 [&](const TokenValue& bias) { return static_cast<uint32_t>(bias.token) >= model_->model_.tokenizer().vocab_size(); });
-  if (!model_->driver_->begin(session_, std::move(options)).is_ok()) {  // its context or pool is too small for all of them
-    begin_ = ask.tokens.size();
-    return false;
-  }
+  if (!model_->driver_->begin(session_, std::move(options)).is_ok()) return too_many(ask.tokens.size());
   chances_ = ask.chances;
   least_.assign(ask.least.begin(), ask.least.end());
   chance_ = 1;
@@ -99,7 +110,10 @@ bool Drafting::Own::ask(const Ask& ask) {
 void Drafting::Own::look() {
   while (!over_) {
     auto next = model_->driver_->next(session_, 0);
-    if (!next.is_ok() || next->type == EventType::kIdle || next->type == EventType::kDone) {
+    if (!next.is_ok()) {
+      over_ = true;
+      too_many(begin_ + tokens_.size());
+    } else if (next->type == EventType::kIdle || next->type == EventType::kDone) {
       over_ = true;
     } else if (next->type == EventType::kNone) {
       return;

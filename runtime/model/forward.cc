@@ -238,9 +238,10 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
   p.backend->add_rows(s->expert_out, s->routes.rows, s->routes.weights, d.width, s->x);
 }
 
-// The logits that were not wanted may be those of an earlier step.
+// What was not computed is left from an earlier step.
 void hide_unwanted(const Pass& p, float* logits) {
   if (p.step.vocab_wanted == 0) return;
+  KVRT_CHECK(p.step.vocab_wanted <= p.d.vocab);
   for (uint32_t row = 0; row < p.step.logits_rows.size(); ++row, logits += p.d.vocab) {
     std::fill(logits + p.step.vocab_wanted, logits + p.d.vocab, kLogitUnwanted);
   }

@@ -92,6 +92,15 @@ static void weak_drafts(const struct pair* p) {
   for (uint64_t blocks = 2; blocks <= 6; ++blocks) {  // the answer takes seven
     kvrt_generate_options o = drafted_options(open_small(p, kSmall, 0, blocks), kAnswer);
     expect_plain(p, p->model, &o, "a draft with a small pool");
+    o.lookup = 0;
+    kvrt_session* s = prompted(p, p->model, NULL);
+    struct transcript t = {0};
+    note_generation(&t, p->model, s, &o, 0);
+    same_transcript(&t, &p->plain, "a draft alone, with a small pool");
+    EXPECT(blocks < 3 || t.drafted > kAnswer / 2, "a pool of %" PRIu64 " blocks: %" PRIu64 " drafted; it can go on with the last tokens",
+           blocks, t.drafted);
+    transcript_free(&t);
+    kvrt_session_close(s);
     expect_no_leaks(o.draft);
     kvrt_model_release(o.draft);
   }

@@ -9,11 +9,13 @@ namespace kvrt::test {
 
 class GuessModel::Guess final : public Draft {
  public:
-  Guess(const GuessModel& model, uint64_t seed) : model_(model), random_(seed) {}
+  Guess(const GuessModel& model, uint64_t seed)
+      : model_(model), random_(seed), sees_most_(random_.one_in(3) ? 1 + random_.below(100) : UINT64_MAX) {}
 
   uint64_t begins_at() const override { return begin_; }
   uint64_t behind(std::span<const int32_t> tokens) const override { return tokens.empty() ? 0 : seen_ % tokens.size(); }
   void begin_at(uint64_t position) override { begin_ = position; }
+  uint64_t sees_most() const override { return sees_most_; }
   bool ask(const Ask& ask) override {
     proposed_.clear();
     seen_ = random_.below(300);
@@ -45,6 +47,7 @@ class GuessModel::Guess final : public Draft {
 
   const GuessModel& model_;
   Random random_;
+  const uint64_t sees_most_;
   uint64_t begin_ = 0, seen_ = 0;
   std::vector<Proposed> proposed_;
 };

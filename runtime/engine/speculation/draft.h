@@ -27,6 +27,7 @@ class Draft {
   virtual uint64_t begins_at() const = 0;
   virtual uint64_t behind(std::span<const int32_t> tokens) const = 0;
   virtual void begin_at(uint64_t position) = 0;
+  virtual uint64_t sees_most() const = 0;  // tokens: more were too many for its context or its pool; UINT64_MAX: none were yet
 
   struct Ask {
     std::span<const int32_t> tokens;

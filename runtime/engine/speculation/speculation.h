@@ -32,6 +32,7 @@ struct Speculation {
   Chances by_match = kLookedUp, by_draft = kDrafted;
 
   double draft_right = 0;  // the share of drafted tokens that come; 0: not known
+  double unsure = 0.5;     // the share of steps for which nothing likely was looked up
 };
 
 }  // namespace kvrt

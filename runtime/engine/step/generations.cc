@@ -45,7 +45,7 @@ void Generations::push_done(Session* s, Reason reason, uint64_t now_ns) {
   Report& r = g.report;
   end(s);
   r.reason = reason;
-  if (!g.options.prefill_only) usual_tokens_ += (static_cast<double>(r.generated) - usual_tokens_) * kLearnTokens;
+  if (!g.options.prefill_only && !s->drafts) usual_tokens_ += (static_cast<double>(r.generated) - usual_tokens_) * kLearnTokens;
   reports_->set_times(&g, now_ns);
   reports_->set_held(s);
   Event event;

@@ -293,7 +293,7 @@ void Planner::fail_starved(Session* starved, const StepPlan& plan) {
                                     cache_->size(), block_tokens_, starved->tokens.size()));
 }
 
-// What each session wants is computed for all.
+// The most that a session of the step wants; 0, all, if one wants all.
 uint32_t Planner::vocab_wanted(const StepPlan& plan) const {
   uint32_t wanted = 0;
   for (const PlannedSeq& seq : plan.seqs) {

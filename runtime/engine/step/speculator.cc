@@ -11,19 +11,15 @@ namespace {
 
 using Source = Speculation::Source;
 
-constexpr double kGainMin = 1.03;         // tokens in a time over those without drafts: less is not worth the trouble
-constexpr double kStake = 0.5;            // of what a draft is thought to save, what it may take for the tokens that it has to see first
-constexpr double kFewTokens = 32;         // a long answer is thought to go on for so many, and as many as it has
-constexpr uint64_t kDraftWindowMin = 32;  // tokens; a draft that sees fewer is not worth its time
-constexpr uint64_t kBehindFree = 2 * kDraftTokensMax;   // tokens that a draft in use may be behind
-constexpr double kPromptShare = 0.2;                    // of a draft's token, a row of its prompt, before it was measured
-constexpr double kPromptSeen = 16;                      // rows of a draft's prompt, by which these are measured
-constexpr double kLearnDraft = 0.15, kLearnAll = 0.02;  // the weight of the last measurement; of one draft for the next generations
-constexpr double kLearnPrompt = 0.4;                    // the weight of the last prompt's
-constexpr double kCostMin = 1e-4;                       // steps
-constexpr double kForgive = 0.05;                       // with each generation: a draft that was wrong in others is tried again
-constexpr double kForget = 0.005;                       // with each step: likewise in this one
-constexpr float kLookUpSure = 0.5f;                     // a looked-up token with that chance needs no draft
+constexpr double kGainMin = 1.03;                      // tokens in a time over those without drafts: less is not worth the trouble
+constexpr double kFewTokens = 32;                      // that are to come at least, and as many as came
+constexpr uint64_t kDraftWindowMin = 32;               // tokens; a draft that sees fewer is not worth its time
+constexpr uint64_t kBehindFree = 2 * kDraftTokensMax;  // tokens that a draft in use may be behind
+constexpr double kLearnAll = 0.02;                     // the weight of one draft for the next generations
+constexpr double kForgive = 0.05;                      // with each generation: a draft that was wrong in others is tried again
+constexpr double kForget = 0.005;                      // with each step: likewise in this one
+constexpr double kLearnUnsure = 0.05;
+constexpr float kLookUpSure = 0.5f;  // a looked-up token with that chance needs no draft
 
 // The one token that the mask leaves; -1: several, or none.
 int32_t only_token(std::span<const uint64_t> mask) {
@@ -36,7 +32,7 @@ int32_t only_token(std::span<const uint64_t> mask) {
   return found;
 }
 
-void learn(double* known, double measured, double weight) { *known += (std::max(measured, kCostMin) - *known) * weight; }
+bool needs_no_draft(const Speculation& spec) { return !spec.proposed.empty() && spec.proposed[0].chance >= kLookUpSure; }
 
 // Proposes what a grammar leaves alone, and what followed the last tokens where they came before.
 class Known {
@@ -118,24 +114,12 @@ std::vector<Speculator::Seat> Speculator::seats() const {
   return seats;
 }
 
-// The tokens that `rows` sessions give in a time by the best count of drafted tokens, up to `most`, over those that they give without drafts.
-double Speculator::draft_gain(double right, uint32_t most, uint32_t rows) const {
-  double best = 1, tokens = 1, chance = 1;
-  for (uint32_t k = 1; k <= most && rows * (k + 1) <= StepCosts::kRowsMax; ++k) {
-    chance *= right;
-    tokens += chance;
-    best = std::max(best, tokens * costs_.of(rows) / (costs_.of(rows * (k + 1)) + k * draft_token_ * costs_.of(1)));
-  }
-  return best;
-}
-
-// The rows of a prompt that a draft may compute for what it saves, until the answer has its usual length, or twice what it has.
-uint64_t Speculator::rows_worth(const Generation& g, double gain) const {
-  if (draft_row_ == 0) return 0;
+// The tokens that the draft is thought to be asked for. The answer goes on to its usual length, or to twice what it has.
+double Speculator::tokens_left(const Generation& g) const {
   const auto generated = static_cast<double>(g.report.generated);
-  double left = std::max(generations_->usual_tokens() - generated, kFewTokens + generated);
+  double left = std::max(usual_tokens_ - generated, kFewTokens + generated);
   if (g.options.max_tokens) left = std::min(left, g.options.max_tokens - generated);
-  return static_cast<uint64_t>((1 - 1 / gain) * kStake * left / draft_row_);
+  return g.speculation->lookup ? left * g.speculation->unsure : left;
 }
 
 // A draft sees the last tokens, as many as are worth it. What was learned of one that saw fewer says nothing of one that sees more.
@@ -143,22 +127,25 @@ bool Speculator::catches_up(Session* s, uint32_t rows) const {
   const Generation& g = *s->generation;
   Speculation& spec = *g.speculation;
   const uint64_t n = s->tokens.size(), behind = s->draft->behind(s->tokens), window = n - std::min(n, s->draft->begins_at());
+  const uint64_t most = std::min(n, s->draft->sees_most() / 2);  // half, so that it can follow for a while
   if (g.options.speculation.least > 0) {
-    if (window == 0) s->draft->begin_at(0);
+    if (window == 0) s->draft->begin_at(n - most);
     return true;
   }
-  const uint64_t hoped = std::min(n, rows_worth(g, draft_gain(draft_right_, spec.most, rows)));
-  if (window < n && hoped >= std::min(n, 2 * window) && hoped >= std::min(n, kDraftWindowMin)) {
-    s->draft->begin_at(n - hoped);
+  const double left = tokens_left(g);
+  const auto worth = [&](double gain) { return gain < kGainMin ? 0 : std::min(most, draft_costs_.rows_worth(gain, left)); };
+  const uint64_t by_all = worth(draft_costs_.gain(costs_, draft_right_, spec.most, rows)), few = std::min(n, kDraftWindowMin);
+  if (window < n && by_all >= std::min(n, 2 * window) && by_all >= few) {
+    s->draft->begin_at(n - by_all);
     spec.draft_right = draft_right_;
     return true;
   }
-  const double gain = draft_gain(spec.draft_right, spec.most, rows);
+  const double gain = draft_costs_.gain(costs_, spec.draft_right, spec.most, rows);
   if (gain < kGainMin) return false;
-  const uint64_t worth = rows_worth(g, gain);
-  if (window > behind && behind <= std::max(worth, kBehindFree)) return true;
-  if (worth < std::min(n, kDraftWindowMin)) return false;
-  s->draft->begin_at(n - std::min(n, worth));
+  const uint64_t by_this = worth(gain);
+  if (window > behind && behind <= std::max(by_this, kBehindFree)) return true;
+  if (by_this < few) return false;
+  s->draft->begin_at(n - by_this);
   return true;
 }
 
@@ -166,13 +153,13 @@ bool Speculator::ask_draft(Session* s, uint32_t rows) const {
   const Generation& g = *s->generation;
   const Speculation& spec = *g.speculation;
   const bool forced = g.options.speculation.least > 0;
-  if (spec.most == 0 || (!spec.proposed.empty() && spec.proposed[0].chance >= kLookUpSure)) return false;
+  if (spec.most == 0 || needs_no_draft(spec)) return false;
   if (!catches_up(s, rows)) return false;
-  const double token = costs_.of(rows) / draft_gain(spec.draft_right, spec.most, rows);
+  const double token = costs_.of(rows) / draft_costs_.gain(costs_, spec.draft_right, spec.most, rows);
   // A token more is drafted while it is likelier to come than what it takes is of a token's time.
   std::vector<float> least(spec.most);
   for (uint32_t k = 0; k < spec.most && !forced; ++k) {
-    const double takes = draft_token_ * costs_.of(1) + costs_.of(rows * (k + 3)) - costs_.of(rows * (k + 2));
+    const double takes = draft_costs_.token() * costs_.of(1) + costs_.of(rows * (k + 3)) - costs_.of(rows * (k + 2));
     least[k] = static_cast<float>(std::min(1.0, takes / token));
   }
   return s->draft->ask({s->tokens, least, &g.options.sampling, &spec.by_draft});
@@ -189,9 +176,9 @@ void Speculator::run_drafts(std::span<Seat> seats, const Runtime& runtime, const
     DraftModel* model = seat.session->generation->options.speculation.draft.get();
     if (model && std::ranges::find(models, model) == models.end()) models.push_back(model);
   }
+  if (!models.empty()) draft_costs_.forget();
   for (DraftModel* model : models) {
-    if (draft_token_ == 0) draft_token_ = static_cast<double>(model->weight_bytes()) / weight_bytes;
-    if (draft_row_ == 0) draft_row_ = draft_token_ * kPromptShare;
+    draft_costs_.expect(static_cast<double>(model->weight_bytes()), weight_bytes);
     std::vector<Draft*> drafts;
     const uint64_t begin = work();
     for (Seat& seat : seats) {
@@ -232,13 +219,7 @@ void Speculator::take_drafts(std::span<Seat> seats, const Tokenizer& tokenizer, 
       spec.proposed.push_back({token, Source::kDraft});
     }
   }
-  if (costs_.of(1) == 0) return;
-  const double work = work_ns / costs_.of(1), prompt = rows > tokens ? static_cast<double>(rows - tokens) : 0;
-  if (prompt >= kPromptSeen) {
-    learn(&draft_row_, (work - static_cast<double>(most) * draft_token_) / prompt, kLearnPrompt);
-  } else if (most > 0) {
-    learn(&draft_token_, work / static_cast<double>(most), kLearnDraft);
-  }
+  draft_costs_.measured(costs_, work_ns, rows, tokens, most);
 }
 
 void Speculator::propose_known(std::span<const Seat> seats, const Tokenizer& tokenizer) {
@@ -252,12 +233,14 @@ void Speculator::propose_known(std::span<const Seat> seats, const Tokenizer& tok
     if (spec.learn(seat.session->tokens)) draft_right_ += (spec.draft_right - draft_right_) * kLearnAll;
     spec.at = seat.session->tokens.size();
     Known(seat.session, tokenizer).propose();
+    spec.unsure += ((needs_no_draft(spec) ? 0 : 1) - spec.unsure) * kLearnUnsure;
   }
 }
 
 void Speculator::propose(EngineLock* lock, const Runtime& runtime, const LoadedModel& model) {
   std::vector<Seat> seats = this->seats();
   if (seats.empty()) return;
+  usual_tokens_ = generations_->usual_tokens();
   for (const Seat& seat : seats) seat.session->use.enter_step();
   struct Leave {  // also if memory runs out half-way
     std::vector<Seat>* seats;

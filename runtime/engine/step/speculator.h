@@ -6,9 +6,9 @@
 
 #include "runtime/engine/resources/loaded_model.h"
 #include "runtime/engine/session/engine_lock.h"
+#include "runtime/engine/step/draft_costs.h"
 #include "runtime/engine/step/generations.h"
 #include "runtime/engine/step/queue.h"
-#include "runtime/engine/step/step_costs.h"
 
 namespace kvrt {
 
@@ -44,8 +44,7 @@ class Speculator {
   std::vector<Seat> seats() const;
   void propose_known(std::span<const Seat> seats, const Tokenizer& tokenizer);
   bool ask_draft(Session* session, uint32_t rows) const;
-  double draft_gain(double right, uint32_t most, uint32_t rows) const;
-  uint64_t rows_worth(const Generation& generation, double gain) const;
+  double tokens_left(const Generation& generation) const;
   bool catches_up(Session* session, uint32_t rows) const;
   void run_drafts(std::span<Seat> seats, const Runtime& runtime, const LoadedModel& target);
   void take_drafts(std::span<Seat> seats, const Tokenizer& tokenizer, double work_ns, uint64_t rows);
@@ -56,7 +55,8 @@ class Speculator {
   StepCosts costs_;
   static constexpr double kBelieved = 0.8;  // of the next one, before any came
   double draft_right_ = kBelieved;          // the share of drafted tokens that come, in all generations
-  double draft_row_ = 0, draft_token_ = 0;  // the work of a draft for a row of a prompt and for a token, in steps of one row; 0: not known
+  DraftCosts draft_costs_;
+  double usual_tokens_ = 0;  // Generations', when propose began
 };
 
 }  // namespace kvrt

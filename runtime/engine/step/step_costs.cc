@@ -10,8 +10,11 @@ constexpr double kClip = 1.5;        // a step counts as so many times what was 
 constexpr double kLearnPace = 0.15;  // of that difference, for all steps: the machine or the context changed
 constexpr double kLearnTimes = 0.1;  // of it, for steps of so many rows
 constexpr double kLearnFirst = 0.5;  // the first time
-constexpr double kForget = 0.9995;   // what was long not measured is thought cheaper, until it is tried again
-double guess(uint32_t rows) { return 1 + kRowShare * (rows - 1); }
+constexpr uint32_t kFresh = 200;     // steps
+constexpr double kForget = 0.9995;   // what was not measured for longer is thought cheaper with each step, until it is tried again
+double guess(uint32_t rows) {        // of times(rows)
+  return 1 + kRowShare * (rows - 1);
+}
 }  // namespace
 
 double StepCosts::times(uint32_t rows) const {
@@ -34,15 +37,14 @@ void StepCosts::measured(uint32_t rows, uint64_t work_ns) {
   }
   const double off = std::clamp(work / of(rows), 1 / kClip, kClip) - 1, known = times(rows);
   ns_ *= 1 + off * kLearnPace;
-  for (double& times : times_) {
-    if (times > 0) times = 1 + (times - 1) * kForget;
-  }
-  if (rows == 1) return;
-  const double learn = times_[rows] == 0 ? kLearnFirst : kLearnTimes;
-  times_[rows] = std::max(1.0, known * (1 + off * learn));
-  for (uint32_t other = 2; other <= kRowsMax; ++other) {  // more rows cost no less
+  if (rows > 1) times_[rows] = std::max(1.0, known * (1 + off * (times_[rows] == 0 ? kLearnFirst : kLearnTimes)));
+  steps_[rows] = ++step_;
+  double fewer = 1;
+  for (uint32_t other = 2; other <= kRowsMax; ++other) {
     if (times_[other] == 0) continue;
-    times_[other] = other < rows ? std::min(times_[other], times_[rows]) : std::max(times_[other], times_[rows]);
+    if (step_ - steps_[other] > kFresh) times_[other] = 1 + (times_[other] - 1) * kForget;
+    if (other < rows) times_[other] = std::min(times_[other], times_[rows]);
+    times_[other] = fewer = std::max(fewer, times_[other]);  // more rows cost no less
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <random>
 
@@ -163,6 +164,50 @@ TEST(StepCosts, OfMoreRowsAreNoLess) {
     for (uint32_t rows = 2; rows <= StepCosts::kRowsMax; ++rows)
       ASSERT_GE(costs.of(rows), costs.of(rows - 1) * (1 - 1e-9)) << i << ": " << rows;
   }
+}
+
+// Steps whose cost grows by `share` of one row's with each row more.
+StepCosts steps_of(double share) {
+  StepCosts steps;
+  for (int i = 0; i < 4000; ++i) {
+    const auto rows = static_cast<uint32_t>(1 + i % 20);
+    steps.measured(rows, static_cast<uint64_t>(1e6 * (1 + share * (rows - 1))));
+  }
+  return steps;
+}
+
+TEST(DraftCosts, NothingPaysBeforeAStepWasMeasured) {
+  DraftCosts costs;
+  EXPECT_EQ(costs.rows_worth(2, 100), 0u);
+  costs.expect(1, 4);
+  costs.measured({}, 1e9, 40, 2, 2);
+  EXPECT_EQ(costs.token(), 0.25) << "there is no measure";
+  EXPECT_EQ(costs.gain({}, 1, 16, 1), 1);
+  EXPECT_EQ(costs.rows_worth(1, 100), 0u);
+}
+
+TEST(DraftCosts, GainIsThatOfTheBestCount) {
+  const StepCosts steps = steps_of(0.1);
+  DraftCosts costs;
+  costs.expect(1, 4);
+  EXPECT_EQ(costs.gain(steps, 0, 16, 1), 1) << "it is always wrong";
+  // k tokens give (1 - 0.8^(k + 1)) / 0.2 of them in 1 + 0.1 k + 0.25 k steps' time.
+  double best = 1;
+  for (int k = 1; k <= 16; ++k) best = std::max(best, (1 - std::pow(0.8, k + 1)) / 0.2 / (1 + 0.35 * k));
+  EXPECT_NEAR(costs.gain(steps, 0.8, 16, 1), best, 0.03);
+  EXPECT_NEAR(costs.gain(steps, 0.8, 1, 1), 1.8 / 1.35, 0.03);
+  EXPECT_LT(costs.gain(steps, 0.8, 16, 8), best) << "eight sessions' rows cost more";
+}
+
+TEST(DraftCosts, FollowWhatWasMeasured) {
+  const StepCosts steps = steps_of(0.1);
+  DraftCosts costs;
+  costs.expect(1, 4);
+  for (int i = 0; i < 100; ++i) costs.measured(steps, 0.5e6 * 3, 3, 3, 3);
+  EXPECT_NEAR(costs.token(), 0.5, 0.02);
+  for (int i = 0; i < 100; ++i) costs.measured(steps, 0.5e6 * 3 + 0.01e6 * 100, 103, 3, 3);
+  EXPECT_NEAR(costs.token(), 0.5, 0.02);
+  EXPECT_NEAR(static_cast<double>(costs.rows_worth(2, 100)), 100 / 2.0 / 2 / 0.01, 150) << "half of what it saves";
 }
 
 TEST(LeadingTokens, AreAllUntilTextsWereSeen) {
