@@ -25,9 +25,9 @@ class DraftCosts {
   uint64_t rows_worth(double gain, double tokens) const;
 
  private:
-  static constexpr double kPromptShare = 0.2;  // of a token, a row of a prompt, before it was measured
-  double expected_ = 0;                        // of a token
-  double row_ = 0, token_ = 0;                 // for a row of a prompt, and for a token
+  static constexpr double kPromptShare = 0.12;  // of a token, a row of a prompt, before it was measured
+  double expected_ = 0;                         // of a token
+  double row_ = 0, token_ = 0;                  // for a row of a prompt, and for a token
 };
 
 }  // namespace kvrt

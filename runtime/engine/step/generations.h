@@ -33,7 +33,7 @@ class Generations {
   void push_done(Session* session, Reason reason, uint64_t now_ns);
   void end_without_done(Session* session) noexcept;
 
-  double usual_tokens_ = 128;
+  double usual_tokens_ = 384;  // as agents and chats have on average, before any came
   const uint32_t context_;
   Queue* const queue_;
   Reports* const reports_;

@@ -133,7 +133,10 @@ bool Speculator::catches_up(Session* s, uint32_t rows) const {
     return true;
   }
   const double left = tokens_left(g);
-  const auto worth = [&](double gain) { return gain < kGainMin ? 0 : std::min(most, draft_costs_.rows_worth(gain, left)); };
+  const auto worth = [&](double gain) {
+    const uint64_t pay = gain < kGainMin ? 0 : draft_costs_.rows_worth(gain, left);
+    return std::min(most, 2 * pay >= n ? n : pay);  // a draft that sees the beginning, too, is right more often
+  };
   const uint64_t by_all = worth(draft_costs_.gain(costs_, draft_right_, spec.most, rows)), few = std::min(n, kDraftWindowMin);
   if (window < n && by_all >= std::min(n, 2 * window) && by_all >= few) {
     s->draft->begin_at(n - by_all);

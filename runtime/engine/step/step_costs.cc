@@ -8,8 +8,8 @@ namespace {
 constexpr double kRowShare = 0.12;   // of a step of one row, that a row more is thought to cost before it was measured: so it is tried
 constexpr double kClip = 1.5;        // a step counts as so many times what was expected at most
 constexpr double kLearnPace = 0.15;  // of that difference, for all steps: the machine or the context changed
-constexpr double kLearnTimes = 0.1;  // of it, for steps of so many rows
-constexpr double kLearnFirst = 0.5;  // the first time
+constexpr double kLearnTimes = 0.1;  // of it, for steps of so many rows; more as long as few were measured
+constexpr double kGuessed = 0.4;     // measurements that a guess is worth
 constexpr uint32_t kFresh = 200;     // steps
 constexpr double kForget = 0.9995;   // what was not measured for longer is thought cheaper with each step, until it is tried again
 double guess(uint32_t rows) {        // of times(rows)
@@ -37,7 +37,7 @@ void StepCosts::measured(uint32_t rows, uint64_t work_ns) {
   }
   const double off = std::clamp(work / of(rows), 1 / kClip, kClip) - 1, known = times(rows);
   ns_ *= 1 + off * kLearnPace;
-  if (rows > 1) times_[rows] = std::max(1.0, known * (1 + off * (times_[rows] == 0 ? kLearnFirst : kLearnTimes)));
+  if (rows > 1) times_[rows] = std::max(1.0, known * (1 + off * std::max(kLearnTimes, 1 / (kGuessed + ++seen_[rows]))));
   steps_[rows] = ++step_;
   double fewer = 1;
   for (uint32_t other = 2; other <= kRowsMax; ++other) {

@@ -17,10 +17,10 @@ class StepCosts {
 
  private:
   double times(uint32_t rows) const;
-  uint32_t step_ = 0;                           // measured
-  std::array<uint32_t, kRowsMax + 1> steps_{};  // by rows: the last one
-  double ns_ = 0;                               // of a step of one row, as fast as the machine is now
-  std::array<double, kRowsMax + 1> times_{};    // a step of so many rows over one of one row; 0: not measured
+  uint32_t step_ = 0;                                    // measured
+  std::array<uint32_t, kRowsMax + 1> steps_{}, seen_{};  // by rows: the last one; how many
+  double ns_ = 0;                                        // of a step of one row, as fast as the machine is now
+  std::array<double, kRowsMax + 1> times_{};             // a step of so many rows over one of one row; 0: not measured
 };
 
 }  // namespace kvrt
