@@ -1698,8 +1698,8 @@ typedef struct kvrt_generate_options {
    * own pool, which gives its units to the host's sessions first and is never saved; kvrt_model_props does not count it.
    * It begins at the session's last tokens if all of them would take longer than they save. NULL: none. */
   kvrt_model* draft;
-  /** Text that the answer is likely to repeat, as a file that it edits, UTF-8: lookup proposes from it, too. Not NULL sets
-   * lookup. NULL: none. */
+  /** Text that the answer is likely to repeat, as a file that it edits, UTF-8, at most 1 MiB (else LIMIT): lookup proposes
+   * from it, too. Not NULL sets lookup. NULL: none. */
   const char* prediction;
   size_t prediction_size;    /**< Bytes of it. */
   uint32_t lookup;           /**< 1: propose tokens that followed the last ones where these came before (see Speculation). */
@@ -1728,11 +1728,11 @@ KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits
  * kvrt_model_step runs.
  * - Statuses: INVALID: an option; a malformed grammar (GRAMMAR_ERROR); the template refuses the messages
  *   (TEMPLATE_ERROR); the session is FAILED, or has no tokens. BUSY: it generates, or another call is inside. LIMIT:
- *   the session, or the turn that it opens, does not fit the context or the pool; TEMPLATE_LIMIT; GRAMMAR_LIMIT.
- *   UNSUPPORTED: a keyword of a schema, a feature of the template, or calls that kvrt cannot bind
- *   (KVRT_TOOL_CHOICE_...): the message names it.
+ *   the session, or the turn that it opens, does not fit the context or the pool; TEMPLATE_LIMIT; GRAMMAR_LIMIT;
+ *   a prediction of more than 1 MiB. INCOMPATIBLE: the draft has another vocabulary. UNSUPPORTED: a keyword of a schema, a
+ *   feature of the template, or calls that kvrt cannot bind (KVRT_TOOL_CHOICE_...): the message names it.
  * - Blocks: rendering the template, about 100 ms at most, and as kvrt_session_append_message if it rewrites; compiling
- *   a grammar, about 1 s at most. */
+ *   a grammar, about 1 s at most; tokenizing a prediction, about 1 s at most. */
 KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options, kvrt_error* err);
 
 /** Gives the next event of a generation, and computes as needed.

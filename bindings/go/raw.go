@@ -2496,7 +2496,8 @@ type GenerateOptions struct {
 	// does not count it. It begins at the session's last tokens if all of them would take longer than they save. nil: none.
 	Draft *Model
 
-	// Text that the answer is likely to repeat, as a file that it edits, UTF-8: lookup proposes from it, too. Not "" sets lookup. "": none.
+	// Text that the answer is likely to repeat, as a file that it edits, UTF-8, at most 1 MiB (else LIMIT): lookup proposes from it, too. Not "" sets
+	// lookup. "": none.
 	Prediction string
 
 	// True: propose tokens that followed the last ones where these came before (see Speculation).

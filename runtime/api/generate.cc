@@ -160,6 +160,11 @@ Status read_choice(const kvrt_generate_options& o, kvrt::GenerateOptions* out) {
 Status read_speculation(const kvrt_generate_options& o, const kvrt::Engine& engine, kvrt::SpeculationOptions* out) {
   KVRT_TRY(check_flag("lookup", o.lookup));
   KVRT_TRY(check_text(o.prediction, o.prediction_size, "prediction"));
+  if (o.prediction_size > kvrt::kPredictionBytesMax) {
+    return error(Code::kLimit, Detail::kNone,
+                 "prediction has %zu bytes, at most %zu are taken: give the part that is likely to be repeated", o.prediction_size,
+                 kvrt::kPredictionBytesMax);
+  }
   if (o.draft_tokens_max > kvrt::kDraftTokensMax) {
     return error(Code::kInvalid, Detail::kNone, "draft_tokens_max is %u, expected 0 to %u", o.draft_tokens_max, kvrt::kDraftTokensMax);
   }

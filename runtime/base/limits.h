@@ -85,6 +85,7 @@ inline constexpr uint32_t kStepMsMax = 60'000;
 inline constexpr uint32_t kLoneStepMs = 500;  // the default for a prompt that nobody waits behind
 inline constexpr uint32_t kTopLogprobsMax = 64;
 inline constexpr uint32_t kDraftTokensMax = 32;  // proposed for a session's step
+inline constexpr size_t kPredictionBytesMax = 1 << 20;
 inline constexpr uint32_t kDraftTokensDefault = 16;
 inline constexpr uint32_t kUnreadEventsMax = 64;  // a session that nobody reads stops here
 inline constexpr uint32_t kStopStringsMax = 16;

@@ -39,6 +39,15 @@ static void numbers(const struct pair* p) {
   EXPECT(status == KVRT_OK || status == KVRT_INVALID, "a prediction that is no UTF-8: %s", kvrt_status_name(status));
   o.prediction = "", o.prediction_size = 0;
   EXPECT_STATUS(begin_status(p, &o), KVRT_OK);
+  enum { kMost = 1 << 20 };
+  char* large = malloc(kMost + 1);
+  REQUIRE(large != NULL, "malloc");
+  memset(large, 'a', kMost + 1);
+  o.prediction = large, o.prediction_size = kMost + 1;
+  EXPECT_STATUS(begin_status(p, &o), KVRT_LIMIT);
+  o.prediction_size = kMost;
+  EXPECT_STATUS(begin_status(p, &o), KVRT_OK);
+  free(large);
 }
 
 // The same vocabulary but for two tokens, which change places.

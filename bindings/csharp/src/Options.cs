@@ -400,7 +400,8 @@ namespace Kvrt
         public Model Draft { get; set; }
 
         /// <summary>
-        /// Text that the answer is likely to repeat, as a file that it edits, UTF-8: lookup proposes from it, too. Not null sets lookup. null: none.
+        /// Text that the answer is likely to repeat, as a file that it edits, UTF-8, at most 1 MiB (else LIMIT): lookup proposes from it, too. Not
+        /// null sets lookup. null: none.
         /// </summary>
         public string Prediction { get; set; }
 

@@ -7,22 +7,22 @@ namespace kvrt {
 namespace {
 constexpr double kPromptSeen = 16;  // rows of a prompt, by which these are measured
 constexpr double kLearnToken = 0.15, kLearnRow = 0.4;
-constexpr double kClip = 3;        // a measurement counts as so many times what was known at most
-constexpr double kForget = 0.002;  // of what it is above the expected
-constexpr double kLeast = 1e-4;    // steps
-constexpr double kStake = 0.5;     // of what a draft is thought to save, what it may take for the tokens that it has to see first
+constexpr double kDraftClip = 3;       // a measurement counts as so many times what was known at most
+constexpr double kForgetDear = 0.002;  // of what it is above the expected
+constexpr double kDraftLeast = 1e-4;   // steps
+constexpr double kDraftStake = 0.5;    // of what a draft is thought to save, what it may take for the tokens that it has to see first
 
 void approach(double* known, double measured, double weight) {
-  *known += (std::clamp(measured, std::max(*known / kClip, kLeast), *known * kClip) - *known) * weight;
+  *known += (std::clamp(measured, std::max(*known / kDraftClip, kDraftLeast), *known * kDraftClip) - *known) * weight;
 }
 
-void sink(double* known, double to) { *known -= std::max(*known - to, 0.0) * kForget; }
+void sink(double* known, double to) { *known -= std::max(*known - to, 0.0) * kForgetDear; }
 }  // namespace
 
 void DraftCosts::expect(double draft_bytes, double model_bytes) {
   if (token_ > 0) return;
-  expected_ = token_ = std::max(draft_bytes / std::max(model_bytes, 1.0), 2 * kLeast);
-  row_ = std::max(token_ * kPromptShare, 2 * kLeast);
+  expected_ = token_ = std::max(draft_bytes / std::max(model_bytes, 1.0), 2 * kDraftLeast);
+  row_ = std::max(token_ * kPromptShare, 2 * kDraftLeast);
 }
 
 void DraftCosts::forget() {
@@ -51,7 +51,7 @@ double DraftCosts::gain(const StepCosts& steps, double right, uint32_t most, uin
 }
 
 uint64_t DraftCosts::rows_worth(double gain, double tokens) const {
-  return row_ > 0 ? static_cast<uint64_t>(std::max((1 - 1 / gain) * kStake * tokens / row_, 0.0)) : 0;
+  return row_ > 0 ? static_cast<uint64_t>(std::max((1 - 1 / gain) * kDraftStake * tokens / row_, 0.0)) : 0;
 }
 
 }  // namespace kvrt

@@ -17,7 +17,7 @@ constexpr uint64_t kDraftWindowMin = 32;               // tokens; a draft that s
 constexpr uint64_t kBehindFree = 2 * kDraftTokensMax;  // tokens that a draft in use may be behind
 constexpr double kLearnAll = 0.02;                     // the weight of one draft for the next generations
 constexpr double kForgive = 0.05;                      // with each generation: a draft that was wrong in others is tried again
-constexpr double kForget = 0.005;                      // with each step: likewise in this one
+constexpr double kForgiveStep = 0.005;                 // with each step: likewise in this one
 constexpr double kLearnUnsure = 0.05;
 constexpr float kLookUpSure = 0.5f;  // a looked-up token with that chance needs no draft
 
@@ -232,7 +232,7 @@ void Speculator::propose_known(std::span<const Seat> seats, const Tokenizer& tok
       draft_right_ += (kBelieved - draft_right_) * kForgive;
       spec.draft_right = draft_right_;
     }
-    spec.draft_right += (draft_right_ - spec.draft_right) * kForget;
+    spec.draft_right += (draft_right_ - spec.draft_right) * kForgiveStep;
     if (spec.learn(seat.session->tokens)) draft_right_ += (spec.draft_right - draft_right_) * kLearnAll;
     spec.at = seat.session->tokens.size();
     Known(seat.session, tokenizer).propose();

@@ -5,14 +5,14 @@
 namespace kvrt {
 
 namespace {
-constexpr double kRowShare = 0.12;   // of a step of one row, that a row more is thought to cost before it was measured: so it is tried
-constexpr double kClip = 1.5;        // a step counts as so many times what was expected at most
-constexpr double kLearnPace = 0.15;  // of that difference, for all steps: the machine or the context changed
-constexpr double kLearnTimes = 0.1;  // of it, for steps of so many rows; more as long as few were measured
-constexpr double kGuessed = 0.4;     // measurements that a guess is worth
-constexpr uint32_t kFresh = 200;     // steps
-constexpr double kForget = 0.9995;   // what was not measured for longer is thought cheaper with each step, until it is tried again
-double guess(uint32_t rows) {        // of times(rows)
+constexpr double kRowShare = 0.12;       // of a step of one row, that a row more is thought to cost before it was measured: so it is tried
+constexpr double kStepClip = 1.5;        // a step counts as so many times what was expected at most
+constexpr double kLearnPace = 0.15;      // of that difference, for all steps: the machine or the context changed
+constexpr double kLearnTimes = 0.1;      // of it, for steps of so many rows; more as long as few were measured
+constexpr double kGuessWorth = 0.4;      // measurements that a guess is worth
+constexpr uint32_t kFreshSteps = 200;    // steps
+constexpr double kForgetTimes = 0.9995;  // what was not measured for longer is thought cheaper with each step, until it is tried again
+double guessed_times(uint32_t rows) {    // of times(rows)
   return 1 + kRowShare * (rows - 1);
 }
 }  // namespace
@@ -22,7 +22,7 @@ double StepCosts::times(uint32_t rows) const {
   while (below > 1 && times_[below] == 0) --below;
   while (above <= kRowsMax && times_[above] == 0) ++above;
   const double least = below > 1 ? times_[below] : 1;
-  if (above > kRowsMax) return least * guess(rows) / guess(below);
+  if (above > kRowsMax) return least * guessed_times(rows) / guessed_times(below);
   return above == below ? least : least + (times_[above] - least) * (rows - below) / (above - below);
 }
 
@@ -32,17 +32,17 @@ void StepCosts::measured(uint32_t rows, uint64_t work_ns) {
   if (rows == 0 || rows > kRowsMax || work_ns == 0) return;
   const auto work = static_cast<double>(work_ns);
   if (ns_ == 0) {
-    ns_ = work / guess(rows);
+    ns_ = work / guessed_times(rows);
     return;
   }
-  const double off = std::clamp(work / of(rows), 1 / kClip, kClip) - 1, known = times(rows);
+  const double off = std::clamp(work / of(rows), 1 / kStepClip, kStepClip) - 1, known = times(rows);
   ns_ *= 1 + off * kLearnPace;
-  if (rows > 1) times_[rows] = std::max(1.0, known * (1 + off * std::max(kLearnTimes, 1 / (kGuessed + ++seen_[rows]))));
+  if (rows > 1) times_[rows] = std::max(1.0, known * (1 + off * std::max(kLearnTimes, 1 / (kGuessWorth + ++seen_[rows]))));
   steps_[rows] = ++step_;
   double fewer = 1;
   for (uint32_t other = 2; other <= kRowsMax; ++other) {
     if (times_[other] == 0) continue;
-    if (step_ - steps_[other] > kFresh) times_[other] = 1 + (times_[other] - 1) * kForget;
+    if (step_ - steps_[other] > kFreshSteps) times_[other] = 1 + (times_[other] - 1) * kForgetTimes;
     if (other < rows) times_[other] = std::min(times_[other], times_[rows]);
     times_[other] = fewer = std::max(fewer, times_[other]);  // more rows cost no less
   }

@@ -370,8 +370,8 @@ pub struct GenerateOptions<'a> {
     /// host's sessions first and is never saved; `ModelProps` does not count it. It begins at the session's last tokens if all of them
     /// would take longer than they save. `None`: none.
     pub draft: Option<&'a Model>,
-    /// Text that the answer is likely to repeat, as a file that it edits, UTF-8: lookup proposes from it, too. Not `None` sets lookup.
-    /// `None`: none.
+    /// Text that the answer is likely to repeat, as a file that it edits, UTF-8, at most 1 MiB (else LIMIT): lookup proposes from it,
+    /// too. Not `None` sets lookup. `None`: none.
     pub prediction: Option<&'a str>,
     /// Propose tokens that followed the last ones where these came before (see Speculation).
     pub lookup: bool,
