@@ -5,16 +5,15 @@
 namespace kvrt {
 
 namespace {
-constexpr double kRowShare = 0.12;       // of a step of one row, that a row more is thought to cost before it was measured: so it is tried
-constexpr double kStepClip = 1.5;        // a step counts as so many times what was expected at most
-constexpr double kLearnPace = 0.15;      // of that difference, for all steps: the machine or the context changed
-constexpr double kLearnTimes = 0.1;      // of it, for steps of so many rows; more as long as few were measured
-constexpr double kGuessWorth = 0.4;      // measurements that a guess is worth
-constexpr uint32_t kFreshSteps = 200;    // steps
+constexpr double kFewShare = 0.08, kManyShare = 0.2;  // of a step of one row, that a row is thought to cost beside few and many others
+constexpr double kStepClip = 1.5;                     // a step counts as so many times what was expected at most
+constexpr double kLearnPace = 0.15;                   // of that difference, for all steps: the machine or the context changed
+constexpr double kLearnTimes = 0.1;                   // of it, for steps of so many rows; more as long as few were measured
+constexpr double kGuessWorth = 0.4;                   // measurements that a guess is worth
+constexpr uint32_t kFreshSteps = 200;                 // steps
 constexpr double kForgetTimes = 0.9995;  // what was not measured for longer is thought cheaper with each step, until it is tried again
-double guessed_times(uint32_t rows) {    // of times(rows)
-  return 1 + kRowShare * (rows - 1);
-}
+// times(rows) before anything was measured: low for few rows, so that they are tried.
+double guessed_times(uint32_t rows) { return std::max(1 + kFewShare * (rows - 1), kManyShare * rows); }
 }  // namespace
 
 double StepCosts::times(uint32_t rows) const {
