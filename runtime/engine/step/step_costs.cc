@@ -10,8 +10,9 @@ constexpr double kStepClip = 1.5;                     // a step counts as so man
 constexpr double kLearnPace = 0.15;                   // of that difference, for all steps: the machine or the context changed
 constexpr double kLearnTimes = 0.1;                   // of it, for steps of so many rows; more as long as few were measured
 constexpr double kGuessWorth = 0.4;                   // measurements that a guess is worth
-constexpr uint32_t kFreshSteps = 200;                 // steps
-constexpr double kForgetTimes = 0.9995;  // what was not measured for longer is thought cheaper with each step, until it is tried again
+constexpr uint32_t kFreshSteps = 200;                 // a count of rows is known for so many steps
+constexpr double kForgetTimes = 0.9995;               // then it is thought cheaper with each step, until it is tried again
+
 // times(rows) before anything was measured: low for few rows, so that they are tried.
 double guessed_times(uint32_t rows) { return std::max(1 + kFewShare * (rows - 1), kManyShare * rows); }
 }  // namespace

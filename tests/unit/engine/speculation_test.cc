@@ -210,6 +210,26 @@ TEST(DraftCosts, FollowWhatWasMeasured) {
   EXPECT_NEAR(static_cast<double>(costs.rows_worth(2, 100)), 100 / 2.0 / 2 / 0.01, 150) << "half of what it saves";
 }
 
+TEST(DraftCosts, OneSlowDraftIsForgotten) {
+  const StepCosts steps = steps_of(0.1);
+  DraftCosts costs;
+  costs.expect(1, 4);
+  const uint64_t worth = costs.rows_worth(2, 100);
+  costs.measured(steps, 1e12, 3, 3, 3);  // it waited for something
+  costs.measured(steps, 1e12, 103, 3, 3);
+  EXPECT_GT(costs.token(), 0.25);
+  EXPECT_LT(costs.token(), 0.5);
+  EXPECT_LT(costs.rows_worth(2, 100), worth);
+  EXPECT_GT(costs.rows_worth(2, 100), worth / 3);
+  for (int i = 0; i < 4000; ++i) costs.forget();  // nobody asks for drafts meanwhile
+  EXPECT_NEAR(costs.token(), 0.25, 0.01);
+  EXPECT_NEAR(static_cast<double>(costs.rows_worth(2, 100)), static_cast<double>(worth), 0.05 * static_cast<double>(worth));
+  for (int i = 0; i < 100; ++i) costs.measured(steps, 0.1e6, 1, 1, 1);
+  const double cheap = costs.token();
+  for (int i = 0; i < 4000; ++i) costs.forget();
+  EXPECT_EQ(costs.token(), cheap) << "what is cheaper than was expected stays so";
+}
+
 TEST(LeadingTokens, AreAllUntilTextsWereSeen) {
   LeadingTokens tokens(3200);
   EXPECT_EQ(tokens.enough(), 3200u);
@@ -241,7 +261,7 @@ class Choice : public testing::Test {
     step_.speculator.measured(rows, false, ns);
     costs_.measured(rows, ns);
   }
-  // The best rate of those that take at least what was asked for, and at most `room`. More than that has to be worth it.
+  // The best rate of those that take at least what was asked for, and at most `room`.
   double best(const Offers& offers, uint32_t rows, uint32_t room) const {
     double found = 0;
     std::function<void(size_t, uint32_t, double)> each = [&](size_t i, uint32_t taken, double tokens) {
