@@ -88,7 +88,7 @@ kvrt_status Bench::open_draft() {
     return of.empty() ? least : std::max(least, *std::max_element(of.begin(), of.end()));
   };
   const uint64_t each = uint64_t{most(flags.depth, kBatchDepth)} + flags.decode + 1;
-  return cli::open_draft(flags.model, flags.speculation, runtime, most(flags.batch, 1), each, draft);
+  return cli::open_draft(flags.model, flags.speculation, runtime, model, most(flags.batch, 1), each, draft);
 }
 
 // Of all runs at this depth.

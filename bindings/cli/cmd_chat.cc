@@ -28,14 +28,6 @@ std::vector<int32_t> opened_turn(Session& session, uint64_t end, const std::vect
   return ids;
 }
 
-// Compiles the grammar, and looks whether the draft model fits: faults are told before the first question.
-kvrt_status try_options(const Model& model, const kvrt_generate_options& options, const std::string& what) {
-  Session tried;
-  if (kvrt_status s = take(Session::open(model), tried, "cannot open a session")) return s;
-  if (kvrt_status s = checked(tried.append(std::vector<int32_t>{0}), "cannot append a token")) return s;
-  return checked(tried.begin(options), what);
-}
-
 }  // namespace
 
 uint64_t Chat::tokens() const { return session_.info()->tokens; }
@@ -73,7 +65,8 @@ kvrt_status Chat::open() {
   if (kvrt_status s = open_runtime(flags_.model, runtime_)) return s;
   if (kvrt_status s = open_model(flags_.model, runtime_, model_, &interrupts_.stop())) return s;
   if (kvrt_status s = check_template(model_, flags_.model.model)) return s;
-  if (kvrt_status s = open_draft(flags_.model, flags_.speculation, runtime_, 1, most_tokens(), draft_, &interrupts_.stop())) return s;
+  if (kvrt_status s = open_draft(flags_.model, flags_.speculation, runtime_, model_, 1, most_tokens(), draft_, &interrupts_.stop()))
+    return s;
   suggest_sampling(runtime_, flags_.model.model, sampling_);
   options_ = generate_options(sampling_, flags_.max_tokens, stop_);
   if (options_.grammar_kind != KVRT_GRAMMAR_DEFAULT) {
@@ -81,9 +74,6 @@ kvrt_status Chat::open() {
     if (kvrt_status s = try_options(model_, options_, "cannot follow " + in_quotes(file))) return s;
   }
   speculate(flags_.speculation, draft_, options_);
-  if (draft_) {
-    if (kvrt_status s = try_options(model_, options_, "cannot draft with " + in_quotes(flags_.speculation.draft))) return s;
-  }
   if (!flags_.store.empty()) {
     if (kvrt_status s = open_store(runtime_, flags_.store, false, false, store_)) return s;
     saves_ = store_.info()->read_only != 1;  // 2: until there is room

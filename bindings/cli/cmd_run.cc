@@ -258,7 +258,8 @@ int cmd_run(const RunFlags& given) {
   Run run(flags, std::move(tokens));
   if (kvrt_status s = open_runtime(flags.model, run.runtime)) return s;
   if (kvrt_status s = open_model(flags.model, run.runtime, run.model)) return s;
-  if (kvrt_status s = open_draft(flags.model, flags.speculation, run.runtime, 1, tokens_held(*run.model.info()), run.draft)) return s;
+  const uint64_t tokens_most = tokens_held(*run.model.info());
+  if (kvrt_status s = open_draft(flags.model, flags.speculation, run.runtime, run.model, 1, tokens_most, run.draft)) return s;
   const bool uses_store = flags.store_named || !flags.session.empty() || !flags.fork_from.empty();  // a default store alone is not used
   if (uses_store) {
     const bool must_exist = flags.no_save || !flags.fork_from.empty();

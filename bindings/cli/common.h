@@ -111,9 +111,12 @@ kvrt_model_options model_options(const ModelFlags& flags);      // so does this
 // Open what a command needs, and complain by themselves. A `*stop` that is true ends the loading of a model.
 kvrt_status open_runtime(const ModelFlags& flags, Runtime& out);
 kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& out, const std::atomic<bool>* stop = nullptr);
-// The draft model, if one is named, with room for the KV of so many sessions of so many tokens each.
-kvrt_status open_draft(const ModelFlags& flags, const SpeculationFlags& speculation, const Runtime& runtime, uint32_t sessions,
-                       uint64_t tokens, Model& out, const std::atomic<bool>* stop = nullptr);
+// Begins a generation with these options and gives it up: what is wrong with them (the grammar, the draft) is told before anything is
+// printed. `what`: "cannot ...".
+kvrt_status try_options(const Model& model, const kvrt_generate_options& options, const std::string& what);
+// The draft for the model, if one is named and fits it, with room for the KV of so many sessions of so many tokens each.
+kvrt_status open_draft(const ModelFlags& flags, const SpeculationFlags& speculation, const Runtime& runtime, const Model& model,
+                       uint32_t sessions, uint64_t tokens, Model& out, const std::atomic<bool>* stop = nullptr);
 // Complains of a model whose file has no chat template: it takes plain text alone.
 kvrt_status check_template(const Model& model, const std::string& path);
 kvrt_status open_store(const Runtime& runtime, const std::string& path, bool read_only, bool must_exist, Store& out);

@@ -102,8 +102,12 @@ kvrt_plan_options planned(const ModelFlags& flags, uint64_t tokens) {
 }
 
 // `role`: "" or "--draft: ", before what goes wrong.
+std::string cannot_open(const char* role, const std::string& path) {
+  return fmt::format("{}cannot open the model {}", role, in_quotes(path));
+}
+
 kvrt_status plan_for(const Runtime& runtime, const std::string& path, const kvrt_plan_options& asked, const char* role, kvrt_plan& out) {
-  return take(runtime.plan(path, asked), out, fmt::format("{}cannot plan for the model {}", role, in_quotes(path)));
+  return take(runtime.plan(path, asked), out, cannot_open(role, path));
 }
 
 kvrt_status load(const Runtime& runtime, const std::string& path, const kvrt_model_options& options, const char* role, Progress bar,
@@ -113,10 +117,17 @@ kvrt_status load(const Runtime& runtime, const std::string& path, const kvrt_mod
     return stop_if(Interrupt::came() || (stop && *stop));
   });
   bar.clear();
-  return take(std::move(model), out, fmt::format("{}cannot open the model {}", role, in_quotes(path)));
+  return take(std::move(model), out, cannot_open(role, path));
 }
 
 }  // namespace
+
+kvrt_status try_options(const Model& model, const kvrt_generate_options& options, const std::string& what) {
+  Session tried;
+  if (kvrt_status s = take(Session::open(model), tried, "cannot open a session")) return s;
+  if (kvrt_status s = checked(tried.append(std::vector<int32_t>{0}), "cannot append a token")) return s;
+  return checked(tried.begin(options), what);
+}
 
 kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& out, const std::atomic<bool>* stop) {
   kvrt_model_options options = model_options(flags);
@@ -131,8 +142,8 @@ kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& o
   return KVRT_OK;
 }
 
-kvrt_status open_draft(const ModelFlags& flags, const SpeculationFlags& speculation, const Runtime& runtime, uint32_t sessions,
-                       uint64_t tokens, Model& out, const std::atomic<bool>* stop) {
+kvrt_status open_draft(const ModelFlags& flags, const SpeculationFlags& speculation, const Runtime& runtime, const Model& model,
+                       uint32_t sessions, uint64_t tokens, Model& out, const std::atomic<bool>* stop) {
   const std::string& path = speculation.draft;
   if (path.empty()) return KVRT_OK;
   constexpr const char* kRole = "--draft: ";
@@ -144,7 +155,10 @@ kvrt_status open_draft(const ModelFlags& flags, const SpeculationFlags& speculat
   if (kvrt_status s = plan_for(runtime, path, asked, kRole, plan)) return s;
   kvrt_model_options options = model_options(flags);
   options.kv_bytes_max = plan.kv_bytes;
-  return load(runtime, path, options, kRole, Progress("draft"), out, stop);
+  if (kvrt_status s = load(runtime, path, options, kRole, Progress("draft"), out, stop)) return s;
+  auto generation = init<kvrt_generate_options>();
+  generation.draft = out.get();
+  return try_options(model, generation, "cannot draft with " + in_quotes(path));
 }
 
 uint64_t tokens_held(const kvrt_model_props& props) {

@@ -239,6 +239,11 @@ void App::speculate(Request* request) const {
     refuse("draft", "draft: this server was started without a draft model (--draft)", "unsupported_value");
   if (request->draft.value_or(true)) request->options.draft = draft_.get();
   request->options.lookup = request->lookup.value_or(options_.lookup);
+  constexpr uint32_t kMostDefault = 16;  // draft_tokens_max of kvrt.h
+  const uint32_t least = request->options.draft_tokens_min, given = request->options.draft_tokens_max, most = given ? given : kMostDefault;
+  if (least > most)
+    refuse("draft_tokens_min",
+           "draft_tokens_min: expected at most draft_tokens_max, " + std::to_string(most) + ", found " + std::to_string(least));
 }
 
 void App::answer(const std::string& body, Api api, httplib::Response& response) {

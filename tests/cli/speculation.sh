@@ -69,3 +69,19 @@ exits 1 run -m "$model" -p a --prediction -
 exits 2 run -m "$model" -p a --prediction nowhere
 exits 2 run -m "$model" -p a --draft nowhere.gguf
 grep -q '^kvrt: --draft: cannot .* nowhere.gguf: ' err || fail "a draft that is not there: $(cat err)"
+# One of another vocabulary is told before anything is printed, and where nothing is generated.
+"$python" - "$model" <<'END'
+import sys
+model = open(sys.argv[1], "rb").read()
+b, c = b"\1" + bytes(7) + b"B", b"\1" + bytes(7) + b"C"  # as GGUF has strings
+assert b + c in model
+open("other.gguf", "wb").write(model.replace(b + c, c + b, 1))
+END
+for command in "run -p a" "run -p a -n 0" bench; do
+  # shellcheck disable=SC2086 # words
+  exits 10 $command -m "$model" --draft other.gguf
+  is "" "$(cat out)" "output of kvrt $command with a draft of another vocabulary"
+  grep -q '^kvrt: cannot draft with .*other.gguf: --draft: token' err || fail "a draft of another vocabulary: $(cat err)"
+done
+exits 1 run -m "$model" -p a --lookup=maybe
+grep -q '^kvrt: --lookup: a flag takes no value, found maybe' err || fail "a flag with a value: $(cat err)"

@@ -87,7 +87,9 @@ class Requests(Case):
                              ({"prediction": {"type": "content", "content": [{"type": "image_url"}]}}, "prediction.content[0].type"),
                              ({"prediction": {"type": "content", "content": [{"type": "text"}]}}, "prediction.content[0].text"),
                              ({"lookup": 1}, "lookup"), ({"draft": "a.gguf"}, "draft"), ({"draft": True}, "draft"), ({"draft_tokens_max": 0}, "draft_tokens_max"),
-                             ({"draft_tokens_max": 33}, "draft_tokens_max"), ({"draft_tokens_min": 33}, "draft_tokens_min")):
+                             ({"draft_tokens_max": 33}, "draft_tokens_max"), ({"draft_tokens_min": 33}, "draft_tokens_min"),
+                             ({"draft_tokens_min": 17}, "draft_tokens_min"),
+                             ({"draft_tokens_max": 3, "draft_tokens_min": 4}, "draft_tokens_min")):
             self.assertEqual(self.refused(openai.BadRequestError, extra_body=extra).param, param, extra)
         with self.assertRaises(openai.BadRequestError) as caught:
             self.client.completions.create(model=self.name, prompt="a", extra_body=PREDICTED)

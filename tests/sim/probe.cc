@@ -172,7 +172,8 @@ std::string Probe::check_kv(const Session& s) const {
         if (p % T + 1 < s.kv.tables[g].filled(i)) continue;  // it is the state after the last of its tokens
         const std::vector<BlockId> units = cache().units_of(s.kv.tables[g].block(i));
         const bool whole = test::toy_read_state(kv_groups().states, engine->memory_->pool()->data(), units.data(), &have);
-        if (!whole || have != state.folded(g)) return say("the state at position %llu is another's", static_cast<unsigned long long>(p));
+        if (!whole || have != (state.folded(g) ^ salt(s)))
+          return say("the state at position %llu is another's", static_cast<unsigned long long>(p));
         continue;
       }
       uint32_t index = 0;
@@ -180,12 +181,20 @@ std::string Probe::check_kv(const Session& s) const {
         uint64_t have = 0;
         const bool whole =
             test::toy_read_slot(kv_groups().groups[g], engine->memory_->unit(unit), index, static_cast<uint32_t>(p % T), &have);
-        if (!whole || have != want[g])
+        if (!whole || have != (want[g] ^ salt(s)))
           return say("the KV of position %llu in group %u is another's", static_cast<unsigned long long>(p), g);
       }
     }
   }
   return "";
+}
+
+uint64_t Probe::salt(const Session& s) const { return salted ? std::hash<std::string>()(s.domain) : 0; }
+
+std::vector<uint64_t> Probe::salts() const {
+  std::vector<uint64_t> all;
+  for (const PlannedSeq& seq : plan().seqs) all.push_back(salt(*seq.session));
+  return all;
 }
 
 size_t Probe::hash_of(BlockId unit) const {
@@ -232,7 +241,7 @@ std::string Probe::check_domains(const Step& step) {
         const int32_t unit = seq.table(t)[i];
         const auto last = left_.find(unit);
         if (last == left_.end() || last->second.root == s.kv.root || s.kv.tables[g].filled(static_cast<uint32_t>(i)) > 0) continue;
-        if (hash_of(unit) != last->second.bytes) continue;  // a chunk was loaded into it since, for a session that gave it up again
+        if (hash_of(unit) != last->second.bytes) continue;  // written or loaded since: salts differ, so no two domains have equal KV
         const auto& copies = plan().unit_copies;            // a copy has written all of the unit, with KV of this domain
         if (std::any_of(copies.begin(), copies.end(), [&](const UnitCopy& c) { return c.to == unit; })) continue;
         const uint8_t* bytes = engine->memory_->unit(unit);

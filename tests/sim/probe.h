@@ -34,9 +34,15 @@ struct Probe {
   bool waits_for_other(const Session& session) const;
   std::string describe() const;  // one line: the pool, and every session's tokens, KV and place in the plan
 
+  // What the toy mixes the KV of each sequence of the plan with, if `salted`: something of its domain, so that equal tokens of two domains
+  // have KV that differs.
+  std::vector<uint64_t> salts() const;
+  bool salted = false;
+
   Engine* engine;
 
  private:
+  uint64_t salt(const Session& s) const;
   struct Holder {
     const Session* session;
     uint32_t group, index;

@@ -260,17 +260,19 @@ Status ToyRunner::run(const Step& step, uint8_t* pool, float* logits, DrawnToken
   size_t next_logit = 0;
   const std::vector<uint32_t> windows = toy_windows(kv_);
   if (step.n_tables != kv_.tables() || step.n_groups != windows.size()) ++faults;
-  for (const StepSeq& seq : step.seqs) {
+  for (size_t q = 0; q < step.seqs.size(); ++q) {
+    const StepSeq& seq = step.seqs[q];
+    const uint64_t salt = salts.empty() ? 0 : salts[q];
     ToyState state(windows);
     const auto first = static_cast<uint64_t>(seq.first_position);
     if ((seq.state_to != nullptr) != (kv_.states.units > 0) || (seq.state_from != nullptr) != (kv_.states.units > 0 && first > 0)) ++faults;
     for (uint32_t g = 0; g < windows.size(); ++g) {
       if (kv_.groups[g].state) {
-        if (seq.state_from) state.folded(g) = read_state(seq, pool);
+        if (seq.state_from) state.folded(g) = read_state(seq, pool) ^ salt;
         continue;
       }
       for (uint64_t p = windows[g] > 0 && first >= windows[g] ? first - windows[g] + 1 : 0; p < first; ++p)
-        state.see(g, read(seq, g, pool, p));
+        state.see(g, read(seq, g, pool, p) ^ salt);
     }
     for (uint32_t row = seq.first_row; row < seq.first_row + seq.n_rows; ++row) {
       const auto p = static_cast<uint64_t>(step.positions[row]);
@@ -281,8 +283,8 @@ Status ToyRunner::run(const Step& step, uint8_t* pool, float* logits, DrawnToken
           state.see(g, values[g]);
           continue;
         }
-        if (seq.stores >> g & 1) write(seq, g, pool, p, values[g]);
-        const uint64_t stored = read(seq, g, pool, p);
+        if (seq.stores >> g & 1) write(seq, g, pool, p, values[g] ^ salt);
+        const uint64_t stored = read(seq, g, pool, p) ^ salt;
         if (stored != values[g]) ++faults;  // a row that stores nothing finds its KV
         state.see(g, stored);
       }
@@ -291,7 +293,7 @@ Status ToyRunner::run(const Step& step, uint8_t* pool, float* logits, DrawnToken
         ++next_logit;
       }
     }
-    if (seq.state_to) toy_write_state(kv_.states, pool, seq.state_to, state.folded(static_cast<uint32_t>(windows.size()) - 1));
+    if (seq.state_to) toy_write_state(kv_.states, pool, seq.state_to, state.folded(static_cast<uint32_t>(windows.size()) - 1) ^ salt);
   }
   if (next_logit != step.logits_rows.size()) ++faults;
   if (random_.one_in(16)) row_ns_ = 1000 << random_.below(13);  // the machine is now faster, now slower

@@ -116,6 +116,7 @@ class ToyRunner final : public ForwardPass {
 
   std::function<void(const Step&, uint8_t* pool)> before;  // called with every step before it runs
   std::atomic<uint64_t> faults{0};                         // KV that was missing, in pieces, or not this position's
+  std::vector<uint64_t> salts;                             // by sequence of the step: what its KV is mixed with. Empty: nothing
 
  private:
   uint64_t read(const StepSeq& seq, uint32_t group, const uint8_t* pool, uint64_t position);

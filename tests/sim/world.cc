@@ -125,6 +125,7 @@ void World::open_host() {
   if (engine_ == nullptr && !saved_.empty() && !random_.one_in(4)) size_.block_tokens = block_tokens;  // else the stored KV is of no use
   engine_ = open_toy(runtime_, &env_, size_, text_, random_.next(), &runner_);
   probe_ = std::make_unique<Probe>(engine_.get());
+  probe_->salted = true;
   runner_->before = [this](const Step& step, uint8_t*) { before_step(step); };
   setting_ = {
       engine_.get(), &engine_->model().tokenizer(), size_.room(), toy_windows(size_.kv().groups), &random_, counts_, setting_.trace, true,
@@ -145,6 +146,7 @@ void World::before_step(const Step& step) {
   ++computed_;
   settle_proposals(false);
   if (step_fault_.empty()) step_fault_ = probe_->check_step(step);
+  runner_->salts = probe_->salts();
   std::unordered_map<const Session*, Actor*> by_session;
   for (auto& a : actors_) by_session[a->session()] = a.get();
   const Session* oldest = probe_->oldest_runnable();

@@ -19,8 +19,10 @@ void World::open_drafts() {
   }
   draft_ = open_toy(runtime_, &env_, size, text_, draft_random_.next(), &draft_runner_);
   draft_probe_ = std::make_unique<Probe>(draft_.get());
+  draft_probe_->salted = true;
   draft_runner_->before = [this](const Step& step, uint8_t*) {
     if (step_fault_.empty()) step_fault_ = draft_probe_->check_step(step);
+    draft_runner_->salts = draft_probe_->salts();
     setting_.note("steps of a draft");
   };
   auto model = draft_->draft_for(*engine_);
