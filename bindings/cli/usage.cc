@@ -150,8 +150,10 @@ std::string in_words(const CLI::App& app, const CLI::ParseError& error) {
     const size_t begin = what.find(": ") + 2;
     const std::string value = what.substr(equals + 3);
     const bool digits = value.find_first_not_of("0123456789") == std::string::npos;
-    const char* const fault = option && option->get_expected_min() == 0 ? "a flag takes no value, found " : "a number is expected, found ";
-    return fmt::format("{}: {}", what.substr(begin, equals - begin), digits ? value + " is too large" : fault + value);
+    const std::string asked = what.substr(begin, equals - begin);
+    const CLI::Option* const of = find_option(command, asked);
+    const char* const fault = of && of->get_expected_min() == 0 ? "a flag takes no value, found " : "a number is expected, found ";
+    return fmt::format("{}: {}", asked, digits ? value + " is too large" : fault + value);
   }
   if (option && option->get_positional() && option->nonpositional()) return option->get_name(true) + ", " + what;
   return what;
