@@ -1633,15 +1633,17 @@ enum {
  * the model's weights once, whether it computes one row of a session or several. So tokens are proposed that are likely to
  * follow, one step computes the rows of all of them, and the answer takes those that it would have had without: tokens,
  * text and logprobs are the same to the bit, also with a temperature, a grammar, penalties or a stop string. What was
- * proposed in vain leaves nothing: no KV, no event, no count but `drafted`. How many are proposed follows from measured
- * times and from how many were right, down to none where it does not pay.
+ * proposed in vain leaves no KV and no event; `drafted` and the metric of steps' rows count it, and its rows may have
+ * taken the place of KV that no session held. How many are proposed follows from measured times and from how many were
+ * right, down to none where it does not pay, and while prompts of other sessions are computed.
  *
  * A step may give several tokens: those that it gave before a cancel, or before a callback stopped, are in the session,
  * though nobody took their events. Without speculation that is so if another thread computes.
  *
  * Where the grammar leaves one token it is proposed with any of the three. No token is proposed with sampler HOST,
- * emit_logits or prefill, by models with recurrent layers, and on CUDA where more rows would be computed by another kernel
- * (KVRT_DETERMINISM_STRICT has one for all). A draft that fails, or gets no memory in its pool, costs speed alone.
+ * emit_logits or prefill, for or by models with recurrent layers, and on CUDA where more rows would be computed by another kernel
+ * (KVRT_DETERMINISM_STRICT has one for all). A draft that fails, or gets no memory in its pool, costs speed alone. The
+ * steps of a draft come on top of the session's, for a step's time (step_ms_max) at most.
  *
  * The sampler applies, in this order: the grammar; logit_bias; repetition, frequency and presence penalties; temperature;
  * top_k; top_p; min_p. Ties go to the lowest token id. Bounds begin at 0 unless a field says otherwise. A value outside
@@ -1693,10 +1695,12 @@ typedef struct kvrt_generate_options {
   const char* tool_name; /**< With NAMED: the tool's name, UTF-8. Else NULL. */
   size_t tool_name_size; /**< Bytes of it. */
   /** A smaller model that proposes tokens (see Speculation), of the session's runtime. Each id that both vocabularies have
-   * is the same token in both, else INCOMPATIBLE. INVALID: it is the session's own model, or of another runtime. The
-   * session keeps it until it begins a generation without it, or is closed. It computes in a session of its own, in its
-   * own pool, which gives its units to the host's sessions first and is never saved; kvrt_model_props does not count it.
-   * It begins at the session's last tokens if all of them would take longer than they save. NULL: none. */
+   * is the same token in both, else INCOMPATIBLE; ids that a file marks as unused do not count. INVALID: it is the
+   * session's own model, or of another runtime. UNSUPPORTED: a file with only a vocabulary. The session keeps it until it
+   * begins a generation without it, or is closed. It computes in a session of its own, in its own pool, on the thread that
+   * computes this session; that one gives its units to the host's sessions first and is never saved, and kvrt_model_props
+   * does not count it. Where the draft would take more time for the whole text than it saves, it reads only the text's
+   * last part. NULL: none. */
   kvrt_model* draft;
   /** Text that the answer is likely to repeat, as a file that it edits, UTF-8, at most 1 MiB (else LIMIT): lookup proposes
    * from it, too. Not NULL sets lookup. NULL: none. */
@@ -1732,7 +1736,8 @@ KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits
  *   a prediction of more than 1 MiB. INCOMPATIBLE: the draft has another vocabulary. UNSUPPORTED: a keyword of a schema, a
  *   feature of the template, or calls that kvrt cannot bind (KVRT_TOOL_CHOICE_...): the message names it.
  * - Blocks: rendering the template, about 100 ms at most, and as kvrt_session_append_message if it rewrites; compiling
- *   a grammar, about 1 s at most; tokenizing a prediction, about 1 s at most. */
+ *   a grammar, about 1 s at most; tokenizing a prediction, about 1 s at most; comparing the vocabularies with a draft's, the
+ *   first time; a step of the draft that the last generation had, if this one has another. */
 KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options, kvrt_error* err);
 
 /** Gives the next event of a generation, and computes as needed.

@@ -11,22 +11,38 @@ namespace kvrt {
 // A session whose tokens are those of another from a position on, and after them what it drafted.
 class Drafting::Own final : public Draft {
  public:
-  Own(std::shared_ptr<Drafting> model, Session* session) : model_(std::move(model)), session_(session) {}
-  ~Own() override { model_->sessions_->close(session_); }
+  explicit Own(std::shared_ptr<Drafting> model) : model_(std::move(model)), context_(model_->model_.dims().context) {}
+  ~Own() override {
+    if (session_) model_->sessions_->close(session_);
+  }
   Own(const Own&) = delete;
   Own& operator=(const Own&) = delete;
 
+  Status open(const SessionOptions& options) {
+    KVRT_ASSIGN(session_, model_->sessions_->open(options));
+    if (!session_->kv.shape.has_states()) return {};
+    return error(Code::kUnsupported, Detail::kNone, "a draft goes back with each token that did not come, and a state does not go back");
+  }
+
   uint64_t begins_at() const override { return begin_; }
   uint64_t behind(std::span<const int32_t> tokens) const override {
-    return begin_ > tokens.size() ? tokens.size() : tokens.size() - begin_ - same_as(tokens);
+    if (begin_ > tokens.size()) return tokens.size();
+    return tokens.size() - begin_ - std::min<uint64_t>(same_as(tokens), model_->sessions_->info(session_).kv_tokens);
   }
   void begin_at(uint64_t position) override { begin_ = position; }
   uint64_t sees_most() const override { return sees_most_; }
+  void next_generation() override { sees_most_ = context_; }
   bool ask(const Ask& ask) override;
   std::vector<Proposed> take() override { return std::exchange(drafted_, {}); }
 
   bool runs() const { return asked_ && !over_; }
   void look();  // takes the events that came
+  // Ends what it computes. False: another thread computes it.
+  bool stop() {
+    if (!over_) model_->driver_->cancel(session_);
+    look();
+    return over_;
+  }
 
  private:
   // The leading tokens that it has of the other's.
@@ -34,13 +50,13 @@ class Drafting::Own final : public Draft {
     const auto theirs = tokens.subspan(std::min<size_t>(begin_, tokens.size()));
     return static_cast<size_t>(std::ranges::mismatch(tokens_, theirs).in1 - tokens_.begin());
   }
-  bool settle();
   bool follow(std::span<const int32_t> tokens);
   bool too_many(uint64_t n);
 
   const std::shared_ptr<Drafting> model_;
-  Session* const session_;
-  uint64_t sees_most_ = UINT64_MAX;
+  const uint64_t context_;  // tokens
+  Session* session_ = nullptr;
+  uint64_t sees_most_ = context_;
   uint64_t counted_ = 0;         // of the other's tokens, by vocab_wanted
   uint64_t begin_ = 0;           // the other's position of its first token
   std::vector<int32_t> tokens_;  // of the session
@@ -51,14 +67,6 @@ class Drafting::Own final : public Draft {
   bool enough_ = false;
   std::vector<Proposed> drafted_;
 };
-
-// The last generation is over. False: another thread computes it.
-bool Drafting::Own::settle() {
-  if (!over_) model_->driver_->cancel(session_);
-  look();
-  drafted_.clear();
-  return over_;
-}
 
 bool Drafting::Own::follow(std::span<const int32_t> tokens) {
   const size_t same = same_as(tokens);
@@ -86,7 +94,9 @@ bool Drafting::Own::too_many(uint64_t n) {
 
 bool Drafting::Own::ask(const Ask& ask) {
   asked_ = false;
-  if (!settle() || ask.tokens.size() <= begin_ || !follow(ask.tokens)) return false;
+  const bool stopped = stop();
+  drafted_.clear();
+  if (!stopped || ask.tokens.size() <= begin_ || !follow(ask.tokens)) return false;
   GenerateOptions options;
   options.max_tokens = static_cast<uint32_t>(ask.least.size());
   options.generation_prompt = false;
@@ -129,13 +139,14 @@ void Drafting::Own::look() {
   }
 }
 
-std::unique_ptr<Draft> Drafting::open(const std::string& domain) {
+std::unique_ptr<Draft> Drafting::open(const std::string& domain, bool share) {
   SessionOptions options;
   options.domain = domain;
+  options.share = share;
   options.drafts = true;
-  auto session = sessions_->open(options);
-  if (!session.is_ok()) return nullptr;
-  return std::make_unique<Own>(self_.lock(), *session);
+  auto own = std::make_unique<Own>(self_.lock());
+  if (!own->open(options).is_ok()) return nullptr;
+  return own;
 }
 
 uint32_t Drafting::vocab_wanted(std::span<const int32_t> more) {
@@ -147,20 +158,24 @@ uint32_t Drafting::vocab_wanted(std::span<const int32_t> more) {
   return leading_.enough();
 }
 
-uint64_t Drafting::run(std::span<Draft* const> drafts, uint64_t deadline_ns) {
+uint64_t Drafting::run(std::span<Draft* const> drafts, uint64_t deadline_ns, const std::function<bool()>& enough) {
   uint64_t rows = 0;
-  for (;;) {
+  const auto run = [&] {  // true: something is left to compute
     bool runs = false;
     for (Draft* draft : drafts) {
       auto* own = static_cast<Own*>(draft);
       own->look();
       runs |= own->runs();
     }
-    if (!runs || env_->now_ns() >= deadline_ns) return rows;
+    return runs;
+  };
+  while (run() && env_->now_ns() < deadline_ns && !enough()) {
     const std::optional<uint64_t> ran = driver_->try_step();
-    if (!ran) return rows;
+    if (!ran) break;
     rows += *ran;
   }
+  for (Draft* draft : drafts) static_cast<Own*>(draft)->stop();  // else it would wait before this model's hosts
+  return rows;
 }
 
 Status Drafting::check_vocabulary(const Tokenizer& target) {

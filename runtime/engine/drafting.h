@@ -23,8 +23,8 @@ class Drafting final : public DraftModel {
         driver_(driver),
         leading_(model->tokenizer().vocab_size()) {}
 
-  std::unique_ptr<Draft> open(const std::string& domain) override;
-  uint64_t run(std::span<Draft* const> drafts, uint64_t deadline_ns) override;
+  std::unique_ptr<Draft> open(const std::string& domain, bool share) override;
+  uint64_t run(std::span<Draft* const> drafts, uint64_t deadline_ns, const std::function<bool()>& enough) override;
   uint64_t weight_bytes() const override { return model_.weights() ? model_.weights()->weight_bytes : 1; }
 
   // INCOMPATIBLE where an id that both vocabularies have is another token in the target's.

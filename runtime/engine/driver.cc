@@ -36,11 +36,14 @@ Status Driver::speculate(Generation* g, bool has_states) const {
   return {};
 }
 
-// A draft of another model, or one that an answer does not want any more, goes.
+// A draft of another model, or one that an answer does not want any more, goes. The session keeps the model, so that it does not go under a lock.
 void Driver::keep_draft(Session* session, const GenerateOptions& options) {
-  if (options.prefill_only || session->draft_model == options.speculation.draft) return;
-  session->draft = nullptr;  // before its model
-  session->draft_model = nullptr;
+  if (options.prefill_only) return;
+  if (session->draft_model != options.speculation.draft) {
+    session->draft = nullptr;  // before its model
+    session->draft_model = options.speculation.draft;
+  }
+  if (session->draft) session->draft->next_generation();
 }
 
 Status Driver::begin(Session* session, GenerateOptions options) {
@@ -262,7 +265,7 @@ bool Driver::lead(uint64_t patience_ns) {
   Session* const cold = step_->queue.next_cold();
   bool ran = cold && warmer_->warm_cold(lock_, cold, warm_until);
   const uint64_t done = step_->reports.counters.done_count();
-  if (step_->generations.speculating > 0) step_->speculator.propose(lock_, runtime_, model_);
+  if (step_->generations.speculating > 0) step_->speculator.propose(lock_, runtime_, model_, patience_ns);
   if (runtime_.step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
   step_->planner.plan(step_->queue.order(), runtime_.env()->now_ns(), patience_ns, &plan_);
   ran |= step_->reports.counters.done_count() > done;

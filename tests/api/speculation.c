@@ -261,8 +261,30 @@ static void not_proposed(const struct pair* p) {
   }
 }
 
+// A draft of a session that shares nothing shares nothing either.
+static void private_session(const struct pair* p) {
+  kvrt_session_options private = {.struct_size = sizeof private, .no_prefix_cache = 1, .domain = "own", .domain_size = 3};
+  kvrt_generate_options o = drafted_options(p->draft, kAnswer);
+  for (int shares = 0; shares < 2; ++shares) {
+    private.no_prefix_cache = !shares;
+    kvrt_session *s = NULL, *host = NULL;
+    MUST(kvrt_session_open(p->model, &private, &s, NULL));
+    MUST(kvrt_session_append(s, p->prompt, kPrompt, NULL));
+    MUST(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL));
+    kvrt_session_close(s);
+    private.no_prefix_cache = 0;
+    MUST(kvrt_session_open(p->draft, &private, &host, NULL));
+    MUST(kvrt_session_append(host, p->prompt, kPrompt, NULL));
+    kvrt_report r = {.struct_size = sizeof r};
+    MUST(kvrt_session_prefill(host, KVRT_LOGITS_NONE, NULL, NULL, &r, NULL));
+    EXPECT((r.reused_memory > 0) == shares, "a host's session of the draft's model reused %" PRIu64 " tokens", r.reused_memory);
+    private.domain = "another", private.domain_size = 7;
+    kvrt_session_close(host);
+  }
+}
+
 static void counts(const struct pair* p) {
-  const kvrt_metrics before = metrics_of(p->model);
+  const kvrt_metrics before = metrics_of(p->model), draft_before = metrics_of(p->draft);
   kvrt_generate_options o = drafted_options(p->draft, kAnswer);
   kvrt_session* s = prompted(p, p->model, NULL);
   kvrt_report r = {.struct_size = sizeof r};
@@ -274,6 +296,12 @@ static void counts(const struct pair* p) {
   EXPECT(after.steps - before.steps < r.generated, "%" PRIu64 " steps for %" PRIu64 " tokens", after.steps - before.steps, r.generated);
   const kvrt_metrics of_draft = metrics_of(p->draft);
   EXPECT(of_draft.sessions == 0 && of_draft.generating == 0, "the draft counts %" PRIu64 " sessions", of_draft.sessions);
+  EXPECT(of_draft.done_max_tokens == draft_before.done_max_tokens && of_draft.done_cancelled == draft_before.done_cancelled &&
+             of_draft.preemptions == draft_before.preemptions,
+         "the draft counts generations: %" PRIu64 " ended by max_tokens", of_draft.done_max_tokens);
+  uint32_t runnable = 0;
+  MUST(kvrt_model_step(p->draft, 0, &runnable, NULL));
+  EXPECT(runnable == 0, "the draft has left %u sessions to compute", runnable);
   kvrt_session_close(s);
 }
 
@@ -290,6 +318,7 @@ int main(void) {
   short_of_blocks(&p);
   cut_and_forked(&p);
   not_proposed(&p);
+  private_session(&p);
   counts(&p);
   pair_close(&p);
   return finish();

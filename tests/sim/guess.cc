@@ -16,6 +16,7 @@ class GuessModel::Guess final : public Draft {
   uint64_t behind(std::span<const int32_t> tokens) const override { return tokens.empty() ? 0 : seen_ % tokens.size(); }
   void begin_at(uint64_t position) override { begin_ = position; }
   uint64_t sees_most() const override { return sees_most_; }
+  void next_generation() override { sees_most_ = random_.one_in(3) ? 1 + random_.below(100) : UINT64_MAX; }
   bool ask(const Ask& ask) override {
     proposed_.clear();
     seen_ = random_.below(300);
@@ -47,18 +48,19 @@ class GuessModel::Guess final : public Draft {
 
   const GuessModel& model_;
   Random random_;
-  const uint64_t sees_most_;
+  uint64_t sees_most_;
   uint64_t begin_ = 0, seen_ = 0;
   std::vector<Proposed> proposed_;
 };
 
-std::unique_ptr<Draft> GuessModel::open(const std::string&) {
+std::unique_ptr<Draft> GuessModel::open(const std::string&, bool) {
   const uint64_t seed = ++seed_;
   return seed % 16 == 0 ? nullptr : std::make_unique<Guess>(*this, seed);
 }
 
-uint64_t GuessModel::run(std::span<Draft* const> drafts, uint64_t) {
+uint64_t GuessModel::run(std::span<Draft* const> drafts, uint64_t, const std::function<bool()>& enough) {
   if (during) during();
+  if (enough()) return 0;
   env_->advance(50'000 * drafts.size());
   return 20 * drafts.size();
 }

@@ -18,8 +18,8 @@ class GuessModel final : public DraftModel {
  public:
   GuessModel(ToyEnv* env, std::vector<uint32_t> windows, const Tokenizer* tokenizer, uint64_t seed)
       : env_(env), windows_(std::move(windows)), tokenizer_(*tokenizer), seed_(seed) {}
-  std::unique_ptr<Draft> open(const std::string& domain) override;
-  uint64_t run(std::span<Draft* const> drafts, uint64_t deadline_ns) override;
+  std::unique_ptr<Draft> open(const std::string& domain, bool share) override;
+  uint64_t run(std::span<Draft* const> drafts, uint64_t deadline_ns, const std::function<bool()>& enough) override;
   uint64_t weight_bytes() const override { return 1; }
 
   std::function<void()> during;  // called while tokens are proposed

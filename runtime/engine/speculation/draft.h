@@ -1,6 +1,7 @@
 // Draft: what another model thinks comes next in a session. DraftModel: that model. Their implementation is an engine's (Drafting), or a test's.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,11 +24,13 @@ class Draft {
  public:
   virtual ~Draft() = default;
 
-  // Of `tokens`: the position from which on it sees them, and how many it would have to compute before it can propose.
+  // Of `tokens`: the position from which on it sees them, and how many it would have to compute before it can propose, because they are new to
+  // it, or because its model needed their KV's memory for others.
   virtual uint64_t begins_at() const = 0;
   virtual uint64_t behind(std::span<const int32_t> tokens) const = 0;
   virtual void begin_at(uint64_t position) = 0;
-  virtual uint64_t sees_most() const = 0;  // tokens: more were too many for its context or its pool; UINT64_MAX: none were yet
+  virtual uint64_t sees_most() const = 0;  // tokens: more are too many for its context, or were for its pool in this generation
+  virtual void next_generation() = 0;      // of the session begins: the pool may have more room than it had
 
   struct Ask {
     std::span<const int32_t> tokens;
@@ -47,10 +50,11 @@ class Draft {
 class DraftModel {
  public:
   virtual ~DraftModel() = default;
-  virtual std::unique_ptr<Draft> open(const std::string& domain) = 0;
-  // Computes what these drafts were asked for, until the deadline. Waits for nobody: it ends where another thread has this model's steps.
-  // Returns the count of rows that ran.
-  virtual uint64_t run(std::span<Draft* const> drafts, uint64_t deadline_ns) = 0;
+  // `share`: its KV may be that of other sessions of this domain, and theirs its own. Null: it cannot draft.
+  virtual std::unique_ptr<Draft> open(const std::string& domain, bool share) = 0;
+  // Computes what these drafts were asked for, until the deadline, or until `enough` after a step. What is not computed then is given up; the
+  // KV that was computed stays. Waits for nobody: it ends where another thread has this model's steps. Returns the count of rows that ran.
+  virtual uint64_t run(std::span<Draft* const> drafts, uint64_t deadline_ns, const std::function<bool()>& enough) = 0;
   virtual uint64_t weight_bytes() const = 0;  // read for a token
 };
 

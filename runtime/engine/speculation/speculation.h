@@ -33,6 +33,8 @@ struct Speculation {
 
   double draft_right = 0;  // the share of drafted tokens that come; 0: not known
   double unsure = 0.5;     // the share of steps for which nothing likely was looked up
+  uint32_t rest = 0;       // steps for which the draft is not asked
+  uint32_t rests = 0;      // those after the last time that it gave nothing
 };
 
 }  // namespace kvrt

@@ -7,7 +7,7 @@
 
 namespace kvrt {
 
-// Not thread-safe. It has the text's tokens and, by chains of equal pairs, the places of each pair: 12 bytes a token.
+// Not thread-safe. It has the text's tokens and, by chains of equal pairs, the places of each pair: 12 to 24 bytes a token.
 class TokenLookup {
  public:
   // `before`: tokens that the text does not have, and that it may repeat.

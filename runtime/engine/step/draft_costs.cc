@@ -40,12 +40,13 @@ void DraftCosts::measured(const StepCosts& steps, double work_ns, uint64_t rows,
   }
 }
 
-double DraftCosts::gain(const StepCosts& steps, double right, uint32_t most, uint32_t rows) const {
-  double best = 1, tokens = 1, chance = 1;
-  for (uint32_t k = 1; k <= most && rows * (k + 1) <= StepCosts::kRowsMax; ++k) {
+double DraftCosts::gain(const StepCosts& steps, double right, uint32_t most, Rows rows) const {
+  double best = 1, more = 0, chance = 1;  // more: tokens of one session
+  for (uint32_t k = 1; k <= most && rows.with(k) <= StepCosts::kRowsMax; ++k) {
     chance *= right;
-    tokens += chance;
-    best = std::max(best, tokens * steps.of(rows) / (steps.of(rows * (k + 1)) + k * token_ * steps.of(1)));
+    more += chance;
+    const double tokens = 1 + more * rows.drafted / rows.all();
+    best = std::max(best, tokens * steps.of(rows.all()) / (steps.of(rows.with(k)) + k * token_ * steps.of(1)));
   }
   return best;
 }

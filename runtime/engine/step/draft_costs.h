@@ -18,9 +18,15 @@ class DraftCosts {
   void measured(const StepCosts& steps, double work_ns, uint64_t rows, uint64_t tokens, uint64_t most);
 
   double token() const { return token_; }  // 0: nothing was expected yet
-  // The tokens that `rows` sessions give in a time by the best count of drafted tokens, up to `most`, over those that they give without
-  // drafts. `right`: the share of drafted tokens that come.
-  double gain(const StepCosts& steps, double right, uint32_t most, uint32_t rows) const;
+  // The rows of a step without proposals: of sessions that have drafts, and of others.
+  struct Rows {
+    uint32_t drafted = 1, others = 0;
+    uint32_t all() const { return drafted + others; }
+    uint32_t with(uint32_t proposed) const { return drafted * (proposed + 1) + others; }
+  };
+  // The tokens that these give in a time by the best count of drafted tokens, up to `most`, over those that they give without drafts. `right`:
+  // the share of drafted tokens that come.
+  double gain(const StepCosts& steps, double right, uint32_t most, Rows rows) const;
   // The rows of a prompt that a draft may compute for what it saves in so many tokens.
   uint64_t rows_worth(double gain, double tokens) const;
 

@@ -82,8 +82,10 @@ void Generations::stop(Session* s, uint64_t now_ns) {
 void Generations::cancel_finished(Session* s) {
   if (s->mailbox.empty() || s->mailbox.back().type != EventType::kDone) return;  // it failed
   Report& r = s->generation->report;
-  --reports_->counters.done[static_cast<size_t>(r.reason)];
-  ++reports_->counters.done[static_cast<size_t>(Reason::kCancelled)];
+  if (!s->drafts) {  // as in sum_up
+    --reports_->counters.done[static_cast<size_t>(r.reason)];
+    ++reports_->counters.done[static_cast<size_t>(Reason::kCancelled)];
+  }
   r.reason = Reason::kCancelled;
   r.stop_string_tokens = 0;
   s->mailbox.back().report = r;

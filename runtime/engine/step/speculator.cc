@@ -19,6 +19,7 @@ constexpr double kLearnAll = 0.02;                     // the weight of one draf
 constexpr double kForgive = 0.05;                      // with each generation: a draft that was wrong in others is tried again
 constexpr double kForgiveStep = 0.005;                 // with each step: likewise in this one
 constexpr double kLearnUnsure = 0.05;
+constexpr uint32_t kRestMax = 63;    // steps for which a draft that gave nothing is not asked
 constexpr float kLookUpSure = 0.5f;  // a looked-up token with that chance needs no draft
 
 // The one token that the mask leaves; -1: several, or none.
@@ -95,8 +96,8 @@ std::span<const Speculation::Token> Speculator::proposed(const Session& s) {
 }
 
 // One token of the step comes without a proposal. So one less is proposed than there is room: for events, in the context, below max_tokens.
-std::vector<Speculator::Seat> Speculator::seats() const {
-  std::vector<Seat> seats;
+Speculator::Decoders Speculator::decoders() const {
+  Decoders all;
   bool prompts = false;
   for (Session* s : queue_->sessions()) {
     if (!s->generation) continue;
@@ -105,13 +106,22 @@ std::vector<Speculator::Seat> Speculator::seats() const {
       uint64_t room = std::min<uint64_t>(kUnreadEventsMax - s->mailbox.size(), context_ - s->tokens.size());
       if (g.options.max_tokens) room = std::min<uint64_t>(room, g.options.max_tokens - g.report.generated);
       g.speculation->most = static_cast<uint32_t>(std::min<uint64_t>(g.options.speculation.most, room - std::min<uint64_t>(room, 1)));
-      seats.push_back({s});
-    } else if (s->runnable() && s->generation->warmed && s->kv.next_run(s->tokens.size()).begin + 1 < s->tokens.size()) {
-      prompts = true;
+      all.seats.push_back({s});
+    } else if (s->runnable() && s->generation->warmed) {
+      const bool decodes = s->kv.next_run(s->tokens.size()).begin + 1 == s->tokens.size();
+      all.others += decodes;
+      prompts |= !decodes;
     }
   }
-  if (prompts) std::erase_if(seats, [](const Seat& seat) { return seat.session->generation->options.speculation.least == 0; });
-  return seats;
+  if (prompts) std::erase_if(all.seats, [](const Seat& seat) { return seat.session->generation->options.speculation.least == 0; });
+  return all;
+}
+
+uint64_t Speculator::limit_ns(const Decoders& all, uint64_t patience_ns) const {
+  constexpr uint64_t kMs = 1'000'000;
+  if (step_ms_max_ > 0) return step_ms_max_ * kMs;
+  const bool alone = all.seats.size() == 1 && all.others == 0;
+  return alone ? std::clamp(patience_ns, kStepMsDefault * kMs, kLoneStepMs * kMs) : kStepMsDefault * kMs;
 }
 
 // The tokens that the draft is thought to be asked for. The answer goes on to its usual length, or to twice what it has.
@@ -123,7 +133,7 @@ double Speculator::tokens_left(const Generation& g) const {
 }
 
 // A draft sees the last tokens, as many as are worth it. What was learned of one that saw fewer says nothing of one that sees more.
-bool Speculator::catches_up(Session* s, uint32_t rows) const {
+bool Speculator::catches_up(Session* s, DraftCosts::Rows rows) const {
   const Generation& g = *s->generation;
   Speculation& spec = *g.speculation;
   const uint64_t n = s->tokens.size(), behind = s->draft->behind(s->tokens), window = n - std::min(n, s->draft->begins_at());
@@ -152,28 +162,34 @@ bool Speculator::catches_up(Session* s, uint32_t rows) const {
   return true;
 }
 
-bool Speculator::ask_draft(Session* s, uint32_t rows) const {
+bool Speculator::ask_draft(Session* s, DraftCosts::Rows rows) const {
   const Generation& g = *s->generation;
-  const Speculation& spec = *g.speculation;
+  Speculation& spec = *g.speculation;
   const bool forced = g.options.speculation.least > 0;
   if (spec.most == 0 || needs_no_draft(spec)) return false;
+  if (spec.rest > 0 && !forced) {
+    --spec.rest;
+    return false;
+  }
   if (!catches_up(s, rows)) return false;
-  const double token = costs_.of(rows) / draft_costs_.gain(costs_, spec.draft_right, spec.most, rows);
+  const double share = static_cast<double>(rows.drafted) / rows.all();
+  const double token = costs_.of(rows.all()) / draft_costs_.gain(costs_, spec.draft_right, spec.most, rows) * share;
   // A token more is drafted while it is likelier to come than what it takes is of a token's time.
   std::vector<float> least(spec.most);
   for (uint32_t k = 0; k < spec.most && !forced; ++k) {
-    const double takes = draft_costs_.token() * costs_.of(1) + costs_.of(rows * (k + 3)) - costs_.of(rows * (k + 2));
+    const double takes = draft_costs_.token() * costs_.of(1) + costs_.of(rows.with(k + 2)) - costs_.of(rows.with(k + 1));
     least[k] = static_cast<float>(std::min(1.0, takes / token));
   }
   return s->draft->ask({s->tokens, least, &g.options.sampling, &spec.by_draft});
 }
 
 // Drafts of one model are computed together.
-void Speculator::run_drafts(std::span<Seat> seats, const Runtime& runtime, const LoadedModel& target) {
+void Speculator::run_drafts(Decoders* all, const Limit& limit, const Runtime& runtime, const LoadedModel& target) {
+  const std::span<Seat> seats = all->seats;
+  const DraftCosts::Rows step{static_cast<uint32_t>(seats.size()), all->others};
   Env* env = runtime.env();
   const auto work = [&] { return runtime.backend()->unified() ? env->cpu_ns() : env->now_ns(); };
   const double weight_bytes = target.weights() ? static_cast<double>(target.weights()->weight_bytes) : 1;
-  const uint64_t limit_ms = seats.size() > 1 ? kStepMsDefault : kLoneStepMs;
   std::vector<DraftModel*> models;
   for (const Seat& seat : seats) {
     DraftModel* model = seat.session->generation->options.speculation.draft.get();
@@ -187,16 +203,14 @@ void Speculator::run_drafts(std::span<Seat> seats, const Runtime& runtime, const
     for (Seat& seat : seats) {
       Session* s = seat.session;
       if (s->generation->options.speculation.draft.get() != model) continue;
-      if (s->draft_model.get() != model) {
-        s->draft = nullptr;  // before its model
-        s->draft_model = s->generation->options.speculation.draft;
-        s->draft = model->open(s->domain);
-      }
-      seat.asked = s->draft && ask_draft(s, static_cast<uint32_t>(seats.size()));
-      if (seat.asked) drafts.push_back(s->draft.get());
+      if (!s->draft) s->draft = model->open(s->domain, s->kv.share);
+      seat.asked = s->draft && ask_draft(s, step);
+      if (!seat.asked) continue;
+      seat.behind = s->draft->behind(s->tokens);
+      drafts.push_back(s->draft.get());
     }
     if (drafts.empty()) continue;
-    const uint64_t rows = model->run(drafts, env->now_ns() + limit_ms * 1'000'000);
+    const uint64_t rows = model->run(drafts, env->now_ns() + limit.ns, limit.enough);
     take_drafts(seats, target.tokenizer(), static_cast<double>(work() - begin), rows);
     for (Seat& seat : seats) seat.asked = false;
   }
@@ -211,8 +225,11 @@ void Speculator::take_drafts(std::span<Seat> seats, const Tokenizer& tokenizer, 
     const std::vector<Proposed> drafted = seat.session->draft->take();
     tokens += drafted.size();
     most = std::max(most, drafted.size());
-    if (drafted.empty()) continue;
     Speculation& spec = *g.speculation;
+    const bool stuck = drafted.empty() && seat.session->draft->behind(seat.session->tokens) >= seat.behind;  // its model is another's now
+    spec.rests = stuck ? std::min(2 * spec.rests + 1, kRestMax) : 0;
+    spec.rest = spec.rests;
+    if (drafted.empty()) continue;
     spec.proposed.clear();
     std::optional<AnswerGuide> guide;
     if (g.guide) guide.emplace(*g.guide);
@@ -240,28 +257,35 @@ void Speculator::propose_known(std::span<const Seat> seats, const Tokenizer& tok
   }
 }
 
-void Speculator::propose(EngineLock* lock, const Runtime& runtime, const LoadedModel& model) {
-  std::vector<Seat> seats = this->seats();
+void Speculator::propose(EngineLock* lock, const Runtime& runtime, const LoadedModel& model, uint64_t patience_ns) {
+  Decoders all = decoders();
+  const std::vector<Seat>& seats = all.seats;
   if (seats.empty()) return;
   usual_tokens_ = generations_->usual_tokens();
   for (const Seat& seat : seats) seat.session->use.enter_step();
   struct Leave {  // also if memory runs out half-way
-    std::vector<Seat>* seats;
+    const std::vector<Seat>* seats;
     ~Leave() {
       for (const Seat& seat : *seats) seat.session->use.leave_step();
     }
+  };
+  const uint32_t runnable = queue_->runnable_count();
+  const auto enough = [&] {  // nobody wants them any more, or somebody else waits
+    Lock again(lock->mu);
+    return queue_->runnable_count() > runnable ||
+           std::ranges::all_of(seats, [](const Seat& seat) { return seat.session->generation->cancel; });
   };
   {
     const Leave leave{&seats};
     Unlocked unlocked(lock->mu);
     try {
       propose_known(seats, model.tokenizer());
-      run_drafts(seats, runtime, model);
-    } catch (...) {  // no memory: nothing is proposed, and drafts that are half-way go
+      run_drafts(&all, {limit_ns(all, patience_ns), enough}, runtime, model);
+    } catch (...) {  // no memory: nothing is proposed, and drafts that are half-way go, and what was looked up
       for (const Seat& seat : seats) {
         seat.session->generation->speculation->proposed.clear();
+        seat.session->generation->speculation->lookup.reset();
         seat.session->draft = nullptr;
-        seat.session->draft_model = nullptr;
       }
     }
   }

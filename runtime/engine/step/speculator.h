@@ -1,6 +1,7 @@
 // Speculator: proposes tokens for the next step of sessions that decode, and says how many of them the step is to check.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -15,10 +16,13 @@ namespace kvrt {
 // Guarded by Engine's lock; the leader of a step uses it.
 class Speculator {
  public:
-  Speculator(uint32_t context, Queue* queue, Generations* generations) : context_(context), queue_(queue), generations_(generations) {}
+  // step_ms_max: see Pace.
+  Speculator(uint32_t context, uint32_t step_ms_max, Queue* queue, Generations* generations)
+      : context_(context), step_ms_max_(step_ms_max), queue_(queue), generations_(generations) {}
 
-  // Makes proposals for the sessions whose next row is their last token's. Gives the lock back meanwhile, if there is one.
-  void propose(EngineLock* lock, const Runtime& runtime, const LoadedModel& model) KVRT_REQUIRES(lock->mu);
+  // Makes proposals for the sessions whose next row is their last token's. Gives the lock back meanwhile, if there is one. The step's leader
+  // accepts one of up to patience_ns.
+  void propose(EngineLock* lock, const Runtime& runtime, const LoadedModel& model, uint64_t patience_ns) KVRT_REQUIRES(lock->mu);
 
   // The tokens that are proposed to follow the session's last one.
   static std::span<const Speculation::Token> proposed(const Session& session);
@@ -39,17 +43,29 @@ class Speculator {
   // A session for which tokens are proposed.
   struct Seat {
     Session* session;
-    bool asked = false;  // its draft was
+    bool asked = false;   // its draft was
+    uint64_t behind = 0;  // the draft, when it was
   };
-  std::vector<Seat> seats() const;
+  // Who decodes in the next step: with proposals, and others.
+  struct Decoders {
+    std::vector<Seat> seats;
+    uint32_t others = 0;
+  };
+  // How long drafts may take, and what makes them end before.
+  struct Limit {
+    uint64_t ns = 0;
+    std::function<bool()> enough;
+  };
+  Decoders decoders() const;
+  uint64_t limit_ns(const Decoders& all, uint64_t patience_ns) const;
   void propose_known(std::span<const Seat> seats, const Tokenizer& tokenizer);
-  bool ask_draft(Session* session, uint32_t rows) const;
+  bool ask_draft(Session* session, DraftCosts::Rows rows) const;
   double tokens_left(const Generation& generation) const;
-  bool catches_up(Session* session, uint32_t rows) const;
-  void run_drafts(std::span<Seat> seats, const Runtime& runtime, const LoadedModel& target);
+  bool catches_up(Session* session, DraftCosts::Rows rows) const;
+  void run_drafts(Decoders* all, const Limit& limit, const Runtime& runtime, const LoadedModel& target);
   void take_drafts(std::span<Seat> seats, const Tokenizer& tokenizer, double work_ns, uint64_t rows);
 
-  const uint32_t context_;
+  const uint32_t context_, step_ms_max_;
   Queue* const queue_;
   Generations* const generations_;
   StepCosts costs_;

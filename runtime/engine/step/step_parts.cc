@@ -17,7 +17,7 @@ StepParts::StepParts(KvCache* cache, const StepOptions& options)
       generations(context_in(*cache, options.context), &queue, &reports, &mailboxes),
       supply(cache, &queue, &reports),
       pace(options.step_ms_max, options.context_cost),
-      speculator(context_in(*cache, options.context), &queue, &generations),
+      speculator(context_in(*cache, options.context), options.step_ms_max, &queue, &generations),
       marker(cache, options.plan.boundary_every),
       planner(cache, options.plan, &queue, &supply, &reports, &generations, &pace, &speculator, &marker),
       committer(cache, &reports, &generations, &mailboxes, &pace, &speculator, &marker) {}

@@ -182,7 +182,7 @@ TEST(DraftCosts, NothingPaysBeforeAStepWasMeasured) {
   costs.expect(1, 4);
   costs.measured({}, 1e9, 40, 2, 2);
   EXPECT_EQ(costs.token(), 0.25) << "there is no measure";
-  EXPECT_EQ(costs.gain({}, 1, 16, 1), 1);
+  EXPECT_EQ(costs.gain({}, 1, 16, {}), 1);
   EXPECT_EQ(costs.rows_worth(1, 100), 0u);
 }
 
@@ -190,13 +190,14 @@ TEST(DraftCosts, GainIsThatOfTheBestCount) {
   const StepCosts steps = steps_of(0.1);
   DraftCosts costs;
   costs.expect(1, 4);
-  EXPECT_EQ(costs.gain(steps, 0, 16, 1), 1) << "it is always wrong";
+  EXPECT_EQ(costs.gain(steps, 0, 16, {}), 1) << "it is always wrong";
   // k tokens give (1 - 0.8^(k + 1)) / 0.2 of them in 1 + 0.1 k + 0.25 k steps' time.
   double best = 1;
   for (int k = 1; k <= 16; ++k) best = std::max(best, (1 - std::pow(0.8, k + 1)) / 0.2 / (1 + 0.35 * k));
-  EXPECT_NEAR(costs.gain(steps, 0.8, 16, 1), best, 0.03);
-  EXPECT_NEAR(costs.gain(steps, 0.8, 1, 1), 1.8 / 1.35, 0.03);
-  EXPECT_LT(costs.gain(steps, 0.8, 16, 8), best) << "eight sessions' rows cost more";
+  EXPECT_NEAR(costs.gain(steps, 0.8, 16, {}), best, 0.03);
+  EXPECT_NEAR(costs.gain(steps, 0.8, 1, {}), 1.8 / 1.35, 0.03);
+  EXPECT_LT(costs.gain(steps, 0.8, 16, {8, 0}), best) << "eight sessions' rows cost more";
+  EXPECT_LT(costs.gain(steps, 0.8, 16, {1, 7}), costs.gain(steps, 0.8, 16, {8, 0})) << "seven wait for a draft that is one's";
 }
 
 TEST(DraftCosts, FollowWhatWasMeasured) {

@@ -294,15 +294,17 @@ impl SessionOptions<'_> {
 /// Speculation (draft, prediction, lookup; off by default) makes an answer faster and changes nothing of it. A step reads the model's
 /// weights once, whether it computes one row of a session or several. So tokens are proposed that are likely to follow, one step computes
 /// the rows of all of them, and the answer takes those that it would have had without: tokens, text and logprobs are the same to the bit,
-/// also with a temperature, a grammar, penalties or a stop string. What was proposed in vain leaves nothing: no KV, no event, no count
-/// but `drafted`. How many are proposed follows from measured times and from how many were right, down to none where it does not pay.
+/// also with a temperature, a grammar, penalties or a stop string. What was proposed in vain leaves no KV and no event; `drafted` and the
+/// metric of steps' rows count it, and its rows may have taken the place of KV that no session held. How many are proposed follows from
+/// measured times and from how many were right, down to none where it does not pay, and while prompts of other sessions are computed.
 ///
 /// A step may give several tokens: those that it gave before a cancel, or before a callback stopped, are in the session, though nobody
 /// took their events. Without speculation that is so if another thread computes.
 ///
 /// Where the grammar leaves one token it is proposed with any of the three. No token is proposed with sampler HOST, emit_logits or
-/// prefill, by models with recurrent layers, and on CUDA where more rows would be computed by another kernel (`Determinism::STRICT` has
-/// one for all). A draft that fails, or gets no memory in its pool, costs speed alone.
+/// prefill, for or by models with recurrent layers, and on CUDA where more rows would be computed by another kernel
+/// (`Determinism::STRICT` has one for all). A draft that fails, or gets no memory in its pool, costs speed alone. The steps of a draft
+/// come on top of the session's, for a step's time (step_ms_max) at most.
 ///
 /// The sampler applies, in this order: the grammar; logit_bias; repetition, frequency and presence penalties; temperature; top_k; top_p;
 /// min_p. Ties go to the lowest token id. Bounds begin at 0 unless a field says otherwise. A value outside its bounds is INVALID.
@@ -365,10 +367,11 @@ pub struct GenerateOptions<'a> {
     /// Tokens of reasoning at most; then its end is the only text that may come, and content or calls follow. 0: no limit.
     pub reasoning_tokens_max: u32,
     /// A smaller model that proposes tokens (see Speculation), of the session's runtime. Each id that both vocabularies have is the same
-    /// token in both, else INCOMPATIBLE. INVALID: it is the session's own model, or of another runtime. The session keeps it until it
-    /// begins a generation without it, or is closed. It computes in a session of its own, in its own pool, which gives its units to the
-    /// host's sessions first and is never saved; `ModelProps` does not count it. It begins at the session's last tokens if all of them
-    /// would take longer than they save. `None`: none.
+    /// token in both, else INCOMPATIBLE; ids that a file marks as unused do not count. INVALID: it is the session's own model, or of
+    /// another runtime. UNSUPPORTED: a file with only a vocabulary. The session keeps it until it begins a generation without it, or is
+    /// closed. It computes in a session of its own, in its own pool, on the thread that computes this session; that one gives its units
+    /// to the host's sessions first and is never saved, and `ModelProps` does not count it. Where the draft would take more time for the
+    /// whole text than it saves, it reads only the text's last part. `None`: none.
     pub draft: Option<&'a Model>,
     /// Text that the answer is likely to repeat, as a file that it edits, UTF-8, at most 1 MiB (else LIMIT): lookup proposes from it,
     /// too. Not `None` sets lookup. `None`: none.
