@@ -25,6 +25,7 @@ struct AppOptions {
   size_t answers = 128;  // that are generated at once
   std::chrono::seconds time_limit{600};
   std::string sampling = "{}";  // what the model's file suggests, as fields of a request
+  std::string tokenizer_info;   // JSON, as /tokenizer_info gives it
   std::string pages;            // a folder of static files; "": none
   std::function<void(const std::string&)> log;
 };
@@ -55,6 +56,7 @@ class App {
   void graph(const httplib::Request& request, httplib::Response& response);
   void add_responses(HttpServer* server);
   void add_sessions(HttpServer* server);
+  void add_tokenizer(HttpServer* server);
   void say_left_out(const std::vector<std::string>& types);
   std::string metrics();
 

@@ -19,6 +19,7 @@
 #include "app.h"
 #include "draft.h"
 #include "sampling.h"
+#include "tokenizer.h"
 
 namespace {
 
@@ -114,7 +115,7 @@ uint64_t time_of(const std::string& path) {
 // What one option says of another, and what was left out.
 void complete(Options* o) {
   if (!o->app.pages.empty() && !std::filesystem::is_directory(o->app.pages)) fail("--pages: " + o->app.pages + " is no folder");
-  for (const std::string name : {"v1", "health", "metrics"}) {
+  for (const std::string name : {"v1", "health", "metrics", "tokenize", "tokenizer_info", "detokenize"}) {
     if (!o->app.pages.empty() && std::filesystem::exists(std::filesystem::path(o->app.pages) / name))
       fail("--pages: " + o->app.pages + " has a file " + name + ", and /" + name + " is a path of the API");
   }
@@ -273,6 +274,7 @@ int run(const Options& o) {
   AppOptions app_options = o.app;
   app_options.log = log_line;
   app_options.sampling = suggested_sampling(runtime, o.model);
+  app_options.tokenizer_info = tokenizer_info(runtime, model, o.model);
   App app(model, draft, place, o.access, app_options, conversations);
   HttpServer server(o.http, o.app.model_id);
   app.add_routes(&server);

@@ -50,7 +50,7 @@ class Options(unittest.TestCase):
             self.refused("--name", value, words=["expected up to 256 bytes"])
         self.refused("--bogus", "1", words=["unknown option"])
         self.refused("--pages", self.dir + "/none", words=["no folder"])
-        for name in ("v1", "health", "metrics"):
+        for name in ("v1", "health", "metrics", "tokenize", "tokenizer_info", "detokenize"):
             os.makedirs(f"{self.dir}/{name} of pages/{name}")
             self.refused("--pages", f"{self.dir}/{name} of pages", words=[f"has a file {name}", "path of the API"])
         self.assertIn("none: cannot be read", self.run_with("--keys", self.dir + "/none").stderr)
