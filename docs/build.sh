@@ -17,5 +17,5 @@ mkdir -p "$out"
   printf '%s\n' "OUTPUT_DIRECTORY=$out" "HTML_EXTRA_STYLESHEET=$theme/doxygen-awesome.css $theme/doxygen-awesome-sidebar-only.css docs/kvrt.css"
 } | doxygen -
 # doxygen links the name of a page to an empty page of the file.
-sed -i 's/href="\(SCHEMAS\|USING\)_8md\.html"/href="md_docs_\1.html"/g' "$out"/html/*.html
+sed -i 's/href="\(SCHEMAS\|EVAL\|USING\)_8md\.html"/href="md_docs_\1.html"/g' "$out"/html/*.html
 cp -r --parents LICENSE include/kvrt.h samples tests/bench/results docs/pictures/*.svg "$out/html" # the pages link to these

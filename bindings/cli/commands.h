@@ -76,6 +76,18 @@ struct PerplexityFlags {
 };
 int cmd_perplexity(const PerplexityFlags& flags);
 
+struct EvalFlags {
+  ModelFlags model;                     // its KV is the base
+  std::vector<std::string> candidates;  // other formats: "int8", "int8/f16"
+  std::vector<std::string> axes;        // none: all
+  std::vector<std::string> programs;    // NAME=COMMAND
+  std::string output = "kvrt-eval", gate;
+  uint64_t seed = 1;
+  uint32_t times = 1, tokens = 4096, answer = 512;
+  bool full = false, resume = false, json = false;
+};
+int cmd_eval(const EvalFlags& flags);
+
 struct InspectFlags {
   std::string model;
   bool json = false, all = false;

@@ -105,6 +105,7 @@ void suggest_sampling(const Runtime& runtime, const std::string& model, Sampling
 const std::string& k_format(const ModelFlags& flags);
 const std::string& v_format(const ModelFlags& flags);
 std::string kv_formats(const ModelFlags& flags);                // "int8", or "K int8, V f16"
+std::vector<std::string> kv_format_names();                     // of one format
 uint32_t kv_format(const std::string& name);                    // KVRT_KV_...
 kvrt_runtime_options runtime_options(const ModelFlags& flags);  // points into the flags
 kvrt_model_options model_options(const ModelFlags& flags);      // so does this
@@ -196,12 +197,13 @@ class Progress {
   explicit Progress(std::string label);
   ~Progress() { clear(); }
   void update(uint64_t done, uint64_t total);
-  void update(const Event& event);   // draws a PROGRESS
-  void note(std::string_view text);  // draws this, until the bar comes
+  void update(const Event& event);                              // draws a PROGRESS
+  void note(std::string_view text);                             // draws this, until the bar comes
+  void set_tail(std::string text) { tail_ = std::move(text); }  // stands behind the number
   void clear();
 
  private:
-  std::string label_;
+  std::string label_, tail_;
   bool enabled_ = false, drawn_ = false;
   std::chrono::steady_clock::time_point last_{};
 };

@@ -127,6 +127,34 @@ void define_perplexity(CLI::App& app, int& code) {
   on(c, flags, cmd_perplexity, code);
 }
 
+void define_eval(CLI::App& app, int& code) {
+  auto flags = std::make_shared<EvalFlags>();
+  auto* c = app.add_subcommand("eval", "measure what other formats of the KV cost a model: answers, tool use, rules, divergence");
+  add_model(c, flags->model);
+  add_compute(c, flags->model);
+  add_kv_bytes(c, flags->model);
+  c->add_option("--candidates", flags->candidates, "formats to compare with that of --kv: int8,fp8,int8/f16 (K's and V's)")
+      ->delimiter(',')
+      ->required();
+  c->add_option("--axes", flags->axes, "measure only these axes: needle,arithmetic,... (default: all)")->delimiter(',');
+  c->add_option("--program", flags->programs, "one more axis, asked and judged by a program that the shell runs")
+      ->type_name("NAME=COMMAND");
+  c->add_option("-o,--output", flags->output, "the report goes to NAME.json and NAME.html")->capture_default_str()->type_name("NAME");
+  c->add_option("--seed", flags->seed, "of the questions and texts")->capture_default_str();
+  c->add_option("--times", flags->times, "so many times as many questions, for narrower intervals")
+      ->check(within(1, 100))
+      ->capture_default_str();
+  auto* tokens = c->add_option("--tokens", flags->tokens, "texts have about so many tokens at most")
+                     ->check(within(128, 1u << 20))
+                     ->capture_default_str();
+  c->add_option("--answer", flags->answer, "tokens of a long answer at most")->check(within(16, 65536))->capture_default_str();
+  c->add_flag("--full", flags->full, "the same as --tokens 32768")->excludes(tokens);
+  c->add_flag("--resume", flags->resume, "go on with a run that was interrupted");
+  c->add_option("--gate", flags->gate, "JSON file with bounds of figures; the exit code is 20 if one does not hold")->type_name("FILE");
+  c->add_flag("--json", flags->json, "print the report as one JSON object");
+  on(c, flags, cmd_eval, code);
+}
+
 void define_inspect(CLI::App& app, int& code) {
   auto flags = std::make_shared<InspectFlags>();
   auto* c = app.add_subcommand("inspect", "show the contents of a GGUF file, and the parts that kvrt cannot run");
@@ -315,6 +343,7 @@ int run(const std::vector<std::string>& words, bool helps) {
   define_template(app, code);
   define_logits(app, code);
   define_perplexity(app, code);
+  define_eval(app, code);
   define_inspect(app, code);
   define_bench(app, code);
   define_plan(app, code);

@@ -79,6 +79,20 @@ const Page kPages[] = {
      {{"Computes a text in pieces of --context tokens, and prints how well the model predicts the second half of each: the lower the "
        "better."},
       {{"Of a text file", "kvrt perplexity -m model.gguf -f text.txt"}}}},
+    {"kvrt eval",
+     {{"Says what another format of the KV costs a model. The same questions and texts, made of --seed, go to the model with the format of "
+       "--kv (the base) and with each of --candidates. They ask for facts in long texts, sums, the tools to use, rules that hold for a "
+       "whole "
+       "conversation, and more: docs/EVAL.md has the list.",
+       "The report has the share of right answers with its 95 % interval, the difference from the base by pairs, the share of answers that "
+       "are the same letter by letter, the divergence from the base's predictions, and answers to read. Its part `result` is the same, bit "
+       "for bit, on every machine with the same kind of device; its SHA-256 is printed.",
+       "Ctrl-C ends a run, and the same command with --resume goes on. Until the end NAME.part has what was measured.",
+       "--gate sets bounds: {\"int8.divergence.mean\": {\"max\": 0.001}, \"int8.needle.difference\": {\"min\": -0.05}}. If one does not "
+       "hold, the exit code is 20."},
+      {{"KV in int8 against f16", "kvrt eval -m model.gguf --candidates int8"},
+       {"K in int8 and V in f16, too; only two axes, with more questions",
+        "kvrt eval -m model.gguf --candidates int8,int8/f16 --axes arithmetic,routing --times 5"}}}},
     {"kvrt inspect",
      {{"Shows what a GGUF file holds: the architecture, the metadata, the tensors and their types, and whether kvrt can run it. It reads "
        "only "

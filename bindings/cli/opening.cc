@@ -46,6 +46,8 @@ std::string kv_formats(const ModelFlags& flags) {
   return k == v ? k : fmt::format("K {}, V {}", k, v);
 }
 
+std::vector<std::string> kv_format_names() { return {"f16", "bf16", "f32", "int8", "fp8"}; }
+
 uint32_t kv_format(const std::string& name) {
   if (name == "int8") return KVRT_KV_INT8;
   if (name == "fp8") return KVRT_KV_FP8;

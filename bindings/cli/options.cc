@@ -92,7 +92,7 @@ void add_model(CLI::App* command, ModelFlags& flags, bool required) {
 }
 
 void add_kv(CLI::App* command, ModelFlags& flags) {
-  const auto formats = one_of({"f16", "bf16", "f32", "int8", "fp8"});
+  const auto formats = one_of(kv_format_names());
   command->add_option("--kv", flags.kv, "number format of the KV")->group(kKv)->check(formats)->capture_default_str();
   command->add_option("--kv-k", flags.kv_k, "number format of K alone (default: as --kv)")->group(kKv)->check(formats);
   command->add_option("--kv-v", flags.kv_v, "number format of V alone (default: as --kv)")->group(kKv)->check(formats);

@@ -86,17 +86,18 @@ void Progress::update(uint64_t done, uint64_t total) {
   if (drawn_ && done < total && time - last_ < std::chrono::milliseconds(50)) return;
   last_ = time;
   drawn_ = true;
-  constexpr uint64_t kRest = 20, kWidth = 30, kWidthLeast = 5;  // columns of the label and the number, and of the bar
+  constexpr uint64_t kWidth = 30, kWidthLeast = 5;
+  const uint64_t rest = 20 + tail_.size();  // columns of the label, the number and what is behind it
   const uint64_t window = window_columns(STDERR_FILENO), columns = window ? window : 80;
   const uint64_t percent = std::min(done, total) * 100 / total;
-  if (columns <= kRest + kWidthLeast) {
+  if (columns <= rest + kWidthLeast) {
     if (columns >= 12) draw("\r{:3}%", percent);
     return;
   }
-  const uint64_t width = std::min(kWidth, columns - 1 - kRest), filled = width * percent / 100;
+  const uint64_t width = std::min(kWidth, columns - 1 - rest), filled = width * percent / 100;
   const char* on = colour(stderr) ? "\x1b[32m" : "";
   const char* off = colour(stderr) ? "\x1b[0m" : "";
-  draw("\r{:<12} [{}{}{}{}] {:3}%\x1b[K", label_, on, std::string(filled, '#'), off, std::string(width - filled, ' '), percent);
+  draw("\r{:<12} [{}{}{}{}] {:3}%{}\x1b[K", label_, on, std::string(filled, '#'), off, std::string(width - filled, ' '), percent, tail_);
 }
 
 void Progress::update(const Event& event) {

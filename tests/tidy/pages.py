@@ -28,7 +28,7 @@ def check_order():
     assert of["kvrt for C"] == "md_include_README.html" and "kvrt.h" in (html / of["kvrt for C"]).read_text(), pages
     assert any(title.startswith("kvrt for C# ") and "csharp" in page for title, page in pages), pages
     assert len(titles) == len(set(titles)), titles
-    user = [i for i, page in enumerate(of.values()) if re.search("USING|SCHEMAS|bindings|include|SECURITY|CHANGELOG", page)]
+    user = [i for i, page in enumerate(of.values()) if re.search("USING|SCHEMAS|EVAL|bindings|include|SECURITY|CHANGELOG", page)]
     inner = [i for i, page in enumerate(of.values()) if re.search("CONTRIBUTING|ARCHITECTURE|KV|FORMAT|NUMERICS|tests|ci_", page)]
     assert max(user) < min(inner) and len(user) + len(inner) == len(titles), titles
     groups = sorted(html.glob("group__kvrt__*.html"))

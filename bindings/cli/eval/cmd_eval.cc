@@ -1,0 +1,373 @@
+// kvrt eval: what a format of the KV costs a model. The same questions and texts go to the model with the base's format and with each other
+// one; the report sets their answers and predictions side by side.
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "bindings/cli/commands.h"
+#include "bindings/cli/eval/cases/axes.h"
+#include "bindings/cli/eval/files.h"
+#include "bindings/cli/eval/gate.h"
+#include "bindings/cli/eval/interview.h"
+#include "bindings/cli/eval/program.h"
+#include "bindings/cli/machine.h"
+
+namespace cli {
+
+namespace eval {
+
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr const char* kScenario = "scenario";
+constexpr uint32_t kFullTokens = 32768, kLongScenario = 2;
+constexpr uint32_t kTokensBeside = 1536;  // of texts that are not of --tokens, questions, and a long answer
+constexpr int kGateFailed = 20;           // the exit code; no status has it
+
+struct Configuration {
+  std::string name;  // "int8", or "int8/f16" where K and V differ
+  ModelFlags flags;
+};
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// About the rows that a case takes: of its document once, or of all turns.
+uint64_t rows_expected(const Case& about) {
+  uint64_t letters = about.document.size(), tokens = 0;
+  for (const Line& line : about.before) letters += line.content.size();
+  for (const Question& q : about.questions) {
+    letters += q.text.size();
+    tokens += q.tokens_max / 2 + 16;
+  }
+  return letters * 2 / 9 + tokens;
+}
+
+class Evaluation {
+ public:
+  explicit Evaluation(const EvalFlags& flags) : flags_(flags) {}
+  kvrt_status run();
+  bool holds() const { return flags_.gate.empty() || gate_.holds(report_); }
+
+ private:
+  kvrt_status configure();
+  kvrt_status choose_axes();
+  kvrt_status add_configuration(const std::string& k, const std::string& v);
+  kvrt_status begin();
+  kvrt_status open(const Configuration& configuration, Model* out);
+  kvrt_status measure(size_t index);
+  kvrt_status answer_cases(const std::string& name, Interview* interview);
+  kvrt_status ask_programs(const std::string& name, Interview* interview);
+  kvrt_status write_long(const std::string& name, Interview* interview);
+  kvrt_status read_along(const std::string& name, const Model& model);
+  void advance(uint64_t rows);
+  uint64_t long_rows() const { return uint64_t{report_.size.decodes} * report_.size.decode_tokens + report_.size.tokens_max; }
+  uint64_t all_rows() const;
+  void sum_up();
+  kvrt_status save();
+  std::string header() const;
+
+  const EvalFlags& flags_;
+  std::vector<Configuration> configurations_;
+  Runtime runtime_;
+  Record record_;
+  Gate gate_;
+  EvalReport report_;
+  Progress bar_{"eval"};
+  uint64_t done_ = 0, total_ = 0, done_here_ = 0;  // rows, as expected; the last: computed by this process
+  steady_clock::time_point start_ = now();
+};
+
+kvrt_status Evaluation::choose_axes() {
+  Size& size = report_.size;
+  for (const Axis& axis : axes()) size.axes.emplace_back(axis.name);
+  const std::vector<std::string> all = size.axes;
+  for (const std::string& name : flags_.axes) {
+    if (has(all, name)) continue;
+    return complain(KVRT_INVALID, fmt::format("--axes: there is no axis {}{}; there are {}", in_quotes(name), suggestion(name, all),
+                                              fmt::join(all, ", ")));
+  }
+  if (!flags_.axes.empty()) std::erase_if(size.axes, [&](const std::string& name) { return !has(flags_.axes, name); });
+  for (const std::string& program : flags_.programs) {
+    const std::string name = program.substr(0, program.find('='));
+    if (name.empty() || name.size() + 1 >= program.size())
+      return complain(KVRT_INVALID, fmt::format("--program: NAME=COMMAND is expected, found {}", in_quotes(program)));
+    if (has(all, name) || name == kScenario || has(size.programs, name))
+      return complain(KVRT_INVALID, fmt::format("--program: there is an axis {} already", in_quotes(name)));
+    size.programs.push_back(name);
+  }
+  return KVRT_OK;
+}
+
+kvrt_status Evaluation::add_configuration(const std::string& k, const std::string& v) {
+  const std::vector<std::string> formats = kv_format_names();
+  for (const std::string& format : {k, v}) {
+    if (has(formats, format)) continue;
+    return complain(KVRT_INVALID,
+                    fmt::format("--candidates: {} is no format of KV: one of {} is expected, or two of them as int8/f16 (of K and of V)",
+                                in_quotes(format), fmt::join(formats, ", ")));
+  }
+  const std::string name = k == v ? k : k + "/" + v;
+  const bool base = !configurations_.empty() && configurations_[0].name == name;  // what differs from it is the instrument's fault
+  Configuration added{base ? name + " again" : name, flags_.model};
+  if (std::any_of(configurations_.begin(), configurations_.end(), [&](const Configuration& c) { return c.name == added.name; }))
+    return complain(KVRT_INVALID, fmt::format("--candidates: {} is named twice", in_quotes(name)));
+  added.flags.kv_k = k;
+  added.flags.kv_v = v;
+  configurations_.push_back(std::move(added));
+  return KVRT_OK;
+}
+
+kvrt_status Evaluation::configure() {
+  Size& size = report_.size;
+  size.seed = flags_.seed;
+  size.times = flags_.times;
+  size.decode_tokens = flags_.answer;
+  size.tokens_max = flags_.full ? kFullTokens : flags_.tokens;
+  if (kvrt_status s = choose_axes()) return s;
+  if (kvrt_status s = add_configuration(k_format(flags_.model), v_format(flags_.model))) return s;
+  for (const std::string& name : flags_.candidates) {
+    const size_t slash = name.find('/');
+    if (kvrt_status s = add_configuration(name.substr(0, slash), slash == name.npos ? name : name.substr(slash + 1))) return s;
+  }
+  return flags_.gate.empty() ? KVRT_OK : gate_.read(flags_.gate);
+}
+
+std::string Evaluation::header() const {
+  std::vector<std::string> names;
+  for (const Configuration& c : configurations_) names.push_back(c.name);
+  const Size& size = report_.size;
+  return Json()
+      .add("kvrt_eval", report_.version)
+      .add("model", report_.model_sha256)
+      .add("configurations", fmt::format("{}", fmt::join(names, " ")))
+      .add("axes", fmt::format("{}", fmt::join(size.axes, " ")))
+      .add("programs", fmt::format("{}", fmt::join(flags_.programs, "\n")))
+      .add("seed", size.seed)
+      .add("times", uint64_t{size.times})
+      .add("tokens_max", uint64_t{size.tokens_max})
+      .add("decode_tokens", uint64_t{size.decode_tokens})
+      .text();
+}
+
+kvrt_status Evaluation::begin() {
+  if (kvrt_status s = open_runtime(flags_.model, runtime_)) return s;
+  const Result<kvrt_runtime_props> props = runtime_.info();
+  if (kvrt_status s = checked(props.status(), "cannot read the runtime's properties")) return s;
+  report_.version = version_text() + " " + props->numerics;
+  report_.cpu = *props->device_name ? props->device_name : cpu_name();
+  report_.isa = props->isa;
+  report_.threads = props->threads;
+  bar_.note("reading the model's file");
+  if (kvrt_status s = sha256_of_file(flags_.model.model, &report_.model_sha256, &report_.model_bytes)) return s;
+  bar_.clear();
+  return record_.open(flags_.output + ".part", header(), flags_.resume);
+}
+
+kvrt_status Evaluation::open(const Configuration& configuration, Model* out) {
+  ModelFlags flags = configuration.flags;
+  auto asked = init<kvrt_plan_options>();
+  asked.kv_format = kv_format(flags.kv_k);
+  asked.kv_format_v = kv_format(flags.kv_v);
+  asked.block_tokens = flags.block_tokens;
+  const std::string what = "cannot open the model " + in_quotes(flags.model);
+  const Result<kvrt_plan> alone = runtime_.plan(flags.model, asked);
+  if (kvrt_status s = checked(alone.status(), what)) return s;
+  const uint64_t needed = report_.size.tokens_max + kTokensBeside;
+  if (alone->context_length < needed) {
+    return complain(KVRT_LIMIT,
+                    fmt::format("the model's context has {} tokens, texts of {} and what is asked of them need {}: lower --tokens",
+                                alone->context_length, report_.size.tokens_max, needed));
+  }
+  // Of a tokenizer that makes many tokens of English texts, too, and twice: what is cached of a case stays until its last question.
+  asked.session_tokens = std::min<uint64_t>(alone->context_length, 2 * needed);
+  asked.sessions = 2;
+  const Result<kvrt_plan> plan = runtime_.plan(flags.model, asked);
+  if (kvrt_status s = checked(plan.status(), what)) return s;
+  if (!flags.kv_bytes) flags.kv_bytes = plan->kv_bytes;
+  return open_model(flags, runtime_, *out);
+}
+
+uint64_t Evaluation::all_rows() const {
+  const Size& size = report_.size;
+  uint64_t rows = 0;
+  for (const Axis& axis : axes()) {
+    if (!has(size.axes, axis.name)) continue;
+    for (uint32_t i = 0; i < cases_of(size, axis); ++i) rows += rows_expected(axis.make(size.seed, i, size.tokens_max));
+  }
+  for (uint32_t i = 0; i < scenario_count(); ++i) rows += rows_expected(scenario_case(size.seed, i, size.tokens_max));
+  return rows + long_rows();
+}
+
+void Evaluation::advance(uint64_t rows) {
+  done_ += rows;
+  done_here_ += rows;
+  const double seconds = ms_since(start_) / 1e3, left = seconds / static_cast<double>(std::max<uint64_t>(done_here_, 1)) *
+                                                        static_cast<double>(total_ - std::min(done_, total_));
+  bar_.set_tail(seconds < 5 ? "" : left < 90 ? fmt::format(" {:.0f} s left", left) : fmt::format(" {:.0f} min left", left / 60));
+  bar_.update(done_, total_);
+}
+
+kvrt_status Evaluation::answer_cases(const std::string& name, Interview* interview) {
+  const Size& size = report_.size;
+  const auto answer = [&](const std::string& axis, uint32_t index, const Case& about) -> kvrt_status {
+    const uint64_t rows = rows_expected(about);
+    if (record_.of(name).answers.contains({axis, index})) {
+      done_ += rows;
+      return KVRT_OK;
+    }
+    Answers answers;
+    if (kvrt_status s = interview->ask(about, fmt::format("{} {}", axis, index), &answers)) return s;
+    if (kvrt_status s = record_.add(name, axis, index, std::move(answers))) return s;
+    advance(rows);
+    return KVRT_OK;
+  };
+  for (const Axis& axis : axes()) {
+    if (!has(size.axes, axis.name)) continue;
+    for (uint32_t i = 0; i < cases_of(size, axis); ++i) {
+      if (kvrt_status s = answer(axis.name, i, axis.make(size.seed, i, size.tokens_max))) return s;
+    }
+  }
+  for (uint32_t i = 0; i < scenario_count(); ++i) {
+    if (kvrt_status s = answer(kScenario, i, scenario_case(size.seed, i, size.tokens_max))) return s;
+  }
+  return KVRT_OK;
+}
+
+kvrt_status Evaluation::ask_programs(const std::string& name, Interview* interview) {
+  for (size_t i = 0; i < flags_.programs.size(); ++i) {
+    const std::string& axis = report_.size.programs[i];
+    if (record_.of(name).answers.contains({axis, 0})) continue;
+    bar_.note(fmt::format("{}: {}", name, axis));
+    std::unique_ptr<Program> program;
+    if (kvrt_status s = Program::start(axis, flags_.programs[i].substr(axis.size() + 1), &program)) return s;
+    Answers answers;
+    const auto answer = [&](const Asked& asked, std::string* text) -> kvrt_status {
+      const kvrt_status s = interview->converse(asked.messages, asked.tokens_max, "program " + axis, &answers);
+      *text = answers.texts.empty() ? "" : answers.texts.back();
+      return s;
+    };
+    std::vector<double> scores;
+    if (kvrt_status s = program->run(answer, &scores)) return s;
+    answers.scores = std::move(scores);
+    if (kvrt_status s = record_.add(name, axis, 0, std::move(answers))) return s;
+  }
+  return KVRT_OK;
+}
+
+kvrt_status Evaluation::write_long(const std::string& name, Interview* interview) {
+  const Size& size = report_.size;
+  for (uint32_t i = 0; i <= size.decodes; ++i) {
+    const bool in_context = i == size.decodes;  // the last: a short answer to a long text
+    const uint64_t rows = in_context ? size.tokens_max : size.decode_tokens;
+    if (record_.of(name).decodes.contains(i)) {
+      done_ += rows;
+      continue;
+    }
+    const Case about = scenario_case(size.seed, kLongScenario, size.tokens_max);
+    const std::string request = in_context ? about.document + about.questions[0].text : long_request(size.seed, i);
+    Decode decode;
+    if (kvrt_status s = interview->write(request, size.decode_tokens, fmt::format("decode {}", i), &decode)) return s;
+    if (kvrt_status s = record_.add(name, i, std::move(decode))) return s;
+    advance(rows);
+  }
+  return KVRT_OK;
+}
+
+kvrt_status Evaluation::read_along(const std::string& name, const Model& model) {
+  Model base;
+  const Measured& of_base = record_.of(configurations_[0].name);
+  for (uint32_t i = 0; i < of_base.decodes.size(); ++i) {
+    const uint64_t rows = i == report_.size.decodes ? report_.size.tokens_max : report_.size.decode_tokens;
+    if (record_.of(name).readings.contains(i)) {
+      done_ += rows;
+      continue;
+    }
+    if (!base) {
+      if (kvrt_status s = open(configurations_[0], &base)) return s;
+    }
+    Reading reading;
+    if (kvrt_status s = Interview::read(base, model, of_base.decodes.at(i).tokens, &reading)) return s;
+    if (kvrt_status s = record_.add(name, i, std::move(reading))) return s;
+    advance(rows);
+  }
+  return KVRT_OK;
+}
+
+kvrt_status Evaluation::measure(size_t index) {
+  const Configuration& configuration = configurations_[index];
+  const auto start = now();
+  Model model;
+  bar_.clear();
+  if (kvrt_status s = open(configuration, &model)) return s;
+  Interview interview(model);
+  if (kvrt_status s = record_.set_bytes_per_token(configuration.name, model.info()->kv_bytes_per_token)) return s;
+  if (kvrt_status s = answer_cases(configuration.name, &interview)) return s;
+  if (kvrt_status s = ask_programs(configuration.name, &interview)) return s;
+  if (kvrt_status s = write_long(configuration.name, &interview)) return s;
+  if (kvrt_status s = index == 0 ? KVRT_OK : read_along(configuration.name, model)) return s;
+  report_.model_name = model.info()->name;
+  report_.seconds.push_back(ms_since(start) / 1e3);
+  report_.peak_kv_bytes.push_back(interview.kv_bytes_peak());
+  return KVRT_OK;
+}
+
+void Evaluation::sum_up() {
+  const Size& size = report_.size;
+  for (const Configuration& c : configurations_) report_.summaries.push_back(summarize(size, record_, configurations_[0].name, c.name));
+  for (uint32_t i = 0; i < scenario_count(); ++i) {
+    const Case about = scenario_case(size.seed, i, size.tokens_max);
+    Sample sample{about.name, about.document + about.questions[0].text, {}};
+    for (const Configuration& c : configurations_) sample.answers.push_back(record_.of(c.name).answers.at({kScenario, i}).texts[0]);
+    report_.samples.push_back(std::move(sample));
+  }
+}
+
+kvrt_status Evaluation::save() {
+  const std::string result = result_json(report_), digest = sha256(result), json = whole_json(report_, result, digest);
+  if (kvrt_status s = write_file(flags_.output + ".json", json)) return s;
+  if (kvrt_status s = write_file(flags_.output + ".html", html_page(report_, digest))) return s;
+  if (flags_.json) {
+    put("{}", json);
+  } else {
+    print_table(report_);
+    put("\nresult sha256 {}\n", digest);
+    say("{0}.json and {0}.html have the report\n", flags_.output);
+  }
+  return record_.remove();
+}
+
+kvrt_status Evaluation::run() {
+  if (kvrt_status s = configure()) return s;
+  if (kvrt_status s = begin()) return s;
+  total_ = all_rows() * configurations_.size() + long_rows() * (configurations_.size() - 1);
+  for (size_t i = 0; i < configurations_.size(); ++i) {
+    const kvrt_status s = measure(i);
+    if (s) bar_.clear();
+    if (s == KVRT_CANCELLED && Interrupt::came()) say("interrupted; the same command with --resume goes on\n");
+    if (s) return s;
+  }
+  bar_.clear();
+  sum_up();
+  return save();
+}
+
+int run(const EvalFlags& flags) {
+  Interrupt interrupt;
+  Evaluation evaluation(flags);
+  if (const int code = finish(evaluation.run())) return code;
+  return evaluation.holds() ? KVRT_OK : kGateFailed;
+}
+
+}  // namespace
+
+}  // namespace eval
+
+int cmd_eval(const EvalFlags& flags) { return eval::run(flags); }
+
+}  // namespace cli

@@ -1,0 +1,40 @@
+// The report of a run: one JSON object, one self-contained HTML page, a table.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bindings/cli/eval/summary.h"
+
+namespace cli::eval {
+
+// An answer that people read, of each configuration.
+struct Sample {
+  std::string scenario, request;
+  std::vector<std::string> answers;
+};
+
+struct EvalReport {
+  std::string model_name, model_sha256;
+  uint64_t model_bytes = 0;
+  Size size;
+  std::vector<Summary> summaries;  // the base's first
+  std::vector<Sample> samples;
+  // Of the machine, in the part of the JSON that may differ from run to run.
+  std::string cpu, isa, version;
+  uint32_t threads = 0;
+  std::vector<double> seconds;          // by configuration, as far as this process computed it
+  std::vector<uint64_t> peak_kv_bytes;  // likewise
+};
+
+// The part that is the same, bit for bit, on every machine.
+std::string result_json(const EvalReport& report);
+std::string whole_json(const EvalReport& report, const std::string& result, const std::string& result_sha256);
+std::string html_page(const EvalReport& report, const std::string& result_sha256);
+void print_table(const EvalReport& report);
+
+// A figure by its name, "int8.needle.score"; false: there is none. The names of all figures, for a message.
+bool figure(const EvalReport& report, const std::string& name, double* value);
+std::vector<std::string> figure_names(const EvalReport& report);
+
+}  // namespace cli::eval

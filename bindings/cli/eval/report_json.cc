@@ -1,0 +1,127 @@
+#include <algorithm>
+
+#include "bindings/cli/eval/report.h"
+
+namespace cli::eval {
+
+namespace {
+
+constexpr int kDigits = 12;
+
+Json mean_json(const Mean& mean) {
+  return Json().add("mean", mean.value, kDigits).add("half_width_95", mean.half_width, kDigits).add("n", mean.n);
+}
+
+Json score_json(const Score& score) {
+  return Json().add("name", score.name).add("score", mean_json(score.score)).add("difference", mean_json(score.difference));
+}
+
+Json axis_json(const AxisSummary& axis) {
+  Json json = score_json(axis.score);
+  json.add("chance", axis.chance, kDigits).add("base_at_chance", axis.at_chance).add("agreement", mean_json(axis.agreement));
+  std::vector<Json> parts;
+  for (const Score& part : axis.parts) parts.push_back(score_json(part));
+  if (!parts.empty()) json.add("parts", parts);
+  return json;
+}
+
+Json summary_json(const Summary& s) {
+  Json json;
+  json.add("configuration", s.configuration).add("kv_bytes_per_token", s.bytes_per_token).add("rows", s.rows);
+  std::vector<Json> axes, by_part;
+  for (const AxisSummary& axis : s.axes) axes.push_back(axis_json(axis));
+  for (const double part : s.divergence_by_part) by_part.push_back(Json().add("mean", part, kDigits));
+  json.add("axes", axes);
+  json.add("divergence", mean_json(s.divergence)
+                             .add("per_mille_999", s.divergence_999, kDigits)
+                             .add("most", s.divergence_most, kDigits)
+                             .add("by_eighth_of_position", by_part));
+  json.add("flips", mean_json(s.flips));
+  json.add("decode", Json()
+                         .add("tokens_before_first_difference", mean_json(s.first_difference))
+                         .add("repetition", mean_json(s.repetition))
+                         .add("length_ratio", mean_json(s.length)));
+  return json;
+}
+
+std::vector<std::pair<std::string, double>> figures(const EvalReport& report) {
+  std::vector<std::pair<std::string, double>> all;
+  for (const Summary& s : report.summaries) {
+    const auto add = [&](const std::string& name, double value) { all.emplace_back(s.configuration + "." + name, value); };
+    for (const AxisSummary& axis : s.axes) {
+      add(axis.score.name + ".score", axis.score.score.value);
+      add(axis.score.name + ".difference", axis.score.difference.value);
+      add(axis.score.name + ".agreement", axis.agreement.value);
+      for (const Score& part : axis.parts) add(axis.score.name + "." + part.name + ".score", part.score.value);
+    }
+    add("divergence.mean", s.divergence.value);
+    add("divergence.per_mille_999", s.divergence_999);
+    add("divergence.most", s.divergence_most);
+    add("flips", s.flips.value);
+    add("decode.tokens_before_first_difference", s.first_difference.value);
+    add("decode.repetition", s.repetition.value);
+    add("decode.length_ratio", s.length.value);
+    add("kv_bytes_per_token", static_cast<double>(s.bytes_per_token));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string result_json(const EvalReport& report) {
+  std::vector<Json> configurations, samples;
+  for (const Summary& s : report.summaries) configurations.push_back(summary_json(s));
+  for (const Sample& sample : report.samples) {
+    Json answers;
+    for (size_t i = 0; i < sample.answers.size(); ++i) answers.add(report.summaries[i].configuration, sample.answers[i]);
+    samples.push_back(Json().add("scenario", sample.scenario).add("request", sample.request).add("answers", answers));
+  }
+  const Size& size = report.size;
+  return Json()
+      .add("model", Json().add("name", report.model_name).add("sha256", report.model_sha256).add("bytes", report.model_bytes))
+      .add("seed", size.seed)
+      .add("tokens_max", uint64_t{size.tokens_max})
+      .add("times", uint64_t{size.times})
+      .add("decodes", uint64_t{size.decodes})
+      .add("decode_tokens", uint64_t{size.decode_tokens})
+      .add("base", report.summaries.front().configuration)
+      .add("configurations", configurations)
+      .add("samples", samples)
+      .text();
+}
+
+std::string whole_json(const EvalReport& report, const std::string& result, const std::string& result_sha256) {
+  std::vector<Json> runs;
+  for (size_t i = 0; i < report.summaries.size(); ++i) {
+    const double seconds = report.seconds[i];
+    runs.push_back(Json()
+                       .add("configuration", report.summaries[i].configuration)
+                       .add("seconds", seconds)
+                       .add("rows_per_second", seconds > 0 ? static_cast<double>(report.summaries[i].rows) / seconds : 0.0)
+                       .add("kv_bytes_peak", report.peak_kv_bytes[i]));
+  }
+  const Json run = Json()
+                       .add("kvrt", report.version)
+                       .add("cpu", report.cpu)
+                       .add("isa", report.isa)
+                       .add("threads", uint64_t{report.threads})
+                       .add("configurations", runs);
+  return fmt::format("{{\"kvrt_eval\": 1, \"result_sha256\": \"{}\", \"result\": {}, \"run\": {}}}\n", result_sha256, result, run.text());
+}
+
+bool figure(const EvalReport& report, const std::string& name, double* value) {
+  for (const auto& [known, of] : figures(report)) {
+    if (known != name) continue;
+    *value = of;
+    return true;
+  }
+  return false;
+}
+
+std::vector<std::string> figure_names(const EvalReport& report) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : figures(report)) names.push_back(name);
+  return names;
+}
+
+}  // namespace cli::eval

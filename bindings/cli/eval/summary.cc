@@ -1,0 +1,143 @@
+#include "bindings/cli/eval/summary.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace cli::eval {
+
+namespace {
+
+constexpr size_t kParts = 8, kRun = 8;
+constexpr double kNoChance = 0;  // of a program's axis: nobody knows
+
+// The scores of all answers of an axis: of each part by its name, and of the whole answer.
+struct Scores {
+  std::vector<double> whole;
+  std::vector<std::pair<std::string, std::vector<double>>> parts;
+  std::vector<std::string> texts;
+};
+
+std::vector<double>& part_of(Scores* scores, const std::string& name) {
+  for (auto& [known, values] : scores->parts) {
+    if (known == name) return values;
+  }
+  return scores->parts.emplace_back(name, std::vector<double>()).second;
+}
+
+Scores scores_of(const Size& size, const Axis& axis, const Measured& measured) {
+  Scores out;
+  for (uint32_t i = 0; i < cases_of(size, axis); ++i) {
+    const Case about = axis.make(size.seed, i, size.tokens_max);
+    const Answers& answers = measured.answers.at({axis.name, i});
+    for (size_t q = 0; q < about.questions.size(); ++q) {
+      const std::vector<Part>& parts = about.questions[q].parts;
+      if (parts.empty()) continue;  // only tells something
+      double sum = 0;
+      for (const Part& part : parts) {
+        const double score = part.judge(answers.texts[q]);
+        part_of(&out, part.name).push_back(score);
+        sum += score;
+      }
+      out.whole.push_back(sum / static_cast<double>(parts.size()));
+      out.texts.push_back(answers.texts[q]);
+    }
+  }
+  // Parts come in the order of the case: sorted, so that the order of results does not depend on the first case.
+  std::sort(out.parts.begin(), out.parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  return out;
+}
+
+Mean difference(const std::vector<double>& base, const std::vector<double>& values) {
+  std::vector<double> differences;
+  const size_t pairs = std::min(base.size(), values.size());  // a program may ask on otherwise after another answer
+  for (size_t i = 0; i < pairs; ++i) differences.push_back(values[i] - base[i]);
+  return mean_of(differences);
+}
+
+Scores scores_of_program(const std::string& name, const Measured& measured) {
+  const Answers& answers = measured.answers.at({name, 0});
+  return {answers.scores, {}, answers.texts};
+}
+
+AxisSummary summarize_scores(const std::string& name, double chance, const Scores& of_base, const Scores& mine) {
+  AxisSummary out;
+  out.score = {name, mean_of(mine.whole), difference(of_base.whole, mine.whole)};
+  for (size_t p = 0; mine.parts.size() > 1 && p < mine.parts.size(); ++p) {
+    const auto& [part, values] = mine.parts[p];
+    out.parts.push_back({part, mean_of(values), difference(of_base.parts[p].second, values)});
+  }
+  std::vector<double> same;
+  for (size_t i = 0; i < mine.texts.size(); ++i) same.push_back(i < of_base.texts.size() && mine.texts[i] == of_base.texts[i] ? 1 : 0);
+  out.agreement = mean_of(same);
+  out.chance = chance;
+  const Mean its = mean_of(of_base.whole);
+  out.at_chance = chance < 1 && its.value - its.half_width <= chance;
+  return out;
+}
+
+// The share of runs of kRun tokens that the answer had before.
+double repetition_of(const Decode& decode) {
+  std::set<std::vector<int32_t>> seen;
+  size_t runs = 0, again = 0;
+  for (size_t at = decode.prompt; at + kRun <= decode.tokens.size(); ++at, ++runs)
+    again += !seen.insert({decode.tokens.begin() + static_cast<ptrdiff_t>(at), decode.tokens.begin() + static_cast<ptrdiff_t>(at + kRun)})
+                  .second;
+  return runs ? static_cast<double>(again) / static_cast<double>(runs) : 0;
+}
+
+void summarize_decodes(const Size& size, const Measured& base, const Measured& measured, Summary* out) {
+  std::vector<double> first, repetition, length;
+  for (uint32_t i = 0; i < size.decodes; ++i) {
+    const Decode &its = base.decodes.at(i), &mine = measured.decodes.at(i);
+    const auto parted = std::mismatch(its.tokens.begin(), its.tokens.end(), mine.tokens.begin(), mine.tokens.end());
+    first.push_back(static_cast<double>(static_cast<uint64_t>(parted.first - its.tokens.begin()) - its.prompt));
+    repetition.push_back(repetition_of(mine));
+    const uint64_t answer = its.tokens.size() - its.prompt;
+    if (answer > 0) length.push_back(static_cast<double>(mine.tokens.size() - mine.prompt) / static_cast<double>(answer));
+  }
+  out->first_difference = mean_of(first);
+  out->repetition = mean_of(repetition);
+  out->length = mean_of(length);
+}
+
+void summarize_readings(const Size& size, const Measured& measured, Summary* out) {
+  std::vector<double> all, flips;
+  std::vector<std::vector<double>> parts(kParts);
+  for (const auto& [index, reading] : measured.readings) {
+    std::set<uint64_t> flipped(reading.flips.begin(), reading.flips.end());
+    for (size_t at = 0; at < reading.divergence.size(); ++at) {
+      all.push_back(reading.divergence[at]);
+      flips.push_back(flipped.contains(at) ? 1 : 0);
+      if (index < size.decodes) parts[at * kParts / reading.divergence.size()].push_back(reading.divergence[at]);
+    }
+  }
+  out->divergence = mean_of(all);
+  out->divergence_999 = per_mille(all, 999);
+  out->divergence_most = all.empty() ? 0 : *std::max_element(all.begin(), all.end());
+  out->flips = mean_of(flips);
+  for (const auto& part : parts) out->divergence_by_part.push_back(mean_of(part).value);
+}
+
+}  // namespace
+
+uint32_t cases_of(const Size& size, const Axis& axis) { return axis.cases * size.times; }
+
+Summary summarize(const Size& size, const Record& record, const std::string& base, const std::string& configuration) {
+  const Measured &its = record.of(base), &mine = record.of(configuration);
+  Summary out;
+  out.configuration = configuration;
+  out.bytes_per_token = mine.bytes_per_token;
+  out.rows = mine.rows();
+  for (const Axis& axis : axes()) {
+    if (std::find(size.axes.begin(), size.axes.end(), axis.name) == size.axes.end()) continue;
+    out.axes.push_back(summarize_scores(axis.name, axis.chance, scores_of(size, axis, its), scores_of(size, axis, mine)));
+  }
+  for (const std::string& name : size.programs)
+    out.axes.push_back(summarize_scores(name, kNoChance, scores_of_program(name, its), scores_of_program(name, mine)));
+  summarize_decodes(size, its, mine, &out);
+  summarize_readings(size, mine, &out);
+  return out;
+}
+
+}  // namespace cli::eval

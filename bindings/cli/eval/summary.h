@@ -1,0 +1,56 @@
+// Summary: what a record says of a configuration, and how that differs from the base.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bindings/cli/eval/cases/case.h"
+#include "bindings/cli/eval/numbers.h"
+#include "bindings/cli/eval/record.h"
+
+namespace cli::eval {
+
+// The size of a run.
+struct Size {
+  uint64_t seed = 1;
+  uint32_t tokens_max = 4096;         // of a case
+  uint32_t decodes = 4;               // long answers
+  uint32_t decode_tokens = 512;       // tokens of each
+  std::vector<std::string> axes;      // names
+  std::vector<std::string> programs;  // likewise
+  uint32_t times = 1;                 // cases of an axis: so many times its default
+};
+
+// A score and how much it is above the base's, by pairs of answers to one question.
+struct Score {
+  std::string name;
+  Mean score, difference;
+};
+
+struct AxisSummary {
+  Score score;
+  std::vector<Score> parts;  // of answers that have several
+  double chance = 0;
+  bool at_chance = false;  // the base is: only the agreement tells anything
+  Mean agreement;          // the share of answers that are the base's, letter by letter
+};
+
+struct Summary {
+  std::string configuration;
+  uint64_t bytes_per_token = 0, rows = 0;
+  std::vector<AxisSummary> axes;
+  Mean divergence;            // KL(base || this), in nats
+  double divergence_999 = 0;  // 99.9 % of positions have no more
+  double divergence_most = 0;
+  Mean flips;                              // the share of positions whose best token is another
+  std::vector<double> divergence_by_part;  // means of eighths of the long answers, by position
+  Mean first_difference;                   // tokens of a long answer before it leaves the base's
+  Mean repetition;                         // the share of runs of eight tokens of an answer that it had before
+  Mean length;                             // of a long answer, in lengths of the base's
+};
+
+Summary summarize(const Size& size, const Record& record, const std::string& base, const std::string& configuration);
+
+uint32_t cases_of(const Size& size, const Axis& axis);
+
+}  // namespace cli::eval

@@ -1,0 +1,120 @@
+#!/bin/sh
+# eval.sh KVRT PYTHON TINY: kvrt eval: the same result with other threads and kernels and after an interruption, what is measured of the
+# base against itself, gates, and what is refused.
+set -eu
+. "$(dirname "$0")/lib.sh"
+kvrt=$1 python=$2 tiny=$3
+in_a_folder
+
+# A tiny model with room for long texts: it makes a token of most letters.
+"$python" - "$tiny/llama_gqa_f32.gguf" <<'END'
+import struct, sys
+model = open(sys.argv[1], "rb").read()
+key = b"llama.context_length" + struct.pack("<I", 4)  # a uint32
+at = model.index(key) + len(key)
+assert struct.unpack_from("<I", model, at) == (1024,)
+open("model.gguf", "wb").write(model[:at] + struct.pack("<I", 1 << 16) + model[at + 4:])
+END
+few="-m model.gguf --no-weight-cache --tokens 128 --answer 32 --candidates f16,int8 --kv-bytes 64M"
+small="$few --axes counting,rules,files,turns"
+
+# shellcheck disable=SC2086 # words, here and below
+exits 0 eval $small -o a --json
+cp out a.out
+json a.out 'j["result_sha256"]' >want
+is "$(cat want)" "$("$python" -c 'import hashlib
+text = open("a.json").read()
+print(hashlib.sha256(text[text.index("\"result\": ") + 10:text.rindex(", \"run\": ")].encode()).hexdigest())')" "the hash of the result"
+"$python" - <<'END'
+import json
+report = json.load(open("a.json"))
+base, again, int8 = report["result"]["configurations"]
+assert [c["configuration"] for c in (base, again, int8)] == ["f16", "f16 again", "int8"], report
+assert again["divergence"]["most"] == 0 and again["flips"]["mean"] == 0 and again["divergence"]["n"] > 300, again["divergence"]
+assert int8["divergence"]["mean"] > 0, int8["divergence"]
+assert base["kv_bytes_per_token"] == again["kv_bytes_per_token"] > int8["kv_bytes_per_token"] > 0
+assert base["rows"] > 0 and again["rows"] > base["rows"], "the base reads no texts again"
+for axis, same in zip(base["axes"], again["axes"], strict=True):
+    assert same["difference"] == {"mean": 0, "half_width_95": 0, "n": axis["score"]["n"]}, same
+    assert same["agreement"]["mean"] == 1, same
+names = {axis["name"]: axis for axis in base["axes"]}
+assert set(names) == {"counting", "rules", "files", "turns"} and len(names["rules"]["parts"]) == 10
+assert names["files"]["base_at_chance"] and names["files"]["score"]["n"] == 80, names["files"]
+assert [s["scenario"] for s in report["result"]["samples"]] == ["easy", "average", "long", "malformed", "high-value"]
+assert all(set(s["answers"]) == {"f16", "f16 again", "int8"} for s in report["result"]["samples"])
+for run in report["run"]["configurations"]:
+    assert run["seconds"] > 0 and run["kv_bytes_peak"] > 0, run
+page = open("a.html").read()
+assert page.count("<svg") >= 1 and "http" not in page.replace("http-equiv", "") and "<script" not in page, "a page that is whole by itself"
+END
+[ ! -e a.part ] || fail "the record of a run that ended is still there"
+
+exits 0 eval $small -o b --threads 1
+grep -q "^result sha256 $(cat want)\$" out || fail "another result with one thread: $(cat out)"
+grep -q '^files  *80 .*at chance' out || fail "the table: $(cat out)"
+exits 0 eval $few --axes counting -o b --json
+cp out b.out
+exits 0 eval $few --axes counting -o b --json --threads 1 --isa scalar
+is "$(json b.out 'j["result_sha256"]')" "$(json out 'j["result_sha256"]')" "the result of scalar kernels"
+
+# A run whose end fails leaves its record; cut in the middle of a line it goes on to the same result.
+mkdir c.json
+exits 11 eval $small -o c
+grep -q '^kvrt: cannot write c.json: ' err || fail "a report that cannot be written: $(cat err)"
+exits 3 eval $small -o c
+grep -q 'c.part is there, from a run that did not end: --resume goes on' err || fail "a second run: $(cat err)"
+rmdir c.json
+size=$(wc -c <c.part)
+head -c $((size / 2)) c.part >half && mv half c.part
+exits 10 eval $small -o c --resume --seed 2
+grep -q 'is of a run with another model' err || fail "another seed: $(cat err)"
+exits 0 eval $small -o c --resume --json
+is "$(cat want)" "$(json out 'j["result_sha256"]')" "the result after an interruption"
+exits 2 eval $small -o c --resume
+
+# An axis that is a program
+cat >asks.py <<'END'
+import json, sys
+def ask(**what):
+    print(json.dumps(what), flush=True)
+    return json.loads(sys.stdin.readline())
+for i in range(6):
+    first = ask(prompt=f"Say {i}.", tokens_max=4)["answer"]
+    again = ask(messages=[{"role": "user", "content": f"Say {i}."}], tokens_max=4)["answer"]
+    assert ask(score=0.25 + 0.5 * (first == again)) == {}
+END
+asks="$few --axes routing --program asks=\"$python asks.py\""
+eval "exits 0 eval $asks -o d --json"
+is "[6, 0.75, 0.0]" "$(json out '[[a["score"]["n"], a["score"]["mean"], a["difference"]["mean"]] for a in j["result"]["configurations"][2]["axes"] if a["name"] == "asks"][0]')" \
+  "the scores of a program"
+for bad in 'x' 'x=' '=true' 'needle=true' 'x=echo [1]' 'x=echo {}' 'x=true' 'x=exit 3' 'x=kill -9 $$' 'x=echo "{\"score\": 2}"' 'x=printf "{"'; do
+  exits 1 eval -m model.gguf --no-weight-cache --tokens 128 --axes routing --candidates int8 --kv-bytes 64M -o e --program "$bad"
+  grep -q '^kvrt: --program' err || fail "the program $bad: $(cat err)"
+  rm -f e.part
+done
+
+# Gates
+echo '{"f16 again.divergence.mean": {"max": 0}, "f16 again.turns.difference": {"min": 0}, "int8.kv_bytes_per_token": {"max": 1e9}}' >gate
+exits 0 eval $small -o d --gate gate
+echo '{"int8.divergence.mean": {"max": 0}, "int8.tunrs.score": {"min": 0}}' >gate
+exits 20 eval $small -o d --gate gate
+grep -q '^gate: int8.divergence.mean is .*, at most 0 is expected$' err || fail "a bound that does not hold: $(cat err)"
+grep -q '^gate: there is no figure int8.tunrs.score; did you mean int8.turns.score?$' err || fail "an unknown figure: $(cat err)"
+for bad in '[]' '{}' '{"a": 1}' '{"a": {"least": 1}}' '{"a": {"min": "1"}}' '{"a"'; do
+  echo "$bad" >gate
+  exits 1 eval $small -o d --gate gate
+done
+exits 2 eval $small -o d --gate nowhere
+
+# What is refused
+exits 1 eval -m model.gguf --candidates int9
+grep -q 'int9 is no format of KV' err || fail "an unknown format: $(cat err)"
+exits 1 eval -m model.gguf --candidates f16,int8,f16
+exits 1 eval -m model.gguf --candidates int8,int8
+exits 1 eval -m model.gguf --candidates int8/
+exits 1 eval -m model.gguf --candidates int8 --axes neddle
+grep -q 'there is no axis neddle; did you mean needle?' err || fail "an unknown axis: $(cat err)"
+exits 1 eval -m model.gguf
+exits 8 eval -m "$tiny/llama_gqa_f32.gguf" --candidates int8
+grep -q 'context has 1024 tokens.*lower --tokens' err || fail "a context that is too short: $(cat err)"
+exits 11 eval $small -o nowhere/x
