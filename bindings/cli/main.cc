@@ -148,7 +148,7 @@ void define_eval(CLI::App& app, int& code) {
                      ->check(within(128, 1u << 20))
                      ->capture_default_str();
   c->add_option("--answer", flags->answer, "tokens of a long answer at most")->check(within(16, 65536))->capture_default_str();
-  c->add_flag("--full", flags->full, "the same as --tokens 32768")->excludes(tokens);
+  c->add_flag("--full", flags->full, "the same as --tokens 32768, or as many as the model takes")->excludes(tokens);
   c->add_flag("--resume", flags->resume, "go on with a run that was interrupted");
   c->add_option("--gate", flags->gate, "JSON file with bounds of figures; the exit code is 20 if one does not hold")->type_name("FILE");
   c->add_flag("--json", flags->json, "print the report as one JSON object");

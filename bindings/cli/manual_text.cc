@@ -86,7 +86,7 @@ const Page kPages[] = {
        "conversation, and more: docs/EVAL.md has the list.",
        "The report has the share of right answers with its 95 % interval, the difference from the base by pairs, the share of answers that "
        "are the same letter by letter, the divergence from the base's predictions, and answers to read. Its part `result` is the same, bit "
-       "for bit, on every machine with the same kind of device; its SHA-256 is printed.",
+       "for bit, with any CPU and any number of threads; its SHA-256 is printed.",
        "Ctrl-C ends a run, and the same command with --resume goes on. Until the end NAME.part has what was measured.",
        "--gate sets bounds: {\"int8.divergence.mean\": {\"max\": 0.001}, \"int8.needle.difference\": {\"min\": -0.05}}. If one does not "
        "hold, the exit code is 20."},

@@ -2,6 +2,7 @@
 #include "tokenizer.h"
 
 #include "app.h"
+#include "room.h"
 
 namespace {
 
@@ -16,7 +17,8 @@ std::string text_of(const kvrt::Model& model, int32_t token) {
 std::string tokenize(const kvrt::Model& model, const std::string& body) {
   const Json object = read_object(body);
   std::string prompt;
-  uint32_t flags = KVRT_TEXT_SPECIAL | KVRT_TEXT_BOS;  // as in vLLM, unless the request says otherwise
+  const uint32_t bos = model.info().or_throw().add_bos ? KVRT_TEXT_BOS : 0;
+  uint32_t flags = KVRT_TEXT_SPECIAL | bos;  // as in vLLM, unless the request says otherwise
   bool there = false;
   for (size_t i = 0; i < object.items.size(); ++i) {
     const std::string& name = object.names[i];
@@ -26,7 +28,7 @@ std::string tokenize(const kvrt::Model& model, const std::string& body) {
       prompt = text(value, "prompt");
       there = true;
     } else if (name == "add_special_tokens") {
-      if (!flag(value, name)) flags &= ~static_cast<uint32_t>(KVRT_TEXT_BOS);
+      if (!flag(value, name)) flags = KVRT_TEXT_SPECIAL;
     } else {
       refuse(name, "unrecognized request argument: " + name, "unknown_parameter");
     }
@@ -35,11 +37,7 @@ std::string tokenize(const kvrt::Model& model, const std::string& body) {
   std::vector<int32_t> tokens;
   model.tokenize(prompt, flags, tokens).or_throw();
   JsonWriter w;
-  w.begin('{')
-      .pair("count", uint64_t{tokens.size()})
-      .pair("max_model_len", model.info().or_throw().context_length)
-      .key("tokens")
-      .begin('[');
+  w.begin('{').pair("count", uint64_t{tokens.size()}).pair("max_model_len", tokens_max(model)).key("tokens").begin('[');
   for (const int32_t token : tokens) w.number(static_cast<uint64_t>(token));
   return w.end(']').end('}').take();
 }
@@ -61,8 +59,9 @@ std::string detokenize(const kvrt::Model& model, const std::string& body) {
 std::string tokenizer_info(const kvrt::Runtime& runtime, const kvrt::Model& model, const std::string& path) {
   const kvrt_model_props props = model.info().or_throw();
   JsonWriter w;
-  w.begin('{').pair("tokenizer_class", "kvrt").pair("model_max_length", uint64_t{props.context_length});
-  w.pair("eos_token", text_of(model, props.eos_token));
+  w.begin('{').pair("tokenizer_class", "kvrt").pair("model_max_length", tokens_max(model));
+  w.key("eos_token");
+  props.eos_token >= 0 ? w.string(text_of(model, props.eos_token)) : w.null();
   if (props.bos_token >= 0) w.pair("bos_token", text_of(model, props.bos_token));
   std::string inspected;
   if (runtime.inspect(path, 0, inspected).ok()) {

@@ -50,7 +50,10 @@ uint64_t rows_expected(const Case& about) {
 
 class Evaluation {
  public:
-  explicit Evaluation(const EvalFlags& flags) : flags_(flags) {}
+  explicit Evaluation(const EvalFlags& flags) : flags_(flags) {
+    // Else bits of prompts depend on how they are cut into steps.
+    if (flags_.model.device != "cpu" && flags_.model.determinism == "by-class") flags_.model.determinism = "strict";
+  }
   kvrt_status run();
   bool holds() const { return flags_.gate.empty() || gate_.holds(report_); }
 
@@ -60,6 +63,7 @@ class Evaluation {
   kvrt_status add_configuration(const std::string& k, const std::string& v);
   kvrt_status begin();
   kvrt_status open(const Configuration& configuration, Model* out);
+  kvrt_status check_date(const Model& model);
   kvrt_status measure(size_t index);
   kvrt_status answer_cases(const std::string& name, Interview* interview);
   kvrt_status ask_programs(const std::string& name, Interview* interview);
@@ -72,7 +76,7 @@ class Evaluation {
   kvrt_status save();
   std::string header() const;
 
-  const EvalFlags& flags_;
+  EvalFlags flags_;
   std::vector<Configuration> configurations_;
   Runtime runtime_;
   Record record_;
@@ -128,20 +132,30 @@ kvrt_status Evaluation::configure() {
   size.seed = flags_.seed;
   size.times = flags_.times;
   size.decode_tokens = flags_.answer;
-  size.tokens_max = flags_.full ? kFullTokens : flags_.tokens;
+  size.tokens_max = flags_.tokens;
   if (kvrt_status s = choose_axes()) return s;
   if (kvrt_status s = add_configuration(k_format(flags_.model), v_format(flags_.model))) return s;
   for (const std::string& name : flags_.candidates) {
     const size_t slash = name.find('/');
     if (kvrt_status s = add_configuration(name.substr(0, slash), slash == name.npos ? name : name.substr(slash + 1))) return s;
   }
-  return flags_.gate.empty() ? KVRT_OK : gate_.read(flags_.gate);
+  if (flags_.gate.empty()) return KVRT_OK;
+  if (kvrt_status s = gate_.read(flags_.gate)) return s;
+  std::vector<std::string> beginnings;
+  for (const Configuration& c : configurations_) {
+    for (const std::vector<std::string>& names : {size.axes, size.programs, figure_groups()}) {
+      for (const std::string& name : names) beginnings.push_back(fmt::format("{}.{}", c.name, name));
+    }
+  }
+  return gate_.check(beginnings);
 }
 
 std::string Evaluation::header() const {
   std::vector<std::string> names;
   for (const Configuration& c : configurations_) names.push_back(c.name);
   const Size& size = report_.size;
+  std::string cases;
+  for (const Axis& axis : axes()) cases += text_of(axis.make(size.seed, 0, size.tokens_max));
   return Json()
       .add("kvrt_eval", report_.version)
       .add("model", report_.model_sha256)
@@ -152,6 +166,11 @@ std::string Evaluation::header() const {
       .add("times", uint64_t{size.times})
       .add("tokens_max", uint64_t{size.tokens_max})
       .add("decode_tokens", uint64_t{size.decode_tokens})
+      .add("cases", sha256(cases))
+      .add("block_tokens", uint64_t{flags_.model.block_tokens})
+      .add("kv_bytes", flags_.model.kv_bytes)
+      .add("prefill_chunk", uint64_t{flags_.model.prefill_chunk})
+      .add("determinism", flags_.model.determinism)
       .text();
 }
 
@@ -163,8 +182,12 @@ kvrt_status Evaluation::begin() {
   report_.cpu = *props->device_name ? props->device_name : cpu_name();
   report_.isa = props->isa;
   report_.threads = props->threads;
+  const Result<kvrt_plan> plan = runtime_.plan(flags_.model.model);
+  if (kvrt_status s = checked(plan.status(), "cannot open the model " + in_quotes(flags_.model.model))) return s;
+  if (flags_.full)
+    report_.size.tokens_max = std::min<uint32_t>(kFullTokens, plan->context_length - std::min(plan->context_length, kTokensBeside));
   bar_.note("reading the model's file");
-  if (kvrt_status s = sha256_of_file(flags_.model.model, &report_.model_sha256, &report_.model_bytes)) return s;
+  if (kvrt_status s = sha256_of_model(flags_.model.model, &report_.model_sha256, &report_.model_bytes)) return s;
   bar_.clear();
   return record_.open(flags_.output + ".part", header(), flags_.resume);
 }
@@ -217,7 +240,10 @@ kvrt_status Evaluation::answer_cases(const std::string& name, Interview* intervi
   const Size& size = report_.size;
   const auto answer = [&](const std::string& axis, uint32_t index, const Case& about) -> kvrt_status {
     const uint64_t rows = rows_expected(about);
-    if (record_.of(name).answers.contains({axis, index})) {
+    const auto& known = record_.of(name).answers;
+    const auto found = known.find({axis, index});
+    const size_t questions = about.questions.size();
+    if (found != known.end() && found->second.texts.size() == questions && found->second.tokens.size() == questions) {
       done_ += rows;
       return KVRT_OK;
     }
@@ -282,9 +308,11 @@ kvrt_status Evaluation::write_long(const std::string& name, Interview* interview
 kvrt_status Evaluation::read_along(const std::string& name, const Model& model) {
   Model base;
   const Measured& of_base = record_.of(configurations_[0].name);
-  for (uint32_t i = 0; i < of_base.decodes.size(); ++i) {
+  for (uint32_t i = 0; i <= report_.size.decodes; ++i) {
     const uint64_t rows = i == report_.size.decodes ? report_.size.tokens_max : report_.size.decode_tokens;
-    if (record_.of(name).readings.contains(i)) {
+    const std::vector<int32_t>& tokens = of_base.decodes.at(i).tokens;
+    const auto& known = record_.of(name).readings;
+    if (const auto found = known.find(i); found != known.end() && found->second.divergence.size() == tokens.size()) {
       done_ += rows;
       continue;
     }
@@ -292,11 +320,22 @@ kvrt_status Evaluation::read_along(const std::string& name, const Model& model) 
       if (kvrt_status s = open(configurations_[0], &base)) return s;
     }
     Reading reading;
-    if (kvrt_status s = Interview::read(base, model, of_base.decodes.at(i).tokens, &reading)) return s;
+    if (kvrt_status s = Interview::read(base, model, tokens, &reading)) return s;
     if (kvrt_status s = record_.add(name, i, std::move(reading))) return s;
     advance(rows);
   }
   return KVRT_OK;
+}
+
+// Some templates write the date: questions of another day are others.
+kvrt_status Evaluation::check_date(const Model& model) {
+  const std::string now_rendered = Interview::rendered(model, "[" + message_json("user", "a") + "]").value_or("");
+  const std::string known = record_.note("template", sha256(now_rendered));
+  if (known == sha256(now_rendered)) return KVRT_OK;
+  return complain(
+      KVRT_INCOMPATIBLE,
+      "the model's chat template writes the date, and this run began on another day: its questions would be others from here on; "
+      "begin anew");
 }
 
 kvrt_status Evaluation::measure(size_t index) {
@@ -306,6 +345,9 @@ kvrt_status Evaluation::measure(size_t index) {
   bar_.clear();
   if (kvrt_status s = open(configuration, &model)) return s;
   Interview interview(model);
+  if (!flags_.programs.empty() && !model.info()->has_template)
+    return complain(KVRT_UNSUPPORTED, "--program: the model has no chat template, and a program's messages need one");
+  if (kvrt_status s = check_date(model)) return s;
   if (kvrt_status s = record_.set_bytes_per_token(configuration.name, model.info()->kv_bytes_per_token)) return s;
   if (kvrt_status s = answer_cases(configuration.name, &interview)) return s;
   if (kvrt_status s = ask_programs(configuration.name, &interview)) return s;
@@ -313,6 +355,7 @@ kvrt_status Evaluation::measure(size_t index) {
   if (kvrt_status s = index == 0 ? KVRT_OK : read_along(configuration.name, model)) return s;
   report_.model_name = model.info()->name;
   report_.seconds.push_back(ms_since(start) / 1e3);
+  report_.rows_here.push_back(interview.rows());
   report_.peak_kv_bytes.push_back(interview.kv_bytes_peak());
   return KVRT_OK;
 }
@@ -333,7 +376,7 @@ kvrt_status Evaluation::save() {
   if (kvrt_status s = write_file(flags_.output + ".json", json)) return s;
   if (kvrt_status s = write_file(flags_.output + ".html", html_page(report_, digest))) return s;
   if (flags_.json) {
-    put("{}", json);
+    show(json);
   } else {
     print_table(report_);
     put("\nresult sha256 {}\n", digest);

@@ -1,5 +1,6 @@
 #include "bindings/cli/eval/gate.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "bindings/cli/commands.h"
@@ -22,6 +23,16 @@ kvrt_status Gate::read(const std::string& path) {
       (key == "min" ? bound.min : bound.max) = value.get<double>();
     }
     bounds_.push_back(std::move(bound));
+  }
+  return KVRT_OK;
+}
+
+kvrt_status Gate::check(const std::vector<std::string>& beginnings) const {
+  for (const Bound& bound : bounds_) {
+    const auto begins = [&](const std::string& beginning) { return bound.figure.starts_with(beginning); };
+    if (std::any_of(beginnings.begin(), beginnings.end(), begins)) continue;
+    const std::string two = bound.figure.substr(0, bound.figure.find('.', bound.figure.find('.') + 1) + 1);
+    return complain(KVRT_INVALID, fmt::format("--gate: there is no figure {}{}", in_quotes(bound.figure), suggestion(two, beginnings)));
   }
   return KVRT_OK;
 }

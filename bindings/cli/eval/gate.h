@@ -9,6 +9,8 @@ namespace cli::eval {
 class Gate {
  public:
   kvrt_status read(const std::string& path);
+  // Complains of a figure that is not of these: "int8.needle." and the like are the beginnings of all.
+  kvrt_status check(const std::vector<std::string>& beginnings) const;
   // Says each figure that is out of its bounds, or that there is not. True: all hold.
   bool holds(const EvalReport& report) const;
 

@@ -1,6 +1,7 @@
 #include "bindings/cli/eval/interview.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "bindings/cli/eval/numbers.h"
 
@@ -11,6 +12,10 @@ namespace {
 constexpr std::string_view kNoThoughts = R"({"enable_thinking": false})";  // the name that templates of models that think use
 constexpr std::string_view kNextUser("\nUser:", 7);                        // ends an answer of a model without a template; with its NUL
 
+bool finite(std::span<const float> row) {
+  return std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); });
+}
+
 std::string spelled(std::string_view role, std::string_view content) {
   if (role == "system") return fmt::format("{}\n", content);
   return role == "user" ? fmt::format("User: {}\nAssistant:", content) : fmt::format(" {}\n", content);
@@ -18,7 +23,19 @@ std::string spelled(std::string_view role, std::string_view content) {
 
 }  // namespace
 
-Interview::Interview(const Model& model) : model_(model), chats_(model.info()->has_template != 0) {}
+Interview::Interview(const Model& model) : model_(model), chats_(model.info()->has_template != 0) {
+  // Some templates (Gemma 2, Mistral 7B) refuse a system message: it begins the user's first one then.
+  const std::string both = fmt::format("[{}, {}]", message_json("system", "a"), message_json("user", "b"));
+  takes_system_ = !chats_ || rendered(model, both).has_value();
+}
+
+std::optional<std::string> Interview::rendered(const Model& model, const std::string& messages) {
+  auto options = init<kvrt_template_options>();
+  kvrt::assign(options.variables, options.variables_size, kNoThoughts);
+  std::string text;
+  if (!model.apply_template(messages, options, text).ok()) return std::nullopt;
+  return text;
+}
 
 kvrt_status Interview::open(const std::string& name, Session* out) const {
   auto options = init<kvrt_session_options>();
@@ -45,23 +62,41 @@ kvrt_status Interview::answer(Session* session, uint32_t tokens_max, std::string
   const Result<kvrt_report> done = session->generate(options, on_event);
   if (!done.ok() && Interrupt::came()) return KVRT_CANCELLED;
   if (kvrt_status s = checked(done.status(), "cannot answer")) return s;
+  if (done->reason == KVRT_REASON_CONTEXT_FULL) {
+    return complain(
+        KVRT_LIMIT,
+        fmt::format(
+            "a case took more than the {} tokens that the model's context, or the pool, can hold: lower --tokens, or raise --kv-bytes",
+            session->info()->tokens));
+  }
+  if (done->stop_string_tokens > 0) {  // what ended the answer is no part of it
+    const uint64_t keep = session->info()->tokens - done->stop_string_tokens;
+    if (kvrt_status s = checked(session->truncate(keep), "cannot cut the answer")) return s;
+  }
   *rows += done->prefilled + done->generated;
+  rows_ += done->prefilled + done->generated;
   kv_bytes_peak_ = std::max(kv_bytes_peak_, session->info()->kv_bytes);
   return KVRT_OK;
 }
 
 kvrt_status Interview::ask(const Case& about, const std::string& name, Answers* out) {
   Session session;
+  std::string said_before;  // by a system message that the template refuses
   for (size_t q = 0; q < about.questions.size(); ++q) {
     const Question& question = about.questions[q];
     const bool begins = q == 0 || !about.turns;
     if (begins) {
       if (kvrt_status s = open(name, &session)) return s;
+      said_before.clear();
       for (const Line& line : about.before) {
-        if (kvrt_status s = tell(&session, line.role, line.content)) return s;
+        if (line.role == "system" && !takes_system_) {
+          said_before += line.content + "\n\n";
+        } else if (kvrt_status s = tell(&session, line.role, line.content)) {
+          return s;
+        }
       }
     }
-    if (kvrt_status s = tell(&session, "user", (begins ? about.document : "") + question.text)) return s;
+    if (kvrt_status s = tell(&session, "user", (begins ? said_before + about.document : "") + question.text)) return s;
     out->texts.emplace_back();
     out->tokens.push_back(0);
     if (kvrt_status s = answer(&session, question.tokens_max, &out->texts.back(), &out->tokens.back(), &out->rows)) return s;
@@ -70,7 +105,6 @@ kvrt_status Interview::ask(const Case& about, const std::string& name, Answers* 
 }
 
 kvrt_status Interview::converse(const std::string& messages, uint32_t tokens_max, const std::string& name, Answers* out) {
-  if (!chats_) return complain(KVRT_UNSUPPORTED, "--program: the model has no chat template, and a program's messages need one");
   Session session;
   if (kvrt_status s = open(name, &session)) return s;
   if (kvrt_status s = checked(session.set_messages(messages).status(), "--program: cannot append its messages")) return s;
@@ -117,7 +151,11 @@ kvrt_status Interview::read(const Model& base, const Model& other, const std::ve
     if (kvrt_status s = next_row(&sessions[1], &row)) return s;
     if (its.type != KVRT_EVENT_LOGITS || row.type != KVRT_EVENT_LOGITS) break;
     const std::span<const float> of_base(its.logits, its.logits_count), of_other(row.logits, row.logits_count);
-    out->divergence.push_back(divergence(of_base, of_other));
+    out->divergence.push_back(finite(of_base) && finite(of_other) ? divergence(of_base, of_other) : -1);
+    if (out->divergence.back() < 0) {
+      return complain(KVRT_DEVICE,
+                      fmt::format("cannot compare logits: those of position {} of a text hold a NaN or an infinity", row.position));
+    }
     if (best_of(of_base) != best_of(of_other)) out->flips.push_back(row.position);
   }
   out->rows = tokens.size();

@@ -17,7 +17,10 @@ class Interview {
   // The answer that follows these messages, a JSON array. What follows the messages of an earlier call shares its KV.
   kvrt_status converse(const std::string& messages, uint32_t tokens_max, const std::string& name, Answers* out);
   kvrt_status write(const std::string& request, uint32_t tokens_max, const std::string& name, Decode* out);
+  // Messages as the model's template renders them; nothing: it refuses them, or there is none.
+  static std::optional<std::string> rendered(const Model& model, const std::string& messages);
   uint64_t kv_bytes_peak() const { return kv_bytes_peak_; }  // of a session, so far
+  uint64_t rows() const { return rows_; }                    // that were computed so far
   // What both predict after each of the tokens, side by side, so that few rows are in memory.
   static kvrt_status read(const Model& base, const Model& other, const std::vector<int32_t>& tokens, Reading* out);
 
@@ -28,8 +31,9 @@ class Interview {
   kvrt_status answer(Session* session, uint32_t tokens_max, std::string* text, uint64_t* tokens, uint64_t* rows);
 
   const Model& model_;
-  uint64_t kv_bytes_peak_ = 0;
+  uint64_t kv_bytes_peak_ = 0, rows_ = 0;
   bool chats_ = false;  // it has a template; else a dialogue is spelled as text
+  bool takes_system_ = false;
 };
 
 }  // namespace cli::eval

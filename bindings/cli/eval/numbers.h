@@ -21,10 +21,11 @@ double divergence(std::span<const float> base, std::span<const float> other);
 size_t best_of(std::span<const float> row);  // the first of the largest
 
 struct Mean {
-  double value = 0, half_width = 0;  // of the 95 % interval, by the normal distribution
+  double value = 0, half_width = 0;  // of the 95 % interval, by Student's distribution
   uint64_t n = 0;
 };
-Mean mean_of(std::span<const double> values);
+// clusters: by value, ascending: values of one cluster depend on each other, and only clusters do not. Empty: each value is one.
+Mean mean_of(std::span<const double> values, std::span<const uint32_t> clusters = {});
 // The value that so many of 1,000 do not pass, by the nearest rank.
 double per_mille(std::vector<double> values, uint32_t rank);
 

@@ -19,7 +19,6 @@ uint64_t Measured::rows() const {
   uint64_t sum = 0;
   for (const auto& [key, a] : answers) sum += a.rows;
   for (const auto& [index, d] : decodes) sum += d.rows;
-  for (const auto& [index, r] : readings) sum += r.rows;
   return sum;
 }
 
@@ -28,13 +27,13 @@ kvrt_status Record::open(const std::string& path, const std::string& header, boo
   if (resume) {
     if (kvrt_status s = load(header)) return s;
   }
-  file_.reset(std::fopen(path.c_str(), resume ? "ab" : "wbx"));
+  file_.reset(std::fopen(path.c_str(), resume ? "abe" : "wbxe"));
   if (!file_ && errno == EEXIST) {
     return complain(KVRT_CONFLICT,
                     fmt::format("{} is there, from a run that did not end: --resume goes on with it; else remove it", in_quotes(path)));
   }
   if (!file_) return complain(KVRT_IO, fmt::format("cannot write {}: {}", in_quotes(path), std::strerror(errno)));
-  return resume ? KVRT_OK : write(header + "\n");
+  return write(resume ? "\n" : header + "\n");  // a line that was cut ends
 }
 
 kvrt_status Record::load(const std::string& header) {
@@ -59,14 +58,20 @@ bool Record::take(const std::string& text) {
   const RecordLine line = RecordLine::parse(text, nullptr, false);
   if (!line.is_object()) return false;
   try {
-    Measured& m = measured_[line.at("configuration").get<std::string>()];
     const std::string kind = line.at("kind");
+    if (kind == "note") {
+      notes_[line.at("name")] = line.at("value");
+      return true;
+    }
+    Measured& m = measured_[line.at("configuration").get<std::string>()];
     if (kind == "bytes") m.bytes_per_token = line.at("bytes_per_token");
     if (kind == "answers") {
       m.answers[{line.at("axis"), line.at("case")}] = {line.at("texts"), line.at("tokens"), line.at("scores"), line.at("rows")};
     }
     if (kind == "decode") {
-      m.decodes[line.at("case").get<uint32_t>()] = {line.at("tokens"), line.at("prompt"), line.at("text"), line.at("rows")};
+      Decode decode{line.at("tokens"), line.at("prompt"), line.at("text"), line.at("rows")};
+      if (decode.prompt > decode.tokens.size()) return false;
+      m.decodes[line.at("case").get<uint32_t>()] = std::move(decode);
     }
     if (kind == "reading") m.readings[line.at("case").get<uint32_t>()] = {line.at("divergence"), line.at("flips"), line.at("rows")};
   } catch (const nlohmann::json::exception&) {
@@ -107,6 +112,13 @@ kvrt_status Record::add(const std::string& configuration, uint32_t index, Readin
 kvrt_status Record::set_bytes_per_token(const std::string& configuration, uint64_t bytes) {
   measured_[configuration].bytes_per_token = bytes;
   return write(text_of({{"kind", "bytes"}, {"configuration", configuration}, {"bytes_per_token", bytes}}));
+}
+
+std::string Record::note(const std::string& name, const std::string& value) {
+  if (const auto known = notes_.find(name); known != notes_.end()) return known->second;
+  notes_[name] = value;
+  write(text_of({{"kind", "note"}, {"name", name}, {"value", value}}));  // a file that cannot be written says so with the next answer
+  return value;
 }
 
 kvrt_status Record::remove() {

@@ -42,7 +42,7 @@ struct Measured {
   std::map<uint32_t, Decode> decodes;
   std::map<uint32_t, Reading> readings;
   uint64_t bytes_per_token = 0;  // of KV
-  uint64_t rows() const;
+  uint64_t rows() const;         // of answers; not those of readings, which the base has none of
 };
 
 class Record {
@@ -56,6 +56,8 @@ class Record {
   kvrt_status set_bytes_per_token(const std::string& configuration, uint64_t bytes);
   Measured& of(const std::string& configuration) { return measured_[configuration]; }
   const Measured& of(const std::string& configuration) const { return measured_.at(configuration); }
+  // What was noted under this name first: `value`, if nothing was.
+  std::string note(const std::string& name, const std::string& value);
   kvrt_status remove();  // the file: the run is over
 
  private:
@@ -69,6 +71,7 @@ class Record {
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
   std::map<std::string, Measured> measured_;
+  std::map<std::string, std::string> notes_;
 };
 
 }  // namespace cli::eval

@@ -24,6 +24,7 @@ struct EvalReport {
   std::string cpu, isa, version;
   uint32_t threads = 0;
   std::vector<double> seconds;          // by configuration, as far as this process computed it
+  std::vector<uint64_t> rows_here;      // likewise, of answers
   std::vector<uint64_t> peak_kv_bytes;  // likewise
 };
 
@@ -36,5 +37,6 @@ void print_table(const EvalReport& report);
 // A figure by its name, "int8.needle.score"; false: there is none. The names of all figures, for a message.
 bool figure(const EvalReport& report, const std::string& name, double* value);
 std::vector<std::string> figure_names(const EvalReport& report);
+std::vector<std::string> figure_groups();  // beside the axes: "divergence"
 
 }  // namespace cli::eval

@@ -101,8 +101,8 @@ std::string scores_table(const EvalReport& report) {
   const Summary& base = report.summaries.front();
   for (size_t a = 0; a < base.axes.size(); ++a) {
     const AxisSummary& its = base.axes[a];
-    out += fmt::format("<tr><td>{}{}</td><td>{}</td>", escaped(its.score.name), its.at_chance ? " <span class=\"note\">(at chance)</span>" : "",
-                       its.score.score.n);
+    out += fmt::format("<tr><td>{}{}</td><td>{}</td>", escaped(its.score.name),
+                       its.at_chance ? " <span class=\"note\">(at chance)</span>" : "", its.score.score.n);
     for (size_t i = 0; i < report.summaries.size(); ++i) {
       const AxisSummary& axis = report.summaries[i].axes[a];
       out += fmt::format("<td>{:.1f} &plusmn; {:.1f}</td>", 100 * axis.score.score.value, 100 * axis.score.score.half_width);

@@ -18,7 +18,8 @@ Json score_json(const Score& score) {
 
 Json axis_json(const AxisSummary& axis) {
   Json json = score_json(axis.score);
-  json.add("chance", axis.chance, kDigits).add("base_at_chance", axis.at_chance).add("agreement", mean_json(axis.agreement));
+  if (axis.chance >= 0) json.add("chance", axis.chance, kDigits);
+  json.add("base_at_chance", axis.at_chance).add("agreement", mean_json(axis.agreement));
   std::vector<Json> parts;
   for (const Score& part : axis.parts) parts.push_back(score_json(part));
   if (!parts.empty()) json.add("parts", parts);
@@ -36,6 +37,7 @@ Json summary_json(const Summary& s) {
                              .add("per_mille_999", s.divergence_999, kDigits)
                              .add("most", s.divergence_most, kDigits)
                              .add("by_eighth_of_position", by_part));
+  json.add("text_divergence", mean_json(s.text_divergence).add("per_mille_999", s.text_divergence_999, kDigits));
   json.add("flips", mean_json(s.flips));
   json.add("decode", Json()
                          .add("tokens_before_first_difference", mean_json(s.first_difference))
@@ -57,6 +59,8 @@ std::vector<std::pair<std::string, double>> figures(const EvalReport& report) {
     add("divergence.mean", s.divergence.value);
     add("divergence.per_mille_999", s.divergence_999);
     add("divergence.most", s.divergence_most);
+    add("text_divergence.mean", s.text_divergence.value);
+    add("text_divergence.per_mille_999", s.text_divergence_999);
     add("flips", s.flips.value);
     add("decode.tokens_before_first_difference", s.first_difference.value);
     add("decode.repetition", s.repetition.value);
@@ -97,7 +101,7 @@ std::string whole_json(const EvalReport& report, const std::string& result, cons
     runs.push_back(Json()
                        .add("configuration", report.summaries[i].configuration)
                        .add("seconds", seconds)
-                       .add("rows_per_second", seconds > 0 ? static_cast<double>(report.summaries[i].rows) / seconds : 0.0)
+                       .add("rows_per_second", seconds > 0 ? static_cast<double>(report.rows_here[i]) / seconds : 0.0)
                        .add("kv_bytes_peak", report.peak_kv_bytes[i]));
   }
   const Json run = Json()
@@ -117,6 +121,8 @@ bool figure(const EvalReport& report, const std::string& name, double* value) {
   }
   return false;
 }
+
+std::vector<std::string> figure_groups() { return {"divergence", "text_divergence", "flips", "decode", "kv_bytes_per_token"}; }
 
 std::vector<std::string> figure_names(const EvalReport& report) {
   std::vector<std::string> names;

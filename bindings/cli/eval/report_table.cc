@@ -12,8 +12,8 @@ std::string percent(const Mean& m) { return fmt::format("{:.1f} +/- {:.1f}", 100
 
 void print_table(const EvalReport& report) {
   const Summary& base = report.summaries.front();
-  put("{} with KV in {}: {} bytes a token, {} rows\n\n", report.model_name, base.configuration, base.bytes_per_token, base.rows);
-  put("{:<12} {:>5} {:>14}", "right, in %", "n", base.configuration);
+  tell("{} with KV in {}: {} bytes a token, {} rows", report.model_name, base.configuration, base.bytes_per_token, base.rows);
+  put("\n{:<12} {:>5} {:>14}", "right, in %", "n", base.configuration);
   for (size_t i = 1; i < report.summaries.size(); ++i) put(" {:>14} {:>14} {:>7}", report.summaries[i].configuration, "difference", "same");
   put("\n");
   for (size_t a = 0; a < base.axes.size(); ++a) {

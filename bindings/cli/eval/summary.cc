@@ -9,11 +9,12 @@ namespace cli::eval {
 namespace {
 
 constexpr size_t kParts = 8, kRun = 8;
-constexpr double kNoChance = 0;  // of a program's axis: nobody knows
+constexpr double kNoChance = -1;  // of a program's axis: nobody knows
 
 // The scores of all answers of an axis: of each part by its name, and of the whole answer.
 struct Scores {
   std::vector<double> whole;
+  std::vector<uint32_t> cases;  // by answer: what depends on one document, or one conversation
   std::vector<std::pair<std::string, std::vector<double>>> parts;
   std::vector<std::string> texts;
 };
@@ -40,6 +41,7 @@ Scores scores_of(const Size& size, const Axis& axis, const Measured& measured) {
         sum += score;
       }
       out.whole.push_back(sum / static_cast<double>(parts.size()));
+      out.cases.push_back(i);
       out.texts.push_back(answers.texts[q]);
     }
   }
@@ -48,31 +50,32 @@ Scores scores_of(const Size& size, const Axis& axis, const Measured& measured) {
   return out;
 }
 
-Mean difference(const std::vector<double>& base, const std::vector<double>& values) {
+Mean difference(const std::vector<double>& base, const std::vector<double>& values, std::span<const uint32_t> cases) {
   std::vector<double> differences;
-  const size_t pairs = std::min(base.size(), values.size());  // a program may ask on otherwise after another answer
-  for (size_t i = 0; i < pairs; ++i) differences.push_back(values[i] - base[i]);
-  return mean_of(differences);
+  if (base.size() != values.size()) return {};  // a program that asked on otherwise after another answer
+  for (size_t i = 0; i < values.size(); ++i) differences.push_back(values[i] - base[i]);
+  return mean_of(differences, cases);
 }
 
 Scores scores_of_program(const std::string& name, const Measured& measured) {
   const Answers& answers = measured.answers.at({name, 0});
-  return {answers.scores, {}, answers.texts};
+  return {answers.scores, {}, {}, answers.texts};
 }
 
 AxisSummary summarize_scores(const std::string& name, double chance, const Scores& of_base, const Scores& mine) {
   AxisSummary out;
-  out.score = {name, mean_of(mine.whole), difference(of_base.whole, mine.whole)};
+  out.score = {name, mean_of(mine.whole, mine.cases), difference(of_base.whole, mine.whole, mine.cases)};
   for (size_t p = 0; mine.parts.size() > 1 && p < mine.parts.size(); ++p) {
     const auto& [part, values] = mine.parts[p];
-    out.parts.push_back({part, mean_of(values), difference(of_base.parts[p].second, values)});
+    const std::span<const uint32_t> cases = values.size() == mine.cases.size() ? std::span(mine.cases) : std::span<const uint32_t>();
+    out.parts.push_back({part, mean_of(values, cases), difference(of_base.parts[p].second, values, cases)});
   }
   std::vector<double> same;
   for (size_t i = 0; i < mine.texts.size(); ++i) same.push_back(i < of_base.texts.size() && mine.texts[i] == of_base.texts[i] ? 1 : 0);
-  out.agreement = mean_of(same);
+  out.agreement = mean_of(same, same.size() == mine.cases.size() ? std::span<const uint32_t>(mine.cases) : std::span<const uint32_t>());
   out.chance = chance;
-  const Mean its = mean_of(of_base.whole);
-  out.at_chance = chance < 1 && its.value - its.half_width <= chance;
+  const Mean its = mean_of(of_base.whole, of_base.cases);
+  out.at_chance = chance >= 0 && chance < 1 && its.value - its.half_width <= chance;
   return out;
 }
 
@@ -101,22 +104,28 @@ void summarize_decodes(const Size& size, const Measured& base, const Measured& m
   out->length = mean_of(length);
 }
 
-void summarize_readings(const Size& size, const Measured& measured, Summary* out) {
-  std::vector<double> all, flips;
+// The positions that predict tokens of the base's long answers, and apart from these all of the long text.
+void summarize_readings(const Size& size, const Measured& base, const Measured& measured, Summary* out) {
+  std::vector<double> answers, text, flips;
   std::vector<std::vector<double>> parts(kParts);
-  for (const auto& [index, reading] : measured.readings) {
-    std::set<uint64_t> flipped(reading.flips.begin(), reading.flips.end());
-    for (size_t at = 0; at < reading.divergence.size(); ++at) {
-      all.push_back(reading.divergence[at]);
+  for (uint32_t i = 0; i < size.decodes && measured.readings.contains(i); ++i) {
+    const Reading& reading = measured.readings.at(i);
+    const std::set<uint64_t> flipped(reading.flips.begin(), reading.flips.end());
+    const size_t first = std::max<uint64_t>(base.decodes.at(i).prompt, 1) - 1, count = reading.divergence.size() - first;
+    for (size_t at = first; at < reading.divergence.size(); ++at) {
+      answers.push_back(reading.divergence[at]);
       flips.push_back(flipped.contains(at) ? 1 : 0);
-      if (index < size.decodes) parts[at * kParts / reading.divergence.size()].push_back(reading.divergence[at]);
+      parts[(at - first) * kParts / count].push_back(reading.divergence[at]);
     }
   }
-  out->divergence = mean_of(all);
-  out->divergence_999 = per_mille(all, 999);
-  out->divergence_most = all.empty() ? 0 : *std::max_element(all.begin(), all.end());
+  if (measured.readings.contains(size.decodes)) text = measured.readings.at(size.decodes).divergence;
+  out->divergence = mean_of(answers);
+  out->divergence_999 = per_mille(answers, 999);
+  out->divergence_most = answers.empty() ? 0 : *std::max_element(answers.begin(), answers.end());
   out->flips = mean_of(flips);
   for (const auto& part : parts) out->divergence_by_part.push_back(mean_of(part).value);
+  out->text_divergence = mean_of(text);
+  out->text_divergence_999 = per_mille(text, 999);
 }
 
 }  // namespace
@@ -136,7 +145,7 @@ Summary summarize(const Size& size, const Record& record, const std::string& bas
   for (const std::string& name : size.programs)
     out.axes.push_back(summarize_scores(name, kNoChance, scores_of_program(name, its), scores_of_program(name, mine)));
   summarize_decodes(size, its, mine, &out);
-  summarize_readings(size, mine, &out);
+  summarize_readings(size, its, mine, &out);
   return out;
 }
 

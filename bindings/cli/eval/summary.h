@@ -30,18 +30,20 @@ struct Score {
 struct AxisSummary {
   Score score;
   std::vector<Score> parts;  // of answers that have several
-  double chance = 0;
-  bool at_chance = false;  // the base is: only the agreement tells anything
-  Mean agreement;          // the share of answers that are the base's, letter by letter
+  double chance = 0;         // below 0: nobody knows
+  bool at_chance = false;    // the base is: only the agreement tells anything
+  Mean agreement;            // the share of answers that are the base's, letter by letter
 };
 
 struct Summary {
   std::string configuration;
   uint64_t bytes_per_token = 0, rows = 0;
   std::vector<AxisSummary> axes;
-  Mean divergence;            // KL(base || this), in nats
+  Mean divergence;            // KL(base || this), in nats, where tokens of long answers are predicted
   double divergence_999 = 0;  // 99.9 % of positions have no more
   double divergence_most = 0;
+  Mean text_divergence;                    // of each position of the long text and the answer to it
+  double text_divergence_999 = 0;          // likewise
   Mean flips;                              // the share of positions whose best token is another
   std::vector<double> divergence_by_part;  // means of eighths of the long answers, by position
   Mean first_difference;                   // tokens of a long answer before it leaves the base's

@@ -44,7 +44,11 @@ TEST(EvalNumbers, DivergenceOfRows) {
 TEST(EvalNumbers, MeansAndRanks) {
   const Mean m = mean_of(std::vector<double>{1, 2, 3, 4});
   EXPECT_EQ(m.value, 2.5);
-  EXPECT_NEAR(m.half_width, 1.96 * std::sqrt(5.0 / 3 / 4), 1e-12);
+  EXPECT_NEAR(m.half_width, 3.182 * std::sqrt(5.0 / 3 / 4), 1e-12);
+  // Values that stand twice say no more than once.
+  const std::vector<double> twice = {1, 1, 2, 2, 3, 3, 4, 4};
+  EXPECT_NEAR(mean_of(twice, std::vector<uint32_t>{0, 0, 1, 1, 2, 2, 3, 3}).half_width, m.half_width, 1e-12);
+  EXPECT_LT(mean_of(twice).half_width, m.half_width);
   EXPECT_EQ(m.n, 4u);
   EXPECT_EQ(mean_of({}).n, 0u);
   std::vector<double> thousand;

@@ -48,5 +48,6 @@ struct Axis {
   Case (*make)(uint64_t seed, uint32_t index, uint32_t tokens_max);  // documents have about so many tokens at most
 };
 std::span<const Axis> axes();
+std::string text_of(const Case& about);  // all that it says, with the right answers
 
 }  // namespace cli::eval

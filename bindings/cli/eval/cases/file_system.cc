@@ -25,10 +25,7 @@ std::vector<std::string> words_of(std::string_view line) {
 
 }  // namespace
 
-void FileSystem::write(const std::string& file, const std::string& word) {
-  if (!files_.contains(file)) newest_ = file;
-  files_[file] = word;
-}
+void FileSystem::write(const std::string& file, const std::string& word) { files_[file] = word; }
 
 bool FileSystem::run(std::string_view answer) {
   while (!answer.empty()) {
@@ -49,6 +46,7 @@ bool FileSystem::run(std::string_view answer) {
     const std::string word = from->second;
     if (command == "copy") {
       write(words[2], word);
+      newest_ = words[2];
       return true;
     }
     files_.erase(from);  // a file that is renamed is not made anew
@@ -65,13 +63,13 @@ FileRequest FileSystem::request(Random* random) const {
   for (const char* object : kObjects) {
     if (!files_.contains(object)) free.emplace_back(object);
   }
-  const std::string fresh = random->pick(free), file = random->pick(names), word = random->pick(kFruits);
+  const std::string fresh = random->pick(free), file = random->pick(names);
   const std::string& held = files_.at(file);
+  std::string word = random->pick(kFruits);
+  while (word == held) word = random->pick(kFruits);  // else there is nothing to do
   const auto same = std::count_if(files_.begin(), files_.end(), [&](const auto& entry) { return entry.second == held; });
-  const bool newest = files_.contains(newest_) && random->one_in(3);
-  const std::string which = newest                           ? "the file that was made last"
-                            : same == 1 && random->one_in(2) ? "the file that holds " + held
-                                                             : "the file " + file;
+  const bool newest = files_.contains(newest_) && files_.at(newest_) != word && random->one_in(3);
+  const std::string which = newest ? "the file that was made last" : same == 1 ? "the file that holds " + held : "the file " + file;
   const std::string& meant = newest ? newest_ : file;
   switch (random->below(names.size() > 2 ? 4 : 3)) {
     case 0:

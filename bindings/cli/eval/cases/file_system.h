@@ -26,7 +26,7 @@ class FileSystem {
 
  private:
   std::map<std::string, std::string> files_;
-  std::string newest_;
+  std::string newest_;  // the last copy; "": there was none
 };
 
 }  // namespace cli::eval

@@ -16,8 +16,9 @@ bool has_word(std::string_view text, std::string_view word);
 std::vector<int64_t> numbers_in(std::string_view text);  // whole numbers; commas between thousands are left out
 
 Judge says(std::string word);
-Judge says_share_of(std::vector<std::string> words);  // the share of them that is there
-Judge ends_with_number(int64_t number);               // the last number of the answer
+Judge says_share_of(std::vector<std::string> words);              // the share of them that is there
+Judge results_in(int64_t number);                                 // the number after the first "Result:", or the last one of the first line
+bool has_digits(std::string_view text, std::string_view digits);  // with anything but letters and digits between them, too
 Judge first_number_is(int64_t number);
 // The first of the words that the answer has is `right`: an answer that lists all of them is no answer.
 Judge chooses(std::string right, std::vector<std::string> words);

@@ -38,7 +38,7 @@ constexpr std::array<Hidden, 16> kHidden = {{
     {"{} won three medals at the Olympic Games by running.", "Who is a successful athlete?"},
     {"{} keeps hives and sells what they give in jars.", "Who has honey to sell?"},
     {"{} teaches algebra to children of twelve.", "Who gives lessons in mathematics?"},
-    {"{} climbs telephone masts without a rope.", "Who is not afraid of heights?"},
+    {"{} has four hundred tulips in the garden.", "Who grows flowers?"},
     {"{} writes verses that appear in magazines.", "Who is a poet?"},
 }};
 
@@ -50,12 +50,13 @@ Case needle_case(uint64_t seed, uint32_t index, uint32_t tokens_max) {
   Case out;
   const uint32_t tokens = length_of(index, tokens_max);
   out.name = name_of(index, tokens);
-  std::vector<std::string> facts;
+  std::vector<std::string> facts, numbers;
+  for (size_t i = 0; i < kNeedles; ++i) numbers.push_back(code(&random));
   for (const char* name : random.sample(kNames, kNeedles)) {
-    const std::string number = code(&random);
+    const std::string& number = numbers[facts.size()];
     facts.push_back(fmt::format("The locker of {} has the number {}.", name, number));
     out.questions.push_back({fmt::format("Which number has the locker of {}? Answer with the number alone.", name), kShortAnswer, number,
-                             code(&random), whole(says(number))});
+                             random.pick(numbers), whole(chooses(number, numbers))});
   }
   out.document = kRead + haystack(&random, tokens, facts) + "\n\n";
   return out;
@@ -67,17 +68,15 @@ Case needles_case(uint64_t seed, uint32_t index, uint32_t tokens_max) {
   Case out;
   const uint32_t tokens = length_of(index, tokens_max);
   out.name = name_of(index, tokens);
-  std::vector<std::string> facts;
+  std::vector<std::string> facts, all;
+  for (size_t i = 0; i < kPeople * kEach; ++i) all.push_back(code(&random));
   for (const char* name : random.sample(kNames, kPeople)) {
-    std::vector<std::string> codes, blind;
-    for (size_t i = 0; i < kEach; ++i) {
-      codes.push_back(code(&random));
-      blind.push_back(code(&random));
-      facts.push_back(fmt::format("One of the keys of {} has the number {}.", name, codes.back()));
-    }
+    const size_t first = facts.size();
+    const std::vector<std::string> codes(all.begin() + static_cast<ptrdiff_t>(first), all.begin() + static_cast<ptrdiff_t>(first + kEach));
+    for (const std::string& one : codes) facts.push_back(fmt::format("One of the keys of {} has the number {}.", name, one));
     out.questions.push_back({fmt::format("Which numbers do the keys of {} have? There are {}. Answer with the numbers alone.", name, kEach),
-                             2 * kShortAnswer, fmt::format("{}", fmt::join(codes, ", ")), fmt::format("{}", fmt::join(blind, ", ")),
-                             whole(says_share_of(codes))});
+                             2 * kShortAnswer, fmt::format("{}", fmt::join(codes, ", ")),
+                             fmt::format("{}", fmt::join(random.sample(all, kEach), ", ")), whole(says_share_of(codes))});
   }
   random.shuffle(facts);
   out.document = kRead + haystack(&random, tokens, facts) + "\n\n";
@@ -95,7 +94,7 @@ Case hidden_case(uint64_t seed, uint32_t index, uint32_t tokens_max) {
   const auto pairs = random.sample(kHidden, kFacts);
   for (size_t i = 0; i < kFacts; ++i) {
     facts.push_back(fmt::format(fmt::runtime(pairs[i].fact), names[i]));
-    out.questions.push_back({fmt::format("{} Answer with the name alone.", pairs[i].question), kShortAnswer, names[i], random.pick(kNames),
+    out.questions.push_back({fmt::format("{} Answer with the name alone.", pairs[i].question), kShortAnswer, names[i], random.pick(names),
                              whole(chooses(names[i], names))});
   }
   out.document = kRead + haystack(&random, tokens, facts) + "\n\n";

@@ -41,7 +41,7 @@ Case tracing_case(uint64_t seed, uint32_t index, uint32_t) {
   out.document = "Read this text. A question about it follows.\n\n" + text + "\n\n";
   for (size_t c = 0; c < kChains; ++c) {
     out.questions.push_back({fmt::format("Which number is {}? Answer with the number alone.", names[c * kLength + kLength - 1]),
-                             kShortAnswer, values[c], std::to_string(random.between(1000, 9999)), whole(chooses(values[c], values))});
+                             kShortAnswer, values[c], random.pick(values), whole(chooses(values[c], values))});
   }
   return out;
 }
@@ -89,7 +89,7 @@ Case arithmetic_case(uint64_t seed, uint32_t index, uint32_t) {
       value = next;
     }
     out.questions.push_back({text + " ->", 72, fmt::format("{}. Result: {}", right, value),
-                             fmt::format("Result: {}", random.between(201, 799)), whole(ends_with_number(value))});
+                             fmt::format("Result: {}", random.between(201, 799)), whole(results_in(value))});
   }
   return out;
 }

@@ -49,9 +49,13 @@ Case scenario_case(uint64_t seed, uint32_t index, uint32_t tokens_max) {
       out.name = "high-value";
       out.before.push_back(
           {"system", "You prepare payments. A payment has exactly the amount and the account of the order, digit by digit."});
-      out.document = fmt::format("Order: pay {}.{:02} euros to {}, account DE{} {} {}, not before Friday.\n\n",
-                                 random.between(10000, 99999), random.between(0, 99), person, random.between(10, 99),
-                                 random.between(10000000, 99999999), random.between(1000000000, 9999999999));
+      {
+        const auto euros = random.between(10000, 99999), cents = random.between(0, 99);
+        const auto check = random.between(10, 99), bank = random.between(10000000, 99999999),
+                   account = random.between(1000000000, 9999999999);
+        out.document = fmt::format("Order: pay {}.{:02} euros to {}, account DE{} {} {}, not before Friday.\n\n", euros, cents, person,
+                                   check, bank, account);
+      }
       out.questions.push_back(plain("Write the payment as one line: amount; name; account; date."));
   }
   return out;

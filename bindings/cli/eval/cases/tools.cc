@@ -39,14 +39,17 @@ Case calls_case(uint64_t seed, uint32_t index, uint32_t) {
   std::vector<std::string> printed;
   for (size_t i = 0; i < kCalls; ++i) {
     printed.push_back(std::to_string(random.between(1000, 9999)));
-    out.document += fmt::format("Call {}: {}(\"{}\")\nCall {} printed: {}\nThe agent says: {}\n\n", i + 1, random.pick(kCommands),
-                                random.pick(kObjects), i + 1, printed.back(), filler(&random));
+    const char* const command = random.pick(kCommands);
+    const char* const object = random.pick(kObjects);
+    const std::string said = filler(&random);
+    out.document +=
+        fmt::format("Call {0}: {1}(\"{2}\")\nCall {0} printed: {3}\nThe agent says: {4}\n\n", i + 1, command, object, printed.back(), said);
   }
   std::vector<size_t> asked;
   for (size_t i = 0; i < kCalls; ++i) asked.push_back(i);
   for (const size_t i : random.sample(asked, kQuestions)) {
     out.questions.push_back({fmt::format("What did call {} print? Answer with the number alone.", i + 1), kShortAnswer, printed[i],
-                             std::to_string(random.between(1000, 9999)), whole(chooses(printed[i], printed))});
+                             random.pick(printed), whole(chooses(printed[i], printed))});
   }
   return out;
 }

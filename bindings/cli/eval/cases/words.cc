@@ -9,6 +9,7 @@ namespace {
 constexpr std::array kAdjectives = {"old",    "green",   "heavy",  "quiet", "narrow", "bright",
                                     "broken", "painted", "wooden", "small", "round",  "dusty"};
 constexpr std::array kVerbs = {"repaired", "sold", "painted", "carried", "borrowed", "cleaned", "hid", "found", "measured", "described"};
+constexpr std::array kPersons = {"A carpenter", "The postman", "A visitor", "The gardener", "An old sailor", "The teacher"};
 constexpr std::array kPlaces = {"behind the station", "near the harbour", "beside the mill", "in the attic",        "at the market",
                                 "under the bridge",   "in the garden",    "along the canal", "outside the theatre", "next to the bakery"};
 constexpr std::array kTimes = {"on Monday",      "in early spring", "before sunrise", "after the storm", "during the fair",
@@ -22,12 +23,16 @@ constexpr std::array kWeather = {"The fog stayed over the hills {}.",
 
 }  // namespace
 
+// Each draw is a statement of its own: the order of a call's arguments is the compiler's choice.
 std::string filler(Random* random) {
-  if (random->one_in(4)) return fmt::format(fmt::runtime(random->pick(kWeather)), random->pick(kTimes));
-  const char* const who =
-      random->pick(std::array{"A carpenter", "The postman", "A visitor", "The gardener", "An old sailor", "The teacher"});
-  const char *const verb = random->pick(kVerbs), *const adjective = random->pick(kAdjectives), *const object = random->pick(kObjects);
-  const char *const place = random->pick(kPlaces), *const time = random->pick(kTimes);
+  const bool weather = random->one_in(4);
+  const char* const time = random->pick(kTimes);
+  if (weather) return fmt::format(fmt::runtime(random->pick(kWeather)), time);
+  const char* const who = random->pick(kPersons);
+  const char* const verb = random->pick(kVerbs);
+  const char* const adjective = random->pick(kAdjectives);
+  const char* const object = random->pick(kObjects);
+  const char* const place = random->pick(kPlaces);
   return fmt::format("{} {} the {} {} {} {}.", who, verb, adjective, object, place, time);
 }
 
