@@ -9,6 +9,7 @@
 
 #include "bindings/cli/commands.h"
 #include "bindings/cli/eval/cases/axes.h"
+#include "bindings/cli/eval/choice.h"
 #include "bindings/cli/eval/files.h"
 #include "bindings/cli/eval/gate.h"
 #include "bindings/cli/eval/interview.h"
@@ -23,19 +24,9 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr const char* kScenario = "scenario";
 constexpr uint32_t kFullTokens = 32768, kLongScenario = 2;
 constexpr uint32_t kTokensBeside = 1536;  // of texts that are not of --tokens, questions, and a long answer
 constexpr int kGateFailed = 20;           // the exit code; no status has it
-
-struct Configuration {
-  std::string name;  // "int8", or "int8/f16" where K and V differ
-  ModelFlags flags;
-};
-
-bool has(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 // About the rows that a case takes: of its document once, or of all turns.
 uint64_t rows_expected(const Case& about) {
@@ -58,9 +49,7 @@ class Evaluation {
   bool holds() const { return flags_.gate.empty() || gate_.holds(report_); }
 
  private:
-  kvrt_status configure();
-  kvrt_status choose_axes();
-  kvrt_status add_configuration(const std::string& k, const std::string& v);
+  kvrt_status read_gate();
   kvrt_status begin();
   kvrt_status open(const Configuration& configuration, Model* out);
   kvrt_status check_date(const Model& model);
@@ -87,63 +76,12 @@ class Evaluation {
   steady_clock::time_point start_ = now();
 };
 
-kvrt_status Evaluation::choose_axes() {
-  Size& size = report_.size;
-  for (const Axis& axis : axes()) size.axes.emplace_back(axis.name);
-  const std::vector<std::string> all = size.axes;
-  for (const std::string& name : flags_.axes) {
-    if (has(all, name)) continue;
-    return complain(KVRT_INVALID, fmt::format("--axes: there is no axis {}{}; there are {}", in_quotes(name), suggestion(name, all),
-                                              fmt::join(all, ", ")));
-  }
-  if (!flags_.axes.empty()) std::erase_if(size.axes, [&](const std::string& name) { return !has(flags_.axes, name); });
-  for (const std::string& program : flags_.programs) {
-    const std::string name = program.substr(0, program.find('='));
-    if (name.empty() || name.size() + 1 >= program.size())
-      return complain(KVRT_INVALID, fmt::format("--program: NAME=COMMAND is expected, found {}", in_quotes(program)));
-    if (has(all, name) || name == kScenario || has(size.programs, name))
-      return complain(KVRT_INVALID, fmt::format("--program: there is an axis {} already", in_quotes(name)));
-    size.programs.push_back(name);
-  }
-  return KVRT_OK;
-}
-
-kvrt_status Evaluation::add_configuration(const std::string& k, const std::string& v) {
-  const std::vector<std::string> formats = kv_format_names();
-  for (const std::string& format : {k, v}) {
-    if (has(formats, format)) continue;
-    return complain(KVRT_INVALID,
-                    fmt::format("--candidates: {} is no format of KV: one of {} is expected, or two of them as int8/f16 (of K and of V)",
-                                in_quotes(format), fmt::join(formats, ", ")));
-  }
-  const std::string name = k == v ? k : k + "/" + v;
-  const bool base = !configurations_.empty() && configurations_[0].name == name;  // what differs from it is the instrument's fault
-  Configuration added{base ? name + " again" : name, flags_.model};
-  if (std::any_of(configurations_.begin(), configurations_.end(), [&](const Configuration& c) { return c.name == added.name; }))
-    return complain(KVRT_INVALID, fmt::format("--candidates: {} is named twice", in_quotes(name)));
-  added.flags.kv_k = k;
-  added.flags.kv_v = v;
-  configurations_.push_back(std::move(added));
-  return KVRT_OK;
-}
-
-kvrt_status Evaluation::configure() {
-  Size& size = report_.size;
-  size.seed = flags_.seed;
-  size.times = flags_.times;
-  size.decode_tokens = flags_.answer;
-  size.tokens_max = flags_.tokens;
-  if (kvrt_status s = choose_axes()) return s;
-  if (kvrt_status s = add_configuration(k_format(flags_.model), v_format(flags_.model))) return s;
-  for (const std::string& name : flags_.candidates) {
-    const size_t slash = name.find('/');
-    if (kvrt_status s = add_configuration(name.substr(0, slash), slash == name.npos ? name : name.substr(slash + 1))) return s;
-  }
+kvrt_status Evaluation::read_gate() {
   if (flags_.gate.empty()) return KVRT_OK;
   if (kvrt_status s = gate_.read(flags_.gate)) return s;
   std::vector<std::string> beginnings;
   for (const Configuration& c : configurations_) {
-    for (const std::vector<std::string>& names : {size.axes, size.programs, figure_groups()}) {
+    for (const std::vector<std::string>& names : {report_.size.axes, report_.size.programs, figure_groups()}) {
       for (const std::string& name : names) beginnings.push_back(fmt::format("{}.{}", c.name, name));
     }
   }
@@ -220,7 +158,7 @@ uint64_t Evaluation::all_rows() const {
   const Size& size = report_.size;
   uint64_t rows = 0;
   for (const Axis& axis : axes()) {
-    if (!has(size.axes, axis.name)) continue;
+    if (!size.has(axis.name)) continue;
     for (uint32_t i = 0; i < cases_of(size, axis); ++i) rows += rows_expected(axis.make(size.seed, i, size.tokens_max));
   }
   for (uint32_t i = 0; i < scenario_count(); ++i) rows += rows_expected(scenario_case(size.seed, i, size.tokens_max));
@@ -254,7 +192,7 @@ kvrt_status Evaluation::answer_cases(const std::string& name, Interview* intervi
     return KVRT_OK;
   };
   for (const Axis& axis : axes()) {
-    if (!has(size.axes, axis.name)) continue;
+    if (!size.has(axis.name)) continue;
     for (uint32_t i = 0; i < cases_of(size, axis); ++i) {
       if (kvrt_status s = answer(axis.name, i, axis.make(size.seed, i, size.tokens_max))) return s;
     }
@@ -386,7 +324,8 @@ kvrt_status Evaluation::save() {
 }
 
 kvrt_status Evaluation::run() {
-  if (kvrt_status s = configure()) return s;
+  if (kvrt_status s = choose(flags_, &report_.size, &configurations_)) return s;
+  if (kvrt_status s = read_gate()) return s;
   if (kvrt_status s = begin()) return s;
   total_ = all_rows() * configurations_.size() + long_rows() * (configurations_.size() - 1);
   for (size_t i = 0; i < configurations_.size(); ++i) {

@@ -139,7 +139,7 @@ Summary summarize(const Size& size, const Record& record, const std::string& bas
   out.bytes_per_token = mine.bytes_per_token;
   out.rows = mine.rows();
   for (const Axis& axis : axes()) {
-    if (std::find(size.axes.begin(), size.axes.end(), axis.name) == size.axes.end()) continue;
+    if (!size.has(axis.name)) continue;
     out.axes.push_back(summarize_scores(axis.name, axis.chance, scores_of(size, axis, its), scores_of(size, axis, mine)));
   }
   for (const std::string& name : size.programs)
