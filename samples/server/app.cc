@@ -36,16 +36,18 @@ bool shows_tools(const kvrt::Model& model) {
   return render(with) && with != without;
 }
 
+bool is_of_tokenizer(const std::string& path) { return path == "/tokenizer_info" || path == "/tokenize" || path == "/detokenize"; }
+
 // The methods of a path; "": there is no such path, or a file of --pages alone.
 std::string_view methods_of(const std::string& path) {
   if (path == "/v1/chat/completions" || path == "/v1/completions" || path == "/v1/responses") return "POST, OPTIONS";
-  if (path == "/tokenize" || path == "/detokenize") return "POST, OPTIONS";
+  if (is_of_tokenizer(path)) return path == "/tokenizer_info" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
   if (constexpr std::string_view kOne = "/v1/responses/"; path.starts_with(kOne) && path.find('/', kOne.size()) == path.npos)
     return "GET, HEAD, DELETE, OPTIONS";
   if (constexpr std::string_view kOne = "/v1/kvrt/sessions/"; path.starts_with(kOne) && path.size() > kOne.size())
     return "GET, HEAD, DELETE, OPTIONS";
   const auto is_it = [&](const auto& known) { return path == known; };
-  constexpr std::string_view kRead[] = {"/v1/models", "/v1/kvrt/sessions", "/v1/kvrt/graph", "/tokenizer_info", "/metrics", "/health"};
+  constexpr std::string_view kRead[] = {"/v1/models", "/v1/kvrt/sessions", "/v1/kvrt/graph", "/metrics", "/health"};
   const auto files = page_files();
   const bool page = std::any_of(files.begin(), files.end(), [&](const PageFile& file) { return path == file.path; });
   if (page || path.starts_with("/v1/models/") || std::any_of(std::begin(kRead), std::end(kRead), is_it)) return "GET, HEAD, OPTIONS";
@@ -147,14 +149,13 @@ bool App::check(const httplib::Request& request, httplib::Response& response) {
     t_domain.clear();
     (void)HttpServer::head();
     const bool open = request.path == "/health" || request.path == "/metrics";
-    const bool tokenizer = request.path == "/tokenizer_info" || request.path == "/tokenize" || request.path == "/detokenize";
     if (HttpServer::crowded() && !open) throw ApiError(503, "as many connections are open as this server serves", "overloaded");
     if (const std::string page = access_.check_site(request); !page.empty()) {
       response.set_header("Access-Control-Allow-Origin", page);
       response.set_header("Vary", "Origin");
     }
     if (request.method == "OPTIONS") return true;  // a browser's question comes without a key
-    if (tokenizer || request.path.starts_with("/v1/") || request.path == "/metrics") t_domain = access_.domain(request);
+    if (is_of_tokenizer(request.path) || request.path.starts_with("/v1/") || request.path == "/metrics") t_domain = access_.domain(request);
     const std::string_view allowed = methods_of(request.path);
     const bool reads = request.method == "GET" || request.method == "HEAD";
     if (allowed.empty() && !reads) throw not_found(request);

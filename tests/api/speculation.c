@@ -97,6 +97,21 @@ static void another_model(const struct pair* p) {
   kvrt_model_release(o.draft);
 }
 
+static void recurrent_draft(const struct pair* p) {
+  char path[kPathMax + 64];
+  snprintf(path, sizeof path, "%s/row_granitehybrid.gguf", tiny_dir());
+  kvrt_generate_options o = drafted_options(open_model(p->stage.runtime, path, 0, 0, 0), kAnswer);
+  o.lookup = 0;
+  kvrt_session* s = prompted(p, p->model, NULL);
+  struct transcript t = {0};
+  note_generation(&t, p->model, s, &o, 0);
+  same_transcript(&t, &p->plain, "a recurrent draft");
+  EXPECT(t.drafted == 0, "a recurrent model drafted %" PRIu64 " tokens", t.drafted);
+  transcript_free(&t);
+  kvrt_session_close(s);
+  kvrt_model_release(o.draft);
+}
+
 static void weak_drafts(const struct pair* p) {
   for (uint64_t blocks = 2; blocks <= 6; ++blocks) {  // the answer takes seven
     kvrt_generate_options o = drafted_options(open_small(p, kSmall, 0, blocks), kAnswer);
@@ -311,6 +326,7 @@ int main(void) {
   numbers(&p);
   drafts_that_do_not_fit(&p);
   another_model(&p);
+  recurrent_draft(&p);
   weak_drafts(&p);
   draft_in_use(&p);
   unread(&p);

@@ -97,6 +97,14 @@ done
 exits 0 eval $few --axes routing -o e --program "asks=sleep 1000 & exec '$python' asks.py"
 exits 0 eval $few --axes routing -o e --program "asks=exec 3>&1; '$python' asks.py >&3; exec 3>&- >&-; cat >/dev/null"
 
+# A model without a chat template answers texts; a program's messages need one
+"$python" -c 'open("plain.gguf", "wb").write(open("model.gguf", "rb").read().replace(b"tokenizer.chat_template", b"tokenizer.chat_templatX"))'
+plain="-m plain.gguf --no-weight-cache --tokens 128 --answer 32 --candidates f16 --kv-bytes 64M --axes turns -o e"
+exits 0 eval $plain --json
+is 0.0 "$(json out 'j["result"]["configurations"][1]["divergence"]["most"]')" "without a template, the base to itself"
+exits 14 eval $plain --program "asks=$python asks.py"
+grep -q 'the model has no chat template' err || fail "a program and no template: $(cat err)"
+
 # Gates
 echo '{"f16 again.divergence.mean": {"max": 0}, "f16 again.turns.difference": {"min": 0}, "int8.kv_bytes_per_token": {"max": 1e9}}' >gate
 exits 0 eval $small -o d --gate gate

@@ -50,12 +50,13 @@ kvrt_status Interview::tell(Session* session, std::string_view role, std::string
   return checked(session->append_text(before + spelled(role, content)), "cannot append a text");
 }
 
-kvrt_status Interview::answer(Session* session, uint32_t tokens_max, std::string* text, uint64_t* tokens, uint64_t* rows) {
+kvrt_status Interview::answer(Session* session, uint32_t tokens_max, std::string* text, uint64_t* rows, uint64_t* kept) {
   auto options = init<kvrt_generate_options>();
   options.max_tokens = tokens_max;
   if (!chats_) kvrt::assign(options.stop_strings, options.stop_strings_size, kNextUser);
+  uint64_t tokens = 0;
   const auto on_event = [&](const Event& event) {
-    *tokens += event.type == KVRT_EVENT_TOKEN;
+    tokens += event.type == KVRT_EVENT_TOKEN;
     if (event.type == KVRT_EVENT_TOKEN || event.type == KVRT_EVENT_DONE) text->append(event.text_view());
     return stop_if(Interrupt::came());
   };
@@ -73,6 +74,7 @@ kvrt_status Interview::answer(Session* session, uint32_t tokens_max, std::string
     const uint64_t keep = session->info()->tokens - done->stop_string_tokens;
     if (kvrt_status s = checked(session->truncate(keep), "cannot cut the answer")) return s;
   }
+  if (kept) *kept = tokens - done->stop_string_tokens;
   *rows += done->prefilled + done->generated;
   rows_ += done->prefilled + done->generated;
   kv_bytes_peak_ = std::max(kv_bytes_peak_, session->info()->kv_bytes);
@@ -98,8 +100,7 @@ kvrt_status Interview::ask(const Case& about, const std::string& name, Answers* 
     }
     if (kvrt_status s = tell(&session, "user", (begins ? said_before + about.document : "") + question.text)) return s;
     out->texts.emplace_back();
-    out->tokens.push_back(0);
-    if (kvrt_status s = answer(&session, question.tokens_max, &out->texts.back(), &out->tokens.back(), &out->rows)) return s;
+    if (kvrt_status s = answer(&session, question.tokens_max, &out->texts.back(), &out->rows)) return s;
   }
   return KVRT_OK;
 }
@@ -109,18 +110,17 @@ kvrt_status Interview::converse(const std::string& messages, uint32_t tokens_max
   if (kvrt_status s = open(name, &session)) return s;
   if (kvrt_status s = checked(session.set_messages(messages).status(), "--program: cannot append its messages")) return s;
   out->texts.emplace_back();
-  out->tokens.push_back(0);
-  return answer(&session, tokens_max, &out->texts.back(), &out->tokens.back(), &out->rows);
+  return answer(&session, tokens_max, &out->texts.back(), &out->rows);
 }
 
 kvrt_status Interview::write(const std::string& request, uint32_t tokens_max, const std::string& name, Decode* out) {
   Session session;
   if (kvrt_status s = open(name, &session)) return s;
   if (kvrt_status s = tell(&session, "user", request)) return s;
-  uint64_t generated = 0;
-  if (kvrt_status s = answer(&session, tokens_max, &out->text, &generated, &out->rows)) return s;
+  uint64_t kept = 0;
+  if (kvrt_status s = answer(&session, tokens_max, &out->text, &out->rows, &kept)) return s;
   if (kvrt_status s = session_tokens(session, out->tokens)) return s;
-  out->prompt = out->tokens.size() - std::min<size_t>(generated, out->tokens.size());
+  out->prompt = out->tokens.size() - std::min<size_t>(kept, out->tokens.size());
   return KVRT_OK;
 }
 
@@ -151,14 +151,13 @@ kvrt_status Interview::read(const Model& base, const Model& other, const std::ve
     if (kvrt_status s = next_row(&sessions[1], &row)) return s;
     if (its.type != KVRT_EVENT_LOGITS || row.type != KVRT_EVENT_LOGITS) break;
     const std::span<const float> of_base(its.logits, its.logits_count), of_other(row.logits, row.logits_count);
-    out->divergence.push_back(finite(of_base) && finite(of_other) ? divergence(of_base, of_other) : -1);
-    if (out->divergence.back() < 0) {
+    if (!finite(of_base) || !finite(of_other)) {
       return complain(KVRT_DEVICE,
                       fmt::format("cannot compare logits: those of position {} of a text hold a NaN or an infinity", row.position));
     }
+    out->divergence.push_back(divergence(of_base, of_other));
     if (best_of(of_base) != best_of(of_other)) out->flips.push_back(row.position);
   }
-  out->rows = tokens.size();
   return KVRT_OK;
 }
 

@@ -28,7 +28,8 @@ class Interview {
   static kvrt_status next_row(Session* session, Event* out);
   kvrt_status open(const std::string& name, Session* out) const;
   kvrt_status tell(Session* session, std::string_view role, std::string_view content) const;
-  kvrt_status answer(Session* session, uint32_t tokens_max, std::string* text, uint64_t* tokens, uint64_t* rows);
+  // kept: tokens of the answer that the session has.
+  kvrt_status answer(Session* session, uint32_t tokens_max, std::string* text, uint64_t* rows, uint64_t* kept = nullptr);
 
   const Model& model_;
   uint64_t kv_bytes_peak_ = 0, rows_ = 0;

@@ -47,37 +47,33 @@ kvrt_status Record::load(const std::string& header) {
         fmt::format("{} is of a run with another model, version, seed or other options: start it anew without --resume, after removing it",
                     in_quotes(path_)));
   }
-  // The last line may be cut: what it says is measured again, after a line end.
-  bool whole = true;
-  while (std::getline(file, line)) whole = take(line);
-  if (whole && !file.eof()) return complain(KVRT_IO, fmt::format("cannot read {}", in_quotes(path_)));
+  while (std::getline(file, line)) take(line);  // one that was cut is no line: what it says is measured again
+  if (file.bad()) return complain(KVRT_IO, fmt::format("cannot read {}", in_quotes(path_)));
   return KVRT_OK;
 }
 
-bool Record::take(const std::string& text) {
+void Record::take(const std::string& text) {
   const RecordLine line = RecordLine::parse(text, nullptr, false);
-  if (!line.is_object()) return false;
+  if (!line.is_object()) return;
   try {
     const std::string kind = line.at("kind");
     if (kind == "note") {
       notes_[line.at("name")] = line.at("value");
-      return true;
+      return;
     }
     Measured& m = measured_[line.at("configuration").get<std::string>()];
     if (kind == "bytes") m.bytes_per_token = line.at("bytes_per_token");
     if (kind == "answers") {
-      m.answers[{line.at("axis"), line.at("case")}] = {line.at("texts"), line.at("tokens"), line.at("scores"), line.at("rows")};
+      m.answers[{line.at("axis"), line.at("case")}] = {line.at("texts"), line.at("scores"), line.at("rows")};
     }
     if (kind == "decode") {
       Decode decode{line.at("tokens"), line.at("prompt"), line.at("text"), line.at("rows")};
-      if (decode.prompt > decode.tokens.size()) return false;
+      if (decode.prompt > decode.tokens.size()) return;
       m.decodes[line.at("case").get<uint32_t>()] = std::move(decode);
     }
-    if (kind == "reading") m.readings[line.at("case").get<uint32_t>()] = {line.at("divergence"), line.at("flips"), line.at("rows")};
-  } catch (const nlohmann::json::exception&) {
-    return false;
+    if (kind == "reading") m.readings[line.at("case").get<uint32_t>()] = {line.at("divergence"), line.at("flips")};
+  } catch (const nlohmann::json::exception&) {  // no line of a record
   }
-  return true;
 }
 
 kvrt_status Record::write(const std::string& line) {
@@ -86,9 +82,8 @@ kvrt_status Record::write(const std::string& line) {
 }
 
 kvrt_status Record::add(const std::string& configuration, const std::string& axis, uint32_t index, Answers answers) {
-  const RecordLine line = {
-      {"kind", "answers"},        {"configuration", configuration}, {"axis", axis},        {"case", index}, {"texts", answers.texts},
-      {"tokens", answers.tokens}, {"scores", answers.scores},       {"rows", answers.rows}};
+  const RecordLine line = {{"kind", "answers"},      {"configuration", configuration}, {"axis", axis},        {"case", index},
+                           {"texts", answers.texts}, {"scores", answers.scores},       {"rows", answers.rows}};
   measured_[configuration].answers[{axis, index}] = std::move(answers);
   return write(text_of(line));
 }
@@ -102,9 +97,8 @@ kvrt_status Record::add(const std::string& configuration, uint32_t index, Decode
 }
 
 kvrt_status Record::add(const std::string& configuration, uint32_t index, Reading reading) {
-  const RecordLine line = {{"kind", "reading"},      {"configuration", configuration},
-                           {"case", index},          {"divergence", reading.divergence},
-                           {"flips", reading.flips}, {"rows", reading.rows}};
+  const RecordLine line = {
+      {"kind", "reading"}, {"configuration", configuration}, {"case", index}, {"divergence", reading.divergence}, {"flips", reading.flips}};
   measured_[configuration].readings[index] = std::move(reading);
   return write(text_of(line));
 }

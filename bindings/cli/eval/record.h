@@ -17,7 +17,6 @@ namespace cli::eval {
 // The answers to a case.
 struct Answers {
   std::vector<std::string> texts;  // by question
-  std::vector<uint64_t> tokens;    // of each
   std::vector<double> scores;      // that a program gave; of other axes the case's judges say them
   uint64_t rows = 0;               // that were computed: of prompts what was not reused, and of answers
 };
@@ -34,7 +33,6 @@ struct Decode {
 struct Reading {
   std::vector<double> divergence;  // KL(base || configuration), in nats
   std::vector<uint64_t> flips;     // positions where the best token is another
-  uint64_t rows = 0;               // of one of the two
 };
 
 struct Measured {
@@ -65,7 +63,7 @@ class Record {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   kvrt_status load(const std::string& header);
-  bool take(const std::string& line);  // false: it is no line of a record
+  void take(const std::string& line);  // one that is none of a record is left out
   kvrt_status write(const std::string& line);
 
   std::string path_;

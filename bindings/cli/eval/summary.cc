@@ -64,15 +64,15 @@ Scores scores_of_program(const std::string& name, const Measured& measured) {
 
 AxisSummary summarize_scores(const std::string& name, double chance, const Scores& of_base, const Scores& mine) {
   AxisSummary out;
+  const std::span<const uint32_t> cases = mine.cases;  // of every part, too: each answer of an axis has all of them; a program's have none
   out.score = {name, mean_of(mine.whole, mine.cases), difference(of_base.whole, mine.whole, mine.cases)};
   for (size_t p = 0; mine.parts.size() > 1 && p < mine.parts.size(); ++p) {
     const auto& [part, values] = mine.parts[p];
-    const std::span<const uint32_t> cases = values.size() == mine.cases.size() ? std::span(mine.cases) : std::span<const uint32_t>();
     out.parts.push_back({part, mean_of(values, cases), difference(of_base.parts[p].second, values, cases)});
   }
   std::vector<double> same;
   for (size_t i = 0; i < mine.texts.size(); ++i) same.push_back(i < of_base.texts.size() && mine.texts[i] == of_base.texts[i] ? 1 : 0);
-  out.agreement = mean_of(same, same.size() == mine.cases.size() ? std::span<const uint32_t>(mine.cases) : std::span<const uint32_t>());
+  out.agreement = mean_of(same, cases);
   out.chance = chance;
   const Mean its = mean_of(of_base.whole, of_base.cases);
   out.at_chance = chance >= 0 && chance < 1 && its.value - its.half_width <= chance;

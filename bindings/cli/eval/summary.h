@@ -19,8 +19,8 @@ struct Size {
   uint32_t decode_tokens = 512;       // tokens of each
   std::vector<std::string> axes;      // names
   std::vector<std::string> programs;  // likewise
+  uint32_t times = 1;                 // cases of an axis: so many times its default
   bool has(const std::string& axis) const { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
-  uint32_t times = 1;  // cases of an axis: so many times its default
 };
 
 // A score and how much it is above the base's, by pairs of answers to one question.
