@@ -46,11 +46,12 @@ std::string kv_formats(const ModelFlags& flags) {
   return k == v ? k : fmt::format("K {}, V {}", k, v);
 }
 
-std::vector<std::string> kv_format_names() { return {"f16", "bf16", "f32", "int8", "fp8"}; }
+std::vector<std::string> kv_format_names() { return {"f16", "bf16", "f32", "int8", "fp8", "int4"}; }
 
 uint32_t kv_format(const std::string& name) {
   if (name == "int8") return KVRT_KV_INT8;
   if (name == "fp8") return KVRT_KV_FP8;
+  if (name == "int4") return KVRT_KV_INT4;
   return name == "bf16" ? KVRT_KV_BF16 : name == "f32" ? KVRT_KV_F32 : KVRT_KV_F16;
 }
 

@@ -46,8 +46,8 @@ inline KvLayer kv_layer(const KvGeometry& kv, uint32_t layer) {
   out.v_scales_at = kv.v_scales_at();
   out.k_dim = kv.k.dim;
   out.v_dim = kv.v.dim;
-  out.k_elem = kv.k.elem_bytes();
-  out.v_elem = kv.v.elem_bytes();
+  out.k_elem = kv.k.cell_bytes();
+  out.v_elem = kv.v.cell_bytes();
   out.k_format = kv.k.format;
   out.v_format = kv.v.format;
   out.latent = kv.latent;
@@ -62,7 +62,7 @@ inline KvLayer kv_layer(const KvGeometry& kv, uint32_t layer) {
 // kernel more, not one for each pair.
 template <KvFormat format>
 struct Alike {
-  static constexpr uint32_t kElemMax = kv_elem_bytes(format);  // bytes of an element at most
+  static constexpr uint32_t kElemMax = kv_cell_bytes(format);  // bytes of an element at most
   static constexpr bool kScaled = kv_scaled(format);           // K or V may have scales
   static __host__ __device__ __forceinline__ constexpr KvFormat k(const KvLayer&) { return format; }
   static __host__ __device__ __forceinline__ constexpr KvFormat v(const KvLayer&) { return format; }
@@ -89,6 +89,8 @@ void with_formats(const KvGeometry& kv, const Fn& fn) {
       return fn.template operator()<Alike<KvFormat::kI8>>();
     case KvFormat::kF8:
       return fn.template operator()<Alike<KvFormat::kF8>>();
+    case KvFormat::kI4:
+      break;  // CudaBackend::stores
   }
 }
 
@@ -137,6 +139,8 @@ __device__ __forceinline__ float kv_element(KvFormat format, const uint8_t* at) 
       return *reinterpret_cast<const int8_t*>(at);
     case KvFormat::kF8:
       return f16_to_float(fp8_as_f16(*at));
+    case KvFormat::kI4:
+      break;
   }
   return 0;
 }

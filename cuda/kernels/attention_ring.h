@@ -97,8 +97,8 @@ struct Ring {
   static __device__ __forceinline__ uint32_t place(uint32_t elem, uint32_t row, uint32_t piece) {
     return elem == 2 ? 16 * (row * 8 + (piece ^ 2 * (row % 4))) : 16 * (row * 4 + (piece ^ row / 2 % 2 * 2));
   }
-  __device__ __forceinline__ uint32_t k_elem() const { return kv_elem_bytes(Kv::k(kv)); }
-  __device__ __forceinline__ uint32_t v_elem() const { return kv_elem_bytes(Kv::v(kv)); }
+  __device__ __forceinline__ uint32_t k_elem() const { return kv_cell_bytes(Kv::k(kv)); }
+  __device__ __forceinline__ uint32_t v_elem() const { return kv_cell_bytes(Kv::v(kv)); }
 
   __device__ __forceinline__ Ring(const DecodeArgs& a, const Part& part, uint32_t head, uint8_t* shared) : kv(a.kv) {
     const uint32_t warp = threadIdx.x / kWarp;
@@ -156,7 +156,7 @@ struct Ring {
     const uint32_t lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
-      if (kv_elem_bytes(format) == 2) {
+      if (kv_cell_bytes(format) == 2) {
         const uint4 x = *reinterpret_cast<const uint4*>(step + place(2, 8 * half + t, g));
         const uint4 y = *reinterpret_cast<const uint4*>(step + place(2, 8 * half + 4 + t, g));
         const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};

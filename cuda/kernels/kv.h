@@ -70,6 +70,8 @@ __device__ __forceinline__ void with_format(KvFormat format, const Fn& fn) {
       return fn.template operator()<KvFormat::kI8>();
     case KvFormat::kF8:
       return fn.template operator()<KvFormat::kF8>();
+    case KvFormat::kI4:
+      break;
   }
 }
 

@@ -103,8 +103,9 @@ Status check_name(const char* name, size_t size, const char* what, bool may_be_e
 
 Status check_kv(uint32_t kv_format, uint32_t kv_format_v, uint32_t block_tokens) {
   for (const auto& [field, value] : {std::pair{"kv_format", kv_format}, std::pair{"kv_format_v", kv_format_v}}) {
-    if (value <= KVRT_KV_FP8) continue;
-    return error(Code::kInvalid, Detail::kNone, "%s is %u, expected KVRT_KV_DEFAULT, _F16, _BF16, _F32, _INT8 or _FP8", field, value);
+    if (value <= KVRT_KV_INT4) continue;
+    return error(Code::kInvalid, Detail::kNone, "%s is %u, expected KVRT_KV_DEFAULT, _F16, _BF16, _F32, _INT8, _FP8 or _INT4", field,
+                 value);
   }
   const bool power = block_tokens && !(block_tokens & (block_tokens - 1));
   if (block_tokens && (!power || block_tokens < kBlockTokensMin || block_tokens > kBlockTokensMax)) {
@@ -114,7 +115,8 @@ Status check_kv(uint32_t kv_format, uint32_t kv_format_v, uint32_t block_tokens)
 }
 
 KvFormats kv_formats_of(uint32_t kv_format, uint32_t kv_format_v) {
-  constexpr KvFormat kFormats[] = {KvFormat::kF16, KvFormat::kF16, KvFormat::kBF16, KvFormat::kF32, KvFormat::kI8, KvFormat::kF8};
+  constexpr KvFormat kFormats[] = {KvFormat::kF16, KvFormat::kF16, KvFormat::kBF16, KvFormat::kF32,
+                                   KvFormat::kI8,  KvFormat::kF8,  KvFormat::kI4};
   return {kFormats[kv_format], kFormats[kv_format_v ? kv_format_v : kv_format]};
 }
 

@@ -59,12 +59,21 @@ struct WeightLoad {
 
 enum class Activation : uint32_t { kSilu, kGeluTanh, kClampedSwiglu, kReluSquared };  // the last: without a gate alone
 
+// The part of the bias of K's projection that a layer's K is stored without: of the pairs of RoPE from first_pair on, in every KV head.
+// Scores get it back, the same as if K had it.
+struct KeyBias {
+  const RopeParams* rope = nullptr;
+  uint32_t first_pair = 0;
+  const float* values = nullptr;  // [kv_heads][pairs][2], not rotated, times RoPE's amplitude; on the device
+};
+
 struct AttentionParams {
   uint32_t heads = 0;
-  float scale = 0;               // q·k is multiplied by it
-  float softcap = 0;             // then scores become softcap * tanh(score / softcap); 0: they stay
-  uint32_t window = 0;           // a row at position p sees (p - window, p]; 0: [0, p]
-  const float* sinks = nullptr;  // [heads], on the device: each a score more in the softmax, whose value is 0; null: none
+  float scale = 0;                    // q·k is multiplied by it
+  float softcap = 0;                  // then scores become softcap * tanh(score / softcap); 0: they stay
+  uint32_t window = 0;                // a row at position p sees (p - window, p]; 0: [0, p]
+  const float* sinks = nullptr;       // [heads], on the device: each a score more in the softmax, whose value is 0; null: none
+  const KeyBias* key_bias = nullptr;  // null: K has all of it
 };
 
 // A step's rows by the experts that they go to: expert e has rows and weights [first[e], first[e + 1]), rows ascending.
@@ -101,6 +110,7 @@ struct QkParams {
   bool norm_layer = false;                           // LayerNorm of each head, which has weights of its own
   bool norm_last = false;                            // after the rotation, not before
   float eps = 0;
+  const float* factors = nullptr;  // [(heads + kv_heads) * k.dim] for Q and K after all that; null: none
 };
 
 // A backend's cache of the steps that it ran for one model, so that the next of the same shape costs less: CUDA's graphs.
@@ -142,6 +152,9 @@ class Backend {
   virtual Result<std::unique_ptr<Buffer>> alloc_host(uint64_t bytes) = 0;
   // True where the host reads and writes memory of alloc: there is nothing to copy.
   virtual bool unified() const = 0;
+  // Whether it has kernels for K or V of the format, and for K without its bias (KeyBias, QkParams::factors).
+  virtual bool stores(KvFormat) const { return true; }
+  virtual bool fits_keys() const { return true; }
   // The device's memory: all of it, and the part that is free now.
   virtual void device_memory(uint64_t* total, uint64_t* free) const = 0;
   // Copies the bytes that fill writes; fill writes in place where the host reaches the device's memory. Complete on return. Any thread.
@@ -271,6 +284,8 @@ inline void Backend::rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace pla
   normalize(params.q_norm, params.heads, qkv);
   normalize(params.k_norm, kv.kv_heads, k);
   if (!params.norm_last) rotate();
+  const uint32_t width = (params.heads + kv.kv_heads) * kv.k.dim;
+  if (params.factors) multiply(Gate::kPlain, n, width, qkv, stride, params.factors, 0, qkv, stride);
   kv_store(kv, pool, place, step, first, n, k, k + kv.kv_heads * kv.k.dim, stride);
 }
 

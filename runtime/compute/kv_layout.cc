@@ -16,10 +16,10 @@ void clear_slots(const KvGeometry& kv, std::span<uint8_t> block, uint32_t from) 
     for (uint32_t i = 0; i < rows; ++i, at += kv.block_tokens * width) std::memset(at + from * width, 0, (kv.block_tokens - from) * width);
   };
   for (uint32_t layer = 0; layer < kv.layers; ++layer) {
-    if (!kv.latent) clear(kv.kv_heads * kv.k.dim, kv.k.elem_bytes());
+    if (!kv.latent) clear(kv.kv_heads * kv.k.cells(), kv.k.cell_bytes());
     clear(kv.kv_heads, kv.v_rows().bytes());
-    if (!kv.latent) clear(kv.kv_heads, kv.k.scale_bytes());
-    clear(kv.kv_heads, kv.v_rows().scale_bytes());
+    if (!kv.latent) clear(kv.kv_heads * kv.k.scales(), kKvScaleBytes);
+    clear(kv.kv_heads * kv.v_rows().scales(), kKvScaleBytes);
   }
 }
 
@@ -46,8 +46,8 @@ void for_planes(const KvGeometry& kv, Move move) {
       for (uint32_t layer = 0; layer < kv.layers; ++layer, to += n) move(layer * kv.layer_bytes() + from + byte, width, n, to);
     }
   };
-  section(0, kv.v_at(), kv.k.elem_bytes());
-  section(kv.v_at(), kv.k_scales_at(), kv.v.elem_bytes());
+  section(0, kv.v_at(), kv.k.cell_bytes());
+  section(kv.v_at(), kv.k_scales_at(), kv.v.cell_bytes());
   section(kv.k_scales_at(), kv.layer_bytes(), 1);
 }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "runtime/compute/kv_format.h"
+
 namespace kvrt {
 
 // A sequence's part of a step: rows [first_row, first_row + n_rows) hold consecutive positions starting at first_position.
@@ -65,64 +67,47 @@ struct BlockPair {
   const uint8_t* from;
 };
 
-// The formats that K and V are rounded to when they are stored (NUMERICS.md §7).
-enum class KvFormat : uint32_t { kF16, kBF16, kF32, kI8, kF8 };
-inline constexpr KvFormat kKvFormats[] = {KvFormat::kF16, KvFormat::kBF16, KvFormat::kF32, KvFormat::kI8, KvFormat::kF8};
-[[gnu::always_inline]] constexpr bool kv_scaled(KvFormat format) { return format == KvFormat::kI8 || format == KvFormat::kF8; }
-inline constexpr uint32_t kKvScaleBytes = 2;                      // where scaled: an f16 per token and KV head, of K and of V
-inline constexpr float kInt8Top = 127.0f, kInt8SmallTop = 63.0f;  // int8: the largest integer; in V of small heads
-inline constexpr uint32_t kInt8SmallHead = 64;
-[[gnu::always_inline]] constexpr float int8_value_top(uint32_t head_dim) { return head_dim <= kInt8SmallHead ? kInt8SmallTop : kInt8Top; }
-
-// fp8: an element is e4m3, and stands for a kFp8Unit-th of that, which f16 has with the same bits; kFp8Top is the largest.
-inline constexpr float kFp8Top = 1.75f, kFp8Unit = 256.0f;
-// That f16: the biases are 8 apart, so only the sign moves another way than the rest.
-[[gnu::always_inline]] constexpr uint16_t fp8_as_f16(uint8_t element) {
-  return static_cast<uint16_t>((element & 0x80) << 8 | (element & 0x7f) << 7);
-}
-
-[[gnu::always_inline]] constexpr uint32_t kv_elem_bytes(KvFormat format) {
-  return format == KvFormat::kF32 ? 4 : kv_scaled(format) ? 1 : 2;
-}
-
-// Those of K and of V, which may differ.
-struct KvFormats {
-  KvFormat k = KvFormat::kF16, v = KvFormat::kF16;
-  KvFormats() = default;
-  KvFormats(KvFormat both) : k(both), v(both) {}
-  KvFormats(KvFormat k_, KvFormat v_) : k(k_), v(v_) {}
-};
-
 // K, or V, as it is stored: rows of dim elements, one for each token and KV head.
 struct KvRows {
   uint32_t dim = 0;
   KvFormat format = KvFormat::kF16;
-  uint32_t elem_bytes() const { return kv_elem_bytes(format); }
-  uint32_t scale_bytes() const { return kv_scaled(format) ? kKvScaleBytes : 0; }  // a row's
-  uint64_t bytes() const { return uint64_t{dim} * elem_bytes(); }                 // a row's elements
+  uint32_t cell_bytes() const { return kv_row_of(format).cell_bytes; }
+  // A row's cells: elements, or pairs of them in whole groups: cell i of a group has its element i, and above it element kInt4Group / 2 + i.
+  uint32_t cells() const { return kv_row_of(format).cell_elems == 1 ? dim : kInt4Group / 2 * scales(); }
+  uint32_t scales() const {  // a row's
+    const uint32_t elems = kv_row_of(format).scale_elems;
+    return elems == 0 ? 0 : elems == kWholeRow ? 1 : (dim + elems - 1) / elems;
+  }
+  uint32_t scale_bytes() const { return scales() * kKvScaleBytes; }    // a row's
+  uint64_t bytes() const { return uint64_t{cells()} * cell_bytes(); }  // a row's cells
   bool operator==(const KvRows&) const = default;
 };
 
-// The layout of the pool: unit u starts at base + u * block_bytes(); inside, per layer K [kv_head][k.dim][token], V
-// [kv_head][token][v.dim], then where scaled K's scales [kv_head][token], then where scaled V's; after the layers the padding.
-// Latents: per layer rows [kv_head][token][k.dim], each K of a token, whose first v.dim elements are its V; then where scaled their scales.
+// The layout of the pool: unit u starts at base + u * block_bytes(); inside, per layer K [kv_head][cell][token], V
+// [kv_head][token][cell], then K's scales [kv_head][scale][token], then V's; after the layers the padding.
+// Latents: per layer rows [kv_head][token][cell], each K of a token, whose first v.dim elements are its V; then their scales.
 struct KvGeometry {
   uint32_t layers = 0, kv_heads = 0, block_tokens = 0;
   KvRows k, v;
-  bool latent = false;   // of one format
-  uint64_t padding = 0;  // bytes
+  bool latent = false;      // of one format
+  bool bias_apart = false;  // as KvFormats
+  uint64_t padding = 0;     // bytes
 
   KvGeometry() = default;
   KvGeometry(uint32_t layers_, uint32_t kv_heads_, KvRows k_, KvRows v_, uint32_t block_tokens_)
       : layers(layers_), kv_heads(kv_heads_), block_tokens(block_tokens_), k(k_), v(v_) {}
   KvGeometry(uint32_t layers_, uint32_t kv_heads_, uint32_t head_dim, uint32_t block_tokens_, KvFormats formats = {})
-      : KvGeometry(layers_, kv_heads_, {head_dim, formats.k}, {head_dim, formats.v}, block_tokens_) {}
+      : KvGeometry(layers_, kv_heads_, {head_dim, formats.k}, {head_dim, formats.v}, block_tokens_) {
+    bias_apart = formats.bias_apart;
+  }
 
   // Of one layer and KV head of a block.
   uint64_t head_bytes(const KvRows& rows) const { return block_tokens * rows.bytes(); }
   uint64_t head_scale_bytes(const KvRows& rows) const { return uint64_t{block_tokens} * rows.scale_bytes(); }
   // What has V's elements and scales: rows of their own, or K's.
   const KvRows& v_rows() const { return latent ? k : v; }
+  bool transforms_keys() const { return !latent && (kv_row_of(k.format).transforms_keys || (bias_apart && k.format == KvFormat::kF8)); }
+  bool transforms_values() const { return !latent && kv_row_of(v.format).transforms_values; }
   // Where they begin in a layer's part of a block; K is its begin.
   uint64_t v_at() const { return latent ? 0 : kv_heads * head_bytes(k); }
   uint64_t k_scales_at() const { return v_at() + kv_heads * head_bytes(v_rows()); }
@@ -130,7 +115,7 @@ struct KvGeometry {
   uint64_t layer_bytes() const { return v_scales_at() + kv_heads * head_scale_bytes(v_rows()); }
   uint64_t block_bytes() const { return layers * layer_bytes() + padding; }
   bool same_layers(const KvGeometry& other) const {
-    return kv_heads == other.kv_heads && k == other.k && v == other.v && latent == other.latent;
+    return kv_heads == other.kv_heads && k == other.k && v == other.v && latent == other.latent && bias_apart == other.bias_apart;
   }
   uint64_t blocks_for(uint64_t tokens) const { return tokens / block_tokens + (tokens % block_tokens != 0); }
   uint64_t token_bytes() const {

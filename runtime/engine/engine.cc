@@ -63,8 +63,10 @@ Engine::Parts::Parts(const std::shared_ptr<Engine>& engine, const StepOptions& o
 Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPass> toy) {
   const ModelDims& d = model_->dims();
   const uint32_t prefill_chunk = options.prefill_chunk ? options.prefill_chunk : kStepRowsMax;
-  KVRT_TRY(check_formats(d, options.load.kv_format));
-  const ModelKv kv = model_kv(d, options.block_tokens, options.load.kv_format, prefill_chunk, options.windows);
+  KvFormats formats = options.load.kv_format;
+  KVRT_TRY(check_formats(d, formats, *runtime_->backend()));
+  formats.bias_apart = model_->weights() && model_->weights()->bias_apart;
+  const ModelKv kv = model_kv(d, options.block_tokens, formats, prefill_chunk, options.windows);
   uint64_t memory_bytes = 0, free_bytes = 0;
   runtime_->backend()->device_memory(&memory_bytes, &free_bytes);
   if (options.kv_bytes_max > memory_bytes) {  // the system would reserve the pool, but its bookkeeping takes real memory

@@ -103,6 +103,7 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
     p.backend->rmsnorm_heads(layer.v_norm.device, d.norm_eps, rows.n, heads.kv, heads.v_dim, stride, v);
   }
   QkParams params{d.rope_of(index), heads.q};
+  params.factors = layer.qk_factors.device;
   if (!layer.q_norm.values.empty()) {
     params.q_norm = layer.q_norm.device;
     params.k_norm = layer.k_norm.device;
@@ -268,7 +269,10 @@ void mix(const Pass& p, uint32_t index) {
   if (p.d.mixer(index) != Mixer::kAttention) return recur(p, index);
   const Heads heads = p.d.heads_of(index);
   const KvPlace place = p.kv.places[index];
-  const AttentionParams params{heads.q, p.d.attention_scale, p.d.attention_softcap, p.d.window(index), p.model.layers[index].sinks.device};
+  const Layer& layer = p.model.layers[index];
+  AttentionParams params{heads.q, p.d.attention_scale, p.d.attention_softcap, p.d.window(index), layer.sinks.device};
+  const KeyBias bias{p.d.rope_of(index), layer.key_bias_first, layer.key_bias.device};
+  if (bias.values) params.key_bias = &bias;
   p.backend->attention(p.kv.unit(place), p.pool, place, p.step, params, p.qkv(index) + heads.gate_width(), p.d.in_width(index),
                        p.s->attended);
 }

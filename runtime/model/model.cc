@@ -282,7 +282,7 @@ Status place_vectors(Model* model, Backend* backend) {
                       &l.k_norm,        &l.out_bias,       &l.gate_up_bias,   &l.down_bias,     &l.router_bias,       &l.sinks,
                       &l.latent_q_norm, &l.latent_norm,    &l.conv,           &l.conv_bias,     &l.dt_bias,           &l.a,
                       &l.skip,          &l.state_norm,     &l.router_norm,    &l.experts_norm,  &l.post_experts_norm, &l.post_mlp_norm,
-                      &l.v_norm,        &l.post_input_norm}) {
+                      &l.v_norm,        &l.post_input_norm, &l.key_bias, &l.qk_factors}) {
       all.push_back(v);
     }
   }

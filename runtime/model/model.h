@@ -221,6 +221,9 @@ struct Layer {
   Vector qkv_bias, out_bias;                                  // [(h + 2 kv) * d] of the layer's heads, [width]
   Vector gate_up_bias, down_bias, router_bias;      // [2 ff] or, without a gate, [ff], [width], [experts]; of all experts, one by one
   Vector sinks;                                     // [h]
+  Vector key_bias;                                  // [kv][pairs of RoPE from key_bias_first on][2]: KeyBias; qkv_bias lacks it
+  Vector qk_factors;                                // [(h + kv) * d] that Q and K are multiplied by
+  uint32_t key_bias_first = 0;
   Vector conv, conv_bias;                           // [taps, channels], the oldest input's first, [channels]
   Vector dt_bias, a, skip, state_norm;              // [heads] [heads], negative, [heads] [inner], or one for all heads [head_dim]
   Vector q_norm, k_norm;                            // [d], or [h * d] and [kv * d]: kRow, kLayerHeads
@@ -254,6 +257,7 @@ struct Model {
   std::unique_ptr<Weight> layer_inputs;                // [layers * per_layer, width]
   Vector layer_inputs_norm;                            // [per_layer]
   uint64_t weight_bytes = 0;                           // resident
+  bool bias_apart = false;                             // some layer has a key_bias
 
   const Weight& head_weight() const { return head ? *head : *embedding; }
 };
@@ -267,6 +271,8 @@ Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend
 Status place_vectors(Model* model, Backend* backend);
 // Makes K fit for int8: where each head of Q and K has a norm, moves weight from one norm to the other such that K's error costs least.
 void balance_qk(Model* model);
+// After load_model, before place_vectors: makes K and Q fit what K is stored in (keys.cc).
+Status fit_keys(const GgufFile& file, KvFormat format, const Backend& backend, Model* model);
 // CORRUPT for the values for which load_model refuses a file. Reads a few vectors of each layer.
 Status check_weight_values(const GgufFile& file, const Arch& arch, const ModelDims& dims);
 // The weight_bytes that load_model would give, by the same checks, from the header alone: no tensor is read.

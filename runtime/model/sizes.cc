@@ -90,6 +90,7 @@ std::vector<KvLayer> kv_layers(const ModelDims& dims, uint32_t block_tokens, KvF
     const Heads heads = dims.heads_of(i);
     KvGeometry kv(1, heads.kv, {heads.dim, formats.k}, {heads.v_dim, formats.v}, block_tokens);
     kv.latent = heads.latent;
+    kv.bias_apart = formats.bias_apart;
     layers.push_back({dims.window(i), kv});
     if (i >= dims.own_kv()) layers.back().of = dims.kv_layer(i);
   }

@@ -23,8 +23,8 @@ inline std::vector<KvFormats> unlike_formats(bool f32) {
 // Each format for both, and some pairs of two.
 inline std::vector<KvFormats> some_formats() {
   std::vector<KvFormats> all(std::begin(kKvFormats), std::end(kKvFormats));
-  const auto [f16, bf16, f32, int8, fp8] = kKvFormats;
-  all.insert(all.end(), {{int8, f16}, {f16, fp8}, {bf16, int8}, {fp8, bf16}, {f16, bf16}, {f32, int8}});
+  const auto [f16, bf16, f32, int8, fp8, int4] = kKvFormats;
+  all.insert(all.end(), {{int8, f16}, {f16, fp8}, {bf16, int8}, {fp8, bf16}, {f16, bf16}, {f32, int8}, {int8, int4}, {int4, f16}});
   return all;
 }
 
@@ -94,9 +94,76 @@ inline std::vector<uint8_t> fp8_of(const std::vector<float>& x, float* scale) {
   return out;
 }
 
-// A head of K or V as attention has to see it.
-inline std::vector<double> as_stored(KvFormat format, const float* x, uint32_t n, bool key) {
+// The transform's inverse, from its matrix.
+inline std::vector<double> back_from_hadamard(const std::vector<double>& x) {
+  const auto n = static_cast<uint32_t>(x.size()), dim = power_of_two_in(n);
   std::vector<double> out(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    for (uint32_t j = 0; j < dim; ++j) out[i] += (std::popcount(i % dim & j) % 2 != 0 ? -1 : 1) * x[i / dim * dim + j] / dim;
+  }
+  return out;
+}
+
+// int4 as NUMERICS.md has it: the numbers of the entries that a row becomes, and the scales of its groups of 32.
+struct Int4Row {
+  std::vector<uint8_t> codes;
+  std::vector<float> scales;
+};
+inline Int4Row int4_of(const std::vector<float>& x) {
+  constexpr int kEntries[] = {-110, -86, -67, -51, -37, -25, -13, -3, 8, 19, 31, 44, 59, 76, 97, 125};
+  Int4Row out;
+  for (size_t first = 0; first < x.size(); first += 32) {
+    const std::vector<float> group(x.begin() + static_cast<ptrdiff_t>(first),
+                                   x.begin() + static_cast<ptrdiff_t>(std::min(x.size(), first + 32)));
+    float most = 0, least = 0;
+    for (const float f : group) most = std::fmax(most, f), least = std::fmin(least, f);
+    const float wanted = (most >= -least ? most : least) / 127.0f;
+    const float scale = f16_to_f32(f32_to_f16(std::fmax(-65504.0f, std::fmin(65504.0f, wanted)))), inverse = scale == 0 ? 0 : 1 / scale;
+    std::vector<float> lanes(16);
+    float own = 0;
+    for (size_t i = 0; i < group.size(); ++i) {
+      const float v = group[i] * inverse;
+      uint8_t code = 0;  // the nearest; of two the lower one
+      for (uint8_t c = 1; c < 16; ++c) {
+        if (std::fabs(double{v} - kEntries[c]) < std::fabs(double{v} - kEntries[code])) code = c;
+      }
+      if (std::isinf(v)) code = v > 0 ? 15 : 0;
+      out.codes.push_back(code);
+      const auto entry = static_cast<float>(kEntries[code]);
+      lanes[i % 16] = i < 16 ? group[i] * entry : std::fmaf(group[i], entry, lanes[i % 16]);
+      own += entry * entry;
+    }
+    for (size_t half = 8; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
+    }
+    const float fit = lanes[0] / own;
+    out.scales.push_back(scale != 0 && std::fabs(fit) < 65504 ? f16_to_f32(f32_to_f16(fit)) : scale);
+  }
+  return out;
+}
+inline std::vector<double> int4_numbers(const Int4Row& row) {
+  constexpr int kEntries[] = {-110, -86, -67, -51, -37, -25, -13, -3, 8, 19, 31, 44, 59, 76, 97, 125};
+  std::vector<double> out;
+  for (size_t i = 0; i < row.codes.size(); ++i) out.push_back(kEntries[row.codes[i]] * double{row.scales[i / 32]});
+  return out;
+}
+inline std::vector<float> transformed(const std::vector<float>& x) {
+  const uint32_t n = power_of_two_in(static_cast<uint32_t>(x.size()));
+  std::vector<float> out;
+  for (size_t i = 0; i < x.size(); i += n) {
+    const std::vector<float> run = hadamard({x.begin() + static_cast<ptrdiff_t>(i), x.begin() + static_cast<ptrdiff_t>(i + n)});
+    out.insert(out.end(), run.begin(), run.end());
+  }
+  return out;
+}
+
+// A head of K or V as attention has to see it. plain: of a latent.
+inline std::vector<double> as_stored(KvFormat format, const float* x, uint32_t n, bool key, bool plain = false) {
+  std::vector<double> out(n);
+  if (format == KvFormat::kI4) {
+    if (plain) return int4_numbers(int4_of({x, x + n}));
+    return back_from_hadamard(int4_numbers(int4_of(transformed({x, x + n}))));
+  }
   if (format == KvFormat::kI8) {
     float scale;
     const std::vector<int8_t> q = int8_of({x, x + n}, key, &scale);

@@ -7,14 +7,34 @@
 namespace kvrt::test {
 namespace {
 
-// The pool's bytes are the format that snapshots write: K [kv_head][k_dim][token], V [kv_head][token][v_dim], then the scales
-// [kv_head][token] of those that have any, K's first.
+// The pool's bytes are the format that snapshots write: K [kv_head][cell][token], V [kv_head][token][cell], then the scales
+// [kv_head][scale][token] of those that have any, K's first.
 class KvStore : public testing::TestWithParam<std::tuple<std::string, KvFormats>> {};
 
-uint32_t width_of(KvFormat format) { return format == KvFormat::kF32 ? 4 : format == KvFormat::kI8 || format == KvFormat::kF8 ? 1 : 2; }
+uint32_t width_of(KvFormat format) { return format == KvFormat::kF32 ? 4 : format == KvFormat::kF16 || format == KvFormat::kBF16 ? 2 : 1; }
+// Of a row of n elements: the cells, and the scales.
+uint32_t cells_of(KvFormat format, uint32_t n) { return format == KvFormat::kI4 ? (n + 31) / 32 * 16 : n; }
+uint32_t scales_of(KvFormat format, uint32_t n) { return format == KvFormat::kI4 ? (n + 31) / 32 : width_of(format) == 1 ? 1 : 0; }
+
+// int4: cell 16 g + i has element 32 g + i, and above it element 32 g + 16 + i; scales are `scales_apart` bytes apart.
+void expect_int4_head(const float* x, uint32_t n, const uint8_t* at, uint64_t apart, const uint8_t* scale_at, uint64_t scales_apart) {
+  const Int4Row want = int4_of(transformed({x, x + n}));
+  for (uint32_t d = 0; d < n; ++d) {
+    const uint8_t cell = at[(d / 32 * 16 + d % 16) * apart];
+    ASSERT_EQ(d % 32 < 16 ? cell & 15 : cell >> 4, want.codes[d]) << "element " << d;
+  }
+  for (size_t g = 0; g < want.scales.size(); ++g) {
+    uint16_t stored;
+    std::memcpy(&stored, scale_at + g * scales_apart, sizeof stored);
+    ASSERT_EQ(f16_to_f32(stored), want.scales[g]) << "group " << g;
+    ASSERT_TRUE(std::isfinite(want.scales[g]));
+  }
+}
 
 // The elements of a head are n numbers x in this format, `apart` bytes apart from `at` on, and their scale is at `scale_at`.
-void expect_head(KvFormat format, bool key, const float* x, uint32_t n, const uint8_t* at, uint64_t apart, const uint8_t* scale_at) {
+void expect_head(KvFormat format, bool key, const float* x, uint32_t n, const uint8_t* at, uint64_t apart, const uint8_t* scale_at,
+                 uint64_t scales_apart) {
+  if (format == KvFormat::kI4) return expect_int4_head(x, n, at, apart, scale_at, scales_apart);
   const uint32_t elem = width_of(format);
   float scale = 0;
   std::vector<uint8_t> bytes(n);
@@ -54,19 +74,21 @@ TEST_P(KvStore, PutsEveryElementWhereTheFormatSays) {
   Pool pool(c, kBlock, kTokens, 0, 3);
   (void)step(backend.get(), &pool, c, 0, kTokens);
   const uint32_t k_elem = width_of(formats.k), v_elem = width_of(formats.v);
-  const uint64_t v_at = uint64_t{kHeads} * kDim * kBlock * k_elem, k_scales_at = v_at + uint64_t{kHeads} * v_dim * kBlock * v_elem;
-  const uint64_t v_scales_at = k_scales_at + (k_elem == 1 ? kHeads * kBlock * 2 : 0);
-  const uint64_t layer_bytes = v_scales_at + (v_elem == 1 ? kHeads * kBlock * 2 : 0);
+  const uint32_t k_cells = cells_of(formats.k, kDim), v_cells = cells_of(formats.v, v_dim), k_scales = scales_of(formats.k, kDim),
+                 v_scales = scales_of(formats.v, v_dim);
+  const uint64_t v_at = uint64_t{kHeads} * k_cells * kBlock * k_elem, k_scales_at = v_at + uint64_t{kHeads} * v_cells * kBlock * v_elem;
+  const uint64_t v_scales_at = k_scales_at + uint64_t{k_scales} * kHeads * kBlock * 2;
+  const uint64_t layer_bytes = v_scales_at + uint64_t{v_scales} * kHeads * kBlock * 2;
   ASSERT_EQ(pool.kv.block_bytes(), 2 * layer_bytes);
   for (uint32_t t = 0; t < kTokens; ++t) {
     const uint8_t* layer = pool.bytes.data() + static_cast<uint64_t>(pool.blocks[t / kBlock]) * 2 * layer_bytes + layer_bytes;
     for (uint32_t h = 0; h < kHeads; ++h) {
       SCOPED_TRACE(testing::Message() << "token " << t << " head " << h);
-      const uint64_t slot = h * kBlock + t % kBlock;
-      expect_head(formats.k, true, &c.k[t * c.k_width() + h * kDim], kDim, layer + (h * kDim * kBlock + t % kBlock) * k_elem,
-                  kBlock * k_elem, layer + k_scales_at + slot * 2);
-      expect_head(formats.v, false, &c.v[t * c.v_width() + h * v_dim], v_dim, layer + v_at + slot * v_dim * v_elem, v_elem,
-                  layer + v_scales_at + slot * 2);
+      const uint64_t in_block = t % kBlock;
+      expect_head(formats.k, true, &c.k[t * c.k_width() + h * kDim], kDim, layer + (h * k_cells * kBlock + in_block) * k_elem,
+                  kBlock * k_elem, layer + k_scales_at + (uint64_t{h} * k_scales * kBlock + in_block) * 2, kBlock * 2);
+      expect_head(formats.v, false, &c.v[t * c.v_width() + h * v_dim], v_dim, layer + v_at + (h * kBlock + in_block) * v_cells * v_elem,
+                  v_elem, layer + v_scales_at + (uint64_t{h} * v_scales * kBlock + in_block) * 2, kBlock * 2);
     }
   }
   for (const int32_t block : pool.blocks) {  // layer 0 of every block is untouched

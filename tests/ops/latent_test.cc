@@ -11,10 +11,10 @@ Case latents(uint32_t heads, uint32_t k_dim, uint32_t v_dim, uint32_t tokens, Kv
   return c;
 }
 
-// float64 over the rows as they are stored: int8 does not transform them.
+// float64 over the rows as they are stored: they are not transformed.
 void expect_row_near(const Case& c, const std::vector<float>& out, uint32_t row) {
   std::vector<std::vector<double>> rows;
-  for (uint32_t j = 0; j <= row; ++j) rows.push_back(as_stored(c.formats.k, &c.k[uint64_t{j} * c.k_dim], c.k_dim, false));
+  for (uint32_t j = 0; j <= row; ++j) rows.push_back(as_stored(c.formats.k, &c.k[uint64_t{j} * c.k_dim], c.k_dim, false, /*plain=*/true));
   for (uint32_t h = 0; h < c.heads; ++h) {
     const float* q = &c.q[uint64_t{row} * c.q_width() + h * c.k_dim];
     std::vector<double> p(row + 1), value(c.v_dim);
@@ -67,7 +67,7 @@ TEST(Latents, EveryShapeHasScalarsBits) {
 // The pool starts full of NaN, so a read of a slot beyond a row's position would show; windows and caps work as elsewhere.
 TEST(Latents, ChunksBlocksAndThreadsDoNotShow) {
   Random random(3);
-  for (const KvFormat format : {KvFormat::kF16, KvFormat::kI8}) {
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kI8, KvFormat::kI4}) {
     Case c = latents(6, 40, 32, 1100, format, &random);  // three spans
     c.window = 700;
     c.softcap = 3;
@@ -92,6 +92,9 @@ TEST(Latents, ATokenIsStoredOnce) {
   EXPECT_EQ(kv.block_bytes(), 32 * kv.token_bytes());
   kv.k.format = kv.v.format = KvFormat::kI8;
   EXPECT_EQ(kv.token_bytes(), 61 * (576 + 2u));
+  EXPECT_EQ(kv.block_bytes(), 32 * kv.token_bytes());
+  kv.k.format = kv.v.format = KvFormat::kI4;
+  EXPECT_EQ(kv.token_bytes(), 61 * (576 / 2 + 576 / 32 * 2u));
   EXPECT_EQ(kv.block_bytes(), 32 * kv.token_bytes());
 }
 

@@ -132,12 +132,12 @@ void each_element(const KvGroup& group, uint32_t unit, Byte* block, uint32_t slo
   for (uint32_t layer = 0; layer < std::min(kv.layers, group.layers - unit * kv.layers); ++layer) {
     Byte* k = block + layer * kv.layer_bytes();
     Byte* v = k + kv.v_at();
-    for (uint32_t d = 0; kv.latent && d < kv.k.dim; ++d) visit(index++, k + (size_t{slot} * kv.k.dim + d) * kv.k.elem_bytes());
+    for (uint32_t d = 0; kv.latent && d < kv.k.dim; ++d) visit(index++, k + (size_t{slot} * kv.k.dim + d) * kv.k.cell_bytes());
     if (kv.latent) continue;
-    for (uint32_t i = 0; i < kv.kv_heads * kv.k.dim; ++i) visit(index++, k + (size_t{i} * kv.block_tokens + slot) * kv.k.elem_bytes());
+    for (uint32_t i = 0; i < kv.kv_heads * kv.k.dim; ++i) visit(index++, k + (size_t{i} * kv.block_tokens + slot) * kv.k.cell_bytes());
     for (uint32_t h = 0; h < kv.kv_heads; ++h) {
       for (uint32_t d = 0; d < kv.v.dim; ++d) {
-        visit(index++, v + ((size_t{h} * kv.block_tokens + slot) * kv.v.dim + d) * kv.v.elem_bytes());
+        visit(index++, v + ((size_t{h} * kv.block_tokens + slot) * kv.v.dim + d) * kv.v.cell_bytes());
       }
     }
   }

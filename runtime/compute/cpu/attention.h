@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/base/limits.h"
+#include "runtime/compute/cpu/attention_pairs.h"
 #include "runtime/compute/cpu/attention_tiles.h"
 #include "runtime/compute/cpu/elementwise.h"
 
@@ -67,55 +68,98 @@ struct Attention {
   static constexpr uint32_t kFewRows = kRows < 8 ? kRows : 8;  // up to here straight from K and V, without a copy in f32
   static constexpr uint32_t kPieceKeys = 32, kPieceFloats = kPieceKeys * kHeadDimMax;  // the piece copied at a time: of K, of V
   static constexpr uint32_t kPrefetchBytes = 8 << 10;
+  static constexpr uint32_t kGroupsMax = kHeadDimMax / kInt4Group;
 
   const AttentionTile& tile;
   uint32_t rows;
-  Seen seen;  // the positions that any row sees
-  uint32_t blocks;
-  float* packed;  // the queries: of each kRows rows [k_dim][rows]; of latents as their pass has them
+  Seen seen;               // the positions that any row sees
+  uint32_t blocks, q_dim;  // of the packed queries: int4 has whole groups
+  float* packed;           // the queries: of each kRows rows [q_dim][rows]; of latents as their pass has them
 
   explicit Attention(const AttentionTile& t)
       : tile(t),
         rows(t.tokens * t.group),
         seen{seen_by(t, 0).first, seen_by(t, rows - 1).end},
         blocks((seen.end + t.block_tokens - 1) / t.block_tokens),
+        q_dim(t.k_format == KvFormat::kI4 ? 2 * t.k_cells() : t.k_dim),
         packed(t.scratch + uint64_t{rows} * kSpanTokens) {
-    for (uint32_t row = 0; row < rows && !tile.latent; row += kRows) pack_queries(row, min_u32(kRows, rows - row));
+    if (tile.latent) return;
+    for (uint32_t row = 0; row < rows && tile.bias.pairs > 0; row += kRows) score_bias(row, min_u32(kRows, rows - row));
+    for (uint32_t row = 0; row < rows; row += kRows) pack_queries(row, min_u32(kRows, rows - row));
   }
 
   KVRT_INLINE_MEMBER void pack_queries(uint32_t row, uint32_t n) const {
-    float* to = packed + uint64_t{row} * tile.k_dim;
+    float* to = packed + uint64_t{row} * q_dim;
     for (uint32_t r = 0; r < n; ++r) {
       const uint32_t t = (row + r) / tile.group, g = (row + r) - t * tile.group;
       const float* q = tile.q + t * tile.q_stride + g * tile.k_dim;
-      for (uint32_t d = 0; d < tile.k_dim; ++d) to[uint64_t{d} * n + r] = q[d];
+      if (tile.k_format != KvFormat::kI4) {
+        for (uint32_t d = 0; d < tile.k_dim; ++d) to[uint64_t{d} * n + r] = q[d];
+        continue;
+      }
+      for (uint32_t i = 0; i < q_dim; ++i) {  // in the order of the cells
+        const uint32_t d = i / kInt4Group * kInt4Group + i % kInt4Group / 2 + i % 2 * (kInt4Group / 2);
+        to[uint64_t{i} * n + r] = d < tile.k_dim ? q[d] : 0.0f;
+      }
     }
+  }
+
+  // What the bias of K gives rows [row, row + n): keys whose dimensions are cosines and sines, the same for all heads and layers.
+  void score_bias(uint32_t row, uint32_t n) const {
+    for (uint32_t r = 0; r < n; ++r) {
+      const uint32_t t = (row + r) / tile.group, g = (row + r) - t * tile.group;
+      const float* parts = tile.bias.row(t, g);
+      for (uint32_t i = 0; i < tile.bias.pairs; ++i) {
+        const float along = parts[2 * i], across = parts[2 * i + 1], cos = tile.bias.turns[2 * i], sin = tile.bias.turns[2 * i + 1];
+        packed[uint64_t{2} * i * n + r] = __builtin_fmaf(along, cos, across * sin);
+        packed[(uint64_t{2} * i + 1) * n + r] = __builtin_fmaf(across, cos, -(along * sin));
+      }
+    }
+    const uint8_t* at[kSpanTokens / 16];
+    uint32_t slots = 0;
+    const uint32_t from = seen.first / 16 * 16;
+    for (uint32_t j = from; j < seen.end; j += 16) at[slots++] = reinterpret_cast<const uint8_t*>(tile.bias.offsets + j);
+    const Scores to{tile.scratch + uint64_t{row} * kSpanTokens + from, nullptr, 1.0f, false};
+    kScoreRows<S, Copied>[n](packed, 2 * tile.bias.pairs, {at, at, kSpanTokens * sizeof(float)}, slots, to);
   }
 
   // How many blocks early rows of so many bytes are prefetched.
   KVRT_INLINE_MEMBER uint32_t ahead(uint32_t row_bytes) const { return max_u32(1, kPrefetchBytes / (tile.block_tokens * row_bytes)); }
-  // K's or V's scales of the span's keys.
-  KVRT_INLINE_MEMBER void load_scales(const uint8_t* from, float* scales) const {
+  // K's or V's scales of the span's keys, n of each.
+  KVRT_INLINE_MEMBER void load_scales(const uint8_t* from, uint32_t n, float* scales) const {
     for (uint32_t j = seen.first / 16 * 16; j < seen.end; j += 16) {
       const uint8_t* at = block_at(tile, from, j / tile.block_tokens) + uint64_t{kKvScaleBytes} * (j % tile.block_tokens);
-      KVRT_UNROLL for (uint32_t i = 0; i < 16; i += S::kLanes) S::store(scales + j + i, S::load_f16(at + kKvScaleBytes * i));
+      for (uint32_t g = 0; g < n; ++g, at += kKvScaleBytes * tile.block_tokens) {
+        KVRT_UNROLL for (uint32_t i = 0; i < 16; i += S::kLanes) {
+          S::store(scales + g * kSpanTokens + j + i, S::load_f16(at + kKvScaleBytes * i));
+        }
+      }
     }
   }
 };
+
+// The scales of a span: one of each key, or of int4 one of each group of each key.
+template <typename S, typename T>
+inline constexpr uint32_t kScalesMax = T::kPairs    ? Attention<S>::kGroupsMax* kSpanTokens
+                                       : T::kScaled ? kSpanTokens
+                                                    : 1;
+template <typename S, typename T>
+inline constexpr uint32_t kFewRowsOf = T::kPairs ? kPairRows<S> : Attention<S>::kFewRows;
 
 // Scores of all rows, from K of format T.
 template <typename S, typename T>
 struct KeyPass : Attention<S> {
   using Base = Attention<S>;
-  using Base::blocks, Base::kPieceKeys, Base::kRows, Base::packed, Base::rows, Base::seen, Base::tile;
-  uint32_t blocks_ahead, value_bytes;  // bytes of a position's V, which is prefetched after the last of K
-  alignas(64) float scales[T::kScaled ? kSpanTokens : 1];
+  using Base::blocks, Base::kPieceKeys, Base::kRows, Base::packed, Base::q_dim, Base::rows, Base::seen, Base::tile;
+  uint32_t key_bytes, blocks_ahead, value_bytes;  // bytes of a position's K; of its V, which is prefetched after the last of K
+  alignas(64) float scales[kScalesMax<S, T>];
 
   explicit KeyPass(const Base& base)
       : Base(base),
-        blocks_ahead(base.ahead(base.tile.k_dim * T::kBytes)),
-        value_bytes(base.tile.v_dim * kv_elem_bytes(base.tile.v_format)) {
-    if (T::kScaled) base.load_scales(tile.k_scales, scales);
+        key_bytes(base.tile.k_cells() * T::kBytes),
+        blocks_ahead(base.ahead(key_bytes)),
+        value_bytes(static_cast<uint32_t>(base.tile.v_row_bytes())) {
+    if (T::kScaled) base.load_scales(tile.k_scales, T::kPairs ? q_dim / kInt4Group : 1, scales);
   }
 
   // The place of position j of the span, and the bytes to prefetch with it: of the block blocks_ahead later, after K's last V's first ones.
@@ -124,21 +168,28 @@ struct KeyPass : Attention<S> {
   }
   KVRT_INLINE_MEMBER const uint8_t* key_far(uint32_t j) const {
     const uint32_t next = j / tile.block_tokens + blocks_ahead;
-    if (next < blocks) return block_at(tile, tile.k, next) + uint64_t{T::kBytes} * tile.k_dim * (j % tile.block_tokens);
+    if (next < blocks) return block_at(tile, tile.k, next) + uint64_t{key_bytes} * (j % tile.block_tokens);
     return block_at(tile, tile.v, min_u32(next - blocks, blocks - 1)) + uint64_t{value_bytes} * (j % tile.block_tokens);
   }
 
   // Scores of rows [row, row + n) against `slots` times 16 keys from position j on.
   template <typename From>
   KVRT_INLINE_MEMBER void score(uint32_t row, uint32_t n, const Keys& k, uint32_t j, uint32_t slots) const {
-    const Scores to{tile.scratch + uint64_t{row} * kSpanTokens + j, T::kScaled ? scales + j : nullptr, tile.scale};
-    kScoreRows<S, From>[n](packed + uint64_t{row} * tile.k_dim, tile.k_dim, k, slots, to);
+    constexpr bool kScaledHere = From::kPairs || (T::kScaled && !T::kPairs);
+    const Scores to{tile.scratch + uint64_t{row} * kSpanTokens + j, kScaledHere ? scales + j : nullptr, tile.scale, tile.bias.pairs > 0};
+    const float* q = packed + uint64_t{row} * q_dim;
+    if constexpr (From::kPairs) {
+      kScorePairs<S>[n](q, q_dim, k, slots, to);
+    } else {
+      kScoreRows<S, From>[n](q, q_dim, k, slots, to);
+    }
   }
 
+  static constexpr uint32_t kFewRowsMax = kFewRowsOf<S, T>;
   // A decode: straight from K as it lies.
   void few() const {
     const uint32_t from = seen.first / 16 * 16;
-    const uint32_t first = from / tile.block_tokens, block_bytes = tile.block_tokens * tile.k_dim * T::kBytes;
+    const uint32_t first = from / tile.block_tokens, block_bytes = tile.block_tokens * key_bytes;
     for (uint32_t b = first; b < min_u32(first + blocks_ahead, blocks); ++b) {  // no earlier block asks for these
       const uint8_t* k = block_at(tile, tile.k, b);
       for (uint32_t i = 0; i < block_bytes; i += 64) prefetch_far(k + i);
@@ -159,7 +210,12 @@ struct KeyPass : Attention<S> {
     const uint8_t* const at[] = {copy, copy + 16 * sizeof(float)};
     for (uint32_t j = seen.first / kPieceKeys * kPieceKeys; j < seen.end; j += kPieceKeys) {
       for (uint32_t i = 0; i < kPieceKeys && j + i < seen.end; i += 16) {
-        widen<S, T>(key_at(j + i), key_far(j + i), uint64_t{T::kBytes} * tile.block_tokens, tile.k_dim, 16, piece + i, kPieceKeys);
+        const uint64_t line = uint64_t{T::kBytes} * tile.block_tokens;
+        if constexpr (T::kPairs) {
+          widen_keys<S>(key_at(j + i), key_far(j + i), line, q_dim, scales + j + i, piece + i, kPieceKeys);
+        } else {
+          widen<S, T>(key_at(j + i), key_far(j + i), line, tile.k_dim, 16, piece + i, kPieceKeys);
+        }
       }
       for (uint32_t row = 0; row < rows; row += kRows) {
         const uint32_t n = min_u32(kRows, rows - row), end = seen_by(tile, row + n - 1).end;
@@ -176,13 +232,13 @@ struct ValuePass : Attention<S> {
   using Base = Attention<S>;
   using Base::blocks, Base::kRows, Base::rows, Base::seen, Base::tile;
   uint32_t blocks_ahead;
-  alignas(64) float scales[T::kScaled ? kSpanTokens : 1];
+  alignas(64) float scales[kScalesMax<S, T>];
 
-  explicit ValuePass(const Base& base) : Base(base), blocks_ahead(base.ahead(base.tile.v_dim * T::kBytes)) {
-    if (T::kScaled) base.load_scales(tile.v_scales, scales);
+  explicit ValuePass(const Base& base) : Base(base), blocks_ahead(base.ahead(static_cast<uint32_t>(base.tile.v_row_bytes()))) {
+    if (T::kScaled) base.load_scales(tile.v_scales, T::kPairs ? (tile.v_dim + kInt4Group - 1) / kInt4Group : 1, scales);
   }
 
-  KVRT_INLINE_MEMBER uint64_t line() const { return uint64_t{tile.v_line()} * T::kBytes; }
+  KVRT_INLINE_MEMBER uint64_t line() const { return tile.v_row_bytes(); }
   KVRT_INLINE_MEMBER ValueRun value_run(uint32_t j, uint32_t end) const {
     const uint32_t block = j / tile.block_tokens, slot = j % tile.block_tokens;
     const uint64_t at = slot * line();
@@ -197,7 +253,7 @@ struct ValuePass : Attention<S> {
       if (sees.first == sees.end) continue;
       float* p = tile.scratch + uint64_t{row} * kSpanTokens;
       if (tile.softcap > 0) softcap_row<S>(tile.softcap, sees.end - sees.first, p + sees.first);
-      softmax_row<S>(sees, T::kScaled ? scales : nullptr, p, tile.max + row, tile.sum + row);
+      softmax_row<S>(sees, T::kScaled && !T::kPairs ? scales : nullptr, p, tile.max + row, tile.sum + row);
       float* acc = tile.acc + uint64_t{row} * tile.v_dim;
       for (uint32_t d = 0; d < tile.v_dim; d += S::kLanes) S::store(acc + d, S::zero());
     }
@@ -220,9 +276,16 @@ struct ValuePass : Attention<S> {
   }
   template <typename From>
   KVRT_INLINE_MEMBER void add_runs(uint32_t row, uint32_t n, uint32_t begin, const Values& values) const {
-    kAddValues<S, From>[n](tile.scratch + uint64_t{row} * kSpanTokens + begin, values, tile.v_dim, tile.acc + uint64_t{row} * tile.v_dim);
+    const float* p = tile.scratch + uint64_t{row} * kSpanTokens + begin;
+    float* acc = tile.acc + uint64_t{row} * tile.v_dim;
+    if constexpr (From::kPairs) {
+      kAddPairs<S>[n](p, values, tile.v_dim, scales + begin, acc);
+    } else {
+      kAddValues<S, From>[n](p, values, tile.v_dim, acc);
+    }
   }
 
+  static constexpr uint32_t kFewRowsMax = kFewRowsOf<S, T>;
   // A decode: straight from V as it lies.
   void few() const {
     begin(0, rows);
@@ -243,7 +306,11 @@ struct ValuePass : Attention<S> {
       for (uint32_t j = first; j < last;) {
         const ValueRun run = value_run(j, last);
         float* to = piece + uint64_t{j - first} * tile.v_dim;
-        widen<S, T>(run.at, run.far, line(), run.keys, tile.v_dim, to, tile.v_dim);
+        if constexpr (T::kPairs) {
+          widen_values<S>(run, line(), tile.v_dim, scales + j, to);
+        } else {
+          widen<S, T>(run.at, run.far, line(), run.keys, tile.v_dim, to, tile.v_dim);
+        }
         j += run.keys;
       }
       for (uint32_t row = 0; row < rows; row += kRows) {
@@ -264,7 +331,7 @@ struct ValuePass : Attention<S> {
 template <typename Pass, typename S>
 [[gnu::noinline]] void run_pass(const Attention<S>& attention) {
   const Pass pass(attention);
-  attention.rows <= Attention<S>::kFewRows ? pass.few() : pass.many();
+  attention.rows <= Pass::kFewRowsMax ? pass.few() : pass.many();
 }
 
 // Does the pass of one side, whose format this is.
@@ -281,6 +348,8 @@ KVRT_INLINE void run_pass(KvFormat format, const Attention<S>& attention) {
       return run_pass<Pass<S, PlainI8>>(attention);
     case KvFormat::kF8:
       return run_pass<Pass<S, PlainF8>>(attention);
+    case KvFormat::kI4:
+      return run_pass<Pass<S, PairsI4>>(attention);
   }
 }
 

@@ -14,10 +14,10 @@ struct LatentKeyPass : Attention<S> {
   // The piece copied at a time. Its rows are a constant apart: the tile has no register for each.
   static constexpr uint32_t kLanes = S::kLanes, kPieceKeys = kTileAccumulators<S>, kPieceRow = kHeadDimMax;
   uint32_t blocks_ahead;
-  alignas(64) float scales[T::kScaled ? kSpanTokens : 1];
+  alignas(64) float scales[kScalesMax<S, T>];
 
-  explicit LatentKeyPass(const Base& base) : Base(base), blocks_ahead(base.ahead(base.tile.k_dim * T::kBytes)) {
-    if (T::kScaled) base.load_scales(tile.k_scales, scales);
+  explicit LatentKeyPass(const Base& base) : Base(base), blocks_ahead(base.ahead(base.tile.k_cells() * T::kBytes)) {
+    if (T::kScaled) base.load_scales(tile.k_scales, T::kPairs ? (tile.k_dim + kInt4Group - 1) / kInt4Group : 1, scales);
     for (uint32_t row = 0; row < rows; row += kLanes) pack(row, min_u32(kLanes, rows - row));
   }
 
@@ -34,27 +34,36 @@ struct LatentKeyPass : Attention<S> {
   // `n` keys from position j on, as f32 [n][kPieceRow].
   KVRT_INLINE_MEMBER void copy(uint32_t j, uint32_t n, float* piece) const {
     for (const uint32_t end = j + n; j < end; ++j, piece += kPieceRow) {
-      const uint64_t at = uint64_t{j % tile.block_tokens} * tile.k_dim * T::kBytes;
+      const uint64_t at = uint64_t{j % tile.block_tokens} * tile.k_cells() * T::kBytes;
       const uint32_t far = min_u32(j / tile.block_tokens + blocks_ahead, blocks - 1);
       const uint8_t *row = block_at(tile, tile.k, j / tile.block_tokens) + at, *later = block_at(tile, tile.k, far) + at;
-      uint32_t d = 0;
-      for (; d + kLanes <= tile.k_dim; d += kLanes) {
-        if (d * T::kBytes % 64 == 0) prefetch_far(later + d * T::kBytes);
-        S::store(piece + d, T::template load<S>(row + d * T::kBytes));
+      if constexpr (T::kPairs) {
+        widen_values<S>({row, later, 1}, 0, tile.k_dim, scales + j, piece);
+        continue;
+      } else {
+        copy_row(row, later, piece);
       }
-      if (d == tile.k_dim) continue;
-      alignas(64) uint8_t rest[kLanes * T::kBytes] = {};
-      __builtin_memcpy(rest, row + d * T::kBytes, (tile.k_dim - d) * T::kBytes);
-      alignas(64) float wide[kLanes];
-      S::store(wide, T::template load<S>(rest));
-      __builtin_memcpy(piece + d, wide, (tile.k_dim - d) * sizeof(float));
     }
+  }
+  KVRT_INLINE_MEMBER void copy_row(const uint8_t* row, const uint8_t* later, float* piece) const {
+    uint32_t d = 0;
+    for (; d + kLanes <= tile.k_dim; d += kLanes) {
+      if (d * T::kBytes % 64 == 0) prefetch_far(later + d * T::kBytes);
+      S::store(piece + d, T::template load<S>(row + d * T::kBytes));
+    }
+    if (d == tile.k_dim) return;
+    alignas(64) uint8_t rest[kLanes * T::kBytes] = {};
+    __builtin_memcpy(rest, row + d * T::kBytes, (tile.k_dim - d) * T::kBytes);
+    alignas(64) float wide[kLanes];
+    S::store(wide, T::template load<S>(rest));
+    __builtin_memcpy(piece + d, wide, (tile.k_dim - d) * sizeof(float));
   }
 
   // Scores of `V` times kLanes rows against kPieceKeys / V keys of the piece; n of them go to position j on.
   template <uint32_t V>
   KVRT_INLINE_MEMBER void score(uint32_t row, const float* keys, uint32_t j, uint32_t n) const {
     constexpr uint32_t kKeys = kPieceKeys / V;
+    constexpr bool kScaledHere = T::kScaled && !T::kPairs;  // int4's are in the copy
     F acc[kKeys][V];
     KVRT_UNROLL for (uint32_t k = 0; k < kKeys; ++k) { KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) acc[k][v] = S::zero(); }
     const float* q = packed + uint64_t{row} * tile.k_dim;
@@ -69,9 +78,9 @@ struct LatentKeyPass : Attention<S> {
     alignas(64) float out[kKeys][V * kLanes];
     const F scale = S::set1(tile.scale);
     KVRT_UNROLL for (uint32_t k = 0; k < kKeys; ++k) {
-      const F by = S::set1(T::kScaled && k < n ? scales[j + k] : 1.0f);
+      const F by = S::set1(kScaledHere && k < n ? scales[j + k] : 1.0f);
       KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) {
-        S::store(out[k] + v * kLanes, S::mul(T::kScaled ? S::mul(acc[k][v], by) : acc[k][v], scale));
+        S::store(out[k] + v * kLanes, S::mul(kScaledHere ? S::mul(acc[k][v], by) : acc[k][v], scale));
       }
     }
     const uint32_t count = min_u32(V * kLanes, rows - row);
@@ -97,6 +106,7 @@ struct LatentKeyPass : Attention<S> {
       if (row < rows) score_piece<1>(row, piece, j, n);
     }
   }
+  static constexpr uint32_t kFewRowsMax = 0;
   void few() const { many(); }
 };
 

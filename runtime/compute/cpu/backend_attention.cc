@@ -48,8 +48,9 @@ uint8_t* layer_of(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step
   return pool + static_cast<uint64_t>(seq.table(place.table)[index]) * kv.block_bytes() + place.layer * kv.layer_bytes();
 }
 
-// The Walsh-Hadamard transform (without its factor) of each run of `dim` elements, a power of two: int8 stores K transformed, and
-// transforms the queries. It spreads the few large elements of a head over all of them, so that they do not set the scale for the rest.
+// The Walsh-Hadamard transform (without its factor) of each run of `dim` elements, a power of two: some formats store K transformed, and
+// transform the queries; or V, and transform what attention gives. It spreads the few large elements of a head over all of them, so that
+// they do not set the scale for the rest.
 void hadamard(uint32_t dim, uint32_t n, float* x) {
   for (uint32_t half = 1; half < dim; half *= 2) {
     for (uint32_t i = 0; i < n; i += 2 * half) {
@@ -63,38 +64,65 @@ void hadamard(uint32_t dim, uint32_t n, float* x) {
 }
 uint32_t hadamard_dim(uint32_t head_dim) { return head_dim & (0 - head_dim); }
 
-// Copies the elements of one token to `out`, `stride` elements apart.
+// Copies the cells of one token to `out`, `stride` cells apart.
 template <typename T>
 void spread(const uint8_t* row, uint32_t n, uint32_t stride, uint8_t* out) {
   for (uint32_t i = 0; i < n; ++i) std::memcpy(out + uint64_t{i} * stride * sizeof(T), row + i * sizeof(T), sizeof(T));
 }
 
-// Stores a latent in its slot; `base`: the layer's part of the block. int8 does not transform it: it is V, too.
+// int4: codes, one a byte, to cells.
+void pack_pairs(const uint8_t* codes, uint32_t n, uint8_t* cells) {
+  constexpr uint32_t kHalf = kInt4Group / 2;
+  for (uint32_t first = 0; first < n; first += kInt4Group, cells += kHalf) {
+    for (uint32_t i = 0; i < kHalf; ++i) {
+      const uint32_t low = first + i, high = low + kHalf;
+      cells[i] = static_cast<uint8_t>((low < n ? codes[low] : 0) | (high < n ? codes[high] << 4 : 0));
+    }
+  }
+}
+
+constexpr uint32_t kScalesMax = (kHeadDimMax + kInt4Group - 1) / kInt4Group;
+
+// A row as it is stored: its cells, and its scales.
+void round_row(const CpuKernels& kernels, const KvRows& rows, float top, const float* x, uint8_t* cells, uint16_t* scales) {
+  if (rows.format != KvFormat::kI4) return kernels.kv_row(rows.format, top, x, rows.dim, cells, scales);
+  uint8_t codes[kHeadDimMax];
+  kernels.kv_row(rows.format, top, x, rows.dim, codes, scales);
+  pack_pairs(codes, rows.dim, cells);
+}
+
+// Stores a row's scales, of token `slot`; `at`: the KV head's first one.
+void put_scales(const KvGeometry& kv, const KvRows& rows, const uint16_t* scales, uint32_t slot, uint8_t* at) {
+  for (uint32_t i = 0; i < rows.scales(); ++i)
+    std::memcpy(at + (uint64_t{i} * kv.block_tokens + slot) * kKvScaleBytes, scales + i, kKvScaleBytes);
+}
+
+// Stores a latent in its slot; `base`: the layer's part of the block. It is not transformed: it is V, too.
 void store_latent(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, uint32_t slot, const float* latent) {
-  uint16_t scale;
-  kernels.kv_row(kv.k.format, kInt8Top, latent, kv.k.dim, base + slot * kv.k.bytes(), &scale);
-  if (kv.k.scale_bytes() > 0) std::memcpy(base + kv.k_scales_at() + uint64_t{slot} * kKvScaleBytes, &scale, kKvScaleBytes);
+  uint16_t scales[kScalesMax];
+  round_row(kernels, kv.k, kInt8Top, latent, base + slot * kv.k.bytes(), scales);
+  put_scales(kv, kv.k, scales, slot, base + kv.k_scales_at());
 }
 
 // Stores K and V of one token and KV head in their slot.
 void store_head(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, uint32_t head, uint32_t slot, const float* k,
                 const float* v) {
   alignas(4) uint8_t rounded[kHeadDimMax * sizeof(float)];
-  const uint32_t elem = kv.k.elem_bytes();
-  const uint64_t row = uint64_t{head} * kv.block_tokens + slot;
-  uint16_t k_scale, v_scale;
-  float rotated[kHeadDimMax];
-  if (kv.k.format == KvFormat::kI8) {
-    std::copy_n(k, kv.k.dim, rotated);
-    hadamard(hadamard_dim(kv.k.dim), kv.k.dim, rotated);
-    k = rotated;
-  }
-  kernels.kv_row(kv.k.format, kInt8Top, k, kv.k.dim, rounded, &k_scale);
-  const auto spread_row = elem == 1 ? spread<uint8_t> : elem == 2 ? spread<uint16_t> : spread<float>;
-  spread_row(rounded, kv.k.dim, kv.block_tokens, base + head * kv.head_bytes(kv.k) + uint64_t{slot} * elem);
-  kernels.kv_row(kv.v.format, int8_value_top(kv.v.dim), v, kv.v.dim, base + kv.v_at() + row * kv.v.bytes(), &v_scale);
-  if (kv.k.scale_bytes() > 0) std::memcpy(base + kv.k_scales_at() + row * kKvScaleBytes, &k_scale, kKvScaleBytes);
-  if (kv.v.scale_bytes() > 0) std::memcpy(base + kv.v_scales_at() + row * kKvScaleBytes, &v_scale, kKvScaleBytes);
+  uint16_t scales[kScalesMax];
+  float transformed[kHeadDimMax];
+  const auto transform = [&](const KvRows& rows, const float* x) {
+    std::copy_n(x, rows.dim, transformed);
+    hadamard(hadamard_dim(rows.dim), rows.dim, transformed);
+    return transformed;
+  };
+  const uint32_t cell = kv.k.cell_bytes();
+  round_row(kernels, kv.k, kInt8Top, kv.transforms_keys() ? transform(kv.k, k) : k, rounded, scales);
+  const auto spread_row = cell == 1 ? spread<uint8_t> : cell == 2 ? spread<uint16_t> : spread<float>;
+  spread_row(rounded, kv.k.cells(), kv.block_tokens, base + head * kv.head_bytes(kv.k) + uint64_t{slot} * cell);
+  put_scales(kv, kv.k, scales, slot, base + kv.k_scales_at() + head * kv.head_scale_bytes(kv.k));
+  uint8_t* values = base + kv.v_at() + (uint64_t{head} * kv.block_tokens + slot) * kv.v.bytes();
+  round_row(kernels, kv.v, int8_value_top(kv.v.dim), kv.transforms_values() ? transform(kv.v, v) : v, values, scales);
+  put_scales(kv, kv.v, scales, slot, base + kv.v_scales_at() + head * kv.head_scale_bytes(kv.v));
 }
 
 // Tells the tile the place of a KV head, the same in every block.
@@ -210,24 +238,83 @@ CpuBackend::AttentionMemory CpuBackend::attention_memory(uint32_t rows, uint32_t
   return {all, all + per_worker * pool_.size(), per_worker, scratch_floats, rows, slot_rows_, v_dim};
 }
 
-const float* CpuBackend::rotate_queries(uint32_t k_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale) {
-  if (rotated_.size() < uint64_t{rows} * width) rotated_.resize(uint64_t{rows} * width);
+const float* CpuBackend::transform_queries(uint32_t k_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale) {
+  if (transformed_.size() < uint64_t{rows} * width) transformed_.resize(uint64_t{rows} * width);
   for_rows(rows, [&](uint32_t row) {
-    float* to = rotated_.data() + uint64_t{row} * width;
+    float* to = transformed_.data() + uint64_t{row} * width;
     std::copy_n(q + uint64_t{row} * *stride, width, to);
     hadamard(hadamard_dim(k_dim), width, to);
   });
   *stride = width;
   *scale /= static_cast<float>(hadamard_dim(k_dim));  // exact: a power of two
-  return rotated_.data();
+  return transformed_.data();
+}
+
+// Both parts of the step's queries along the bias, and the tables of all spans that the step sees.
+TileBias CpuBackend::turn_bias(const AttentionParams& params, const KvGeometry& kv, const Step& step, const float* q, uint32_t stride) {
+  if (params.key_bias == nullptr) return {};
+  const KeyBias& bias = *params.key_bias;
+  int64_t last = 0;
+  for (const StepSeq& seq : step.seqs) last = std::max(last, int64_t{seq.first_position} + seq.n_rows - 1);
+  const BiasTable& table = bias_table(*bias.rope, static_cast<uint32_t>(last / kSpanTokens) + 1);
+  const uint32_t half = bias.rope->dims / 2, pairs = half - bias.first_pair, group = params.heads / kv.kv_heads;
+  const bool interleaved = bias.rope->style == RopeStyle::kInterleaved;
+  const auto unit = static_cast<float>(kv.transforms_keys() ? hadamard_dim(kv.k.dim) : 1);  // of the scores before their scale
+  const uint32_t apart = interleaved ? 1 : half, first = interleaved ? 2 * bias.first_pair : bias.first_pair;
+  TileBias out{pairs, nullptr, uint64_t{params.heads} * 2 * pairs, nullptr, uint64_t{2} * half, nullptr};
+  out.turns = table.turns.data() + 2 * bias.first_pair;
+  out.offsets = table.offsets.data() + uint64_t{2} * bias.first_pair * kSpanTokens;
+  if (bias_rows_.size() < step.n_rows() * out.stride) bias_rows_.resize(step.n_rows() * out.stride);
+  for_rows(step.n_rows(), [&](uint32_t row) {
+    float* to = bias_rows_.data() + row * out.stride;
+    for (uint32_t h = 0; h < params.heads; ++h) {
+      const float *head = q + uint64_t{row} * stride + h * kv.k.dim + first, *b = bias.values + uint64_t{h / group} * 2 * pairs;
+      for (uint32_t i = 0; i < pairs; ++i, head += interleaved ? 2 : 1, to += 2, b += 2) {
+        to[0] = (head[0] * b[0] + head[apart] * b[1]) * unit;
+        to[1] = (head[apart] * b[0] - head[0] * b[1]) * unit;
+      }
+    }
+  });
+  out.rows = bias_rows_.data();
+  return out;
+}
+
+// The cosines and sines of the first positions of spans, and of the positions within one.
+const CpuBackend::BiasTable& CpuBackend::bias_table(const RopeParams& rope, uint32_t spans) {
+  if (bias_tables_[bias_last_].params != rope) bias_last_ ^= 1;
+  BiasTable& table = bias_tables_[bias_last_];
+  const size_t pairs = rope.dims / 2;
+  const auto put = [&](double angle, float* cos_at, float* sin_at) {
+    double sin, cos;
+    rope_sincos(angle, &sin, &cos);
+    *cos_at = static_cast<float>(cos);
+    *sin_at = static_cast<float>(sin);
+  };
+  if (table.params != rope) {
+    BiasTable whole{rope, std::vector<double>(pairs), std::vector<float>(2 * pairs * kSpanTokens), {}};
+    rope_frequencies(rope, whole.frequencies.data());
+    for (size_t i = 0; i < pairs; ++i) {
+      float* at = whole.offsets.data() + 2 * i * kSpanTokens;
+      for (uint32_t j = 0; j < kSpanTokens; ++j) put(j * whole.frequencies[i], at + j, at + kSpanTokens + j);
+    }
+    table = std::move(whole);
+  }
+  for (size_t span = table.turns.size() / (2 * pairs); span < spans; ++span) {
+    table.turns.resize(2 * pairs * (span + 1));
+    float* at = table.turns.data() + 2 * pairs * span;
+    for (size_t i = 0; i < pairs; ++i) put(static_cast<double>(span * kSpanTokens) * table.frequencies[i], at + 2 * i, at + 2 * i + 1);
+  }
+  return table;
 }
 
 void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace place, const Step& step, const AttentionParams& params,
                            const float* q, uint32_t stride, float* out) {
   float scale = params.scale;
   const uint32_t k_dim = kv.k.dim, v_dim = kv.v.dim;
-  if (kv.k.format == KvFormat::kI8 && !kv.latent) q = rotate_queries(k_dim, step.n_rows(), params.heads * k_dim, q, &stride, &scale);
-  const CpuKernels& kernels = v_dim % 8 == 0 && std::max(k_dim, v_dim) <= kHeadDimMax ? kernels_ : *scalar_kernels();  // the same bits
+  const TileBias bias = turn_bias(params, kv, step, q, stride);
+  if (kv.transforms_keys()) q = transform_queries(k_dim, step.n_rows(), params.heads * k_dim, q, &stride, &scale);
+  const uint32_t lanes = kv.v_rows().format == KvFormat::kI4 ? kInt4Group / 2 : 8;
+  const CpuKernels& kernels = v_dim % lanes == 0 && std::max(k_dim, v_dim) <= kHeadDimMax ? kernels_ : *scalar_kernels();  // the same bits
   const uint32_t heads = params.heads, group = heads_of_tile(kv, heads), parts = heads / group;
   const uint32_t tile_tokens = tile_tokens_of(step, parts, group, pool_.size());
   const int64_t window = params.window > 0 ? params.window : kNoWindow;
@@ -238,7 +325,11 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
     for (uint32_t i = 0; i < share.tokens * group; ++i) {
       const uint64_t row = uint64_t{share.seq->first_row} + share.first + i / group, head = share.part * group + i % group;
       if (params.sinks) result.add_sink(kernels, i, params.sinks[head]);
-      kernels.finish_row(v_dim, result.sum[i], result.row(i), out + (row * heads + head) * v_dim);
+      float* to = out + (row * heads + head) * v_dim;
+      kernels.finish_row(v_dim, result.sum[i], result.row(i), to);
+      if (!kv.transforms_values()) continue;
+      hadamard(hadamard_dim(v_dim), v_dim, to);
+      for (uint32_t d = 0; d < v_dim; ++d) to[d] /= static_cast<float>(hadamard_dim(v_dim));  // exact: a power of two
     }
   };
   // Rows that see nothing of the span keep their bits; a row's first span is taken as it is.
@@ -272,10 +363,16 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
     tile.first_position = int64_t{share.seq->first_position} + share.first;
     locate(kv, pool, place.layer, kv.latent ? 0 : share.part, &tile);
     tile.scratch = memory.scratch(worker);
+    tile.bias = bias;
+    if (bias.pairs > 0) {
+      const uint64_t row = share.seq->first_row + share.first, head = uint64_t{share.part} * group;
+      tile.bias.rows = bias.rows + row * bias.stride + head * 2 * bias.pairs;
+    }
     for (uint32_t span = share.span_begin; span < share.span_end; ++span) {
       const AttentionPartial& to = span == share.span_begin ? result : next;
       tile.span_first = int64_t{span} * kSpanTokens;
       tile.blocks = share.seq->table(place.table) + tile.span_first / kv.block_tokens;
+      if (bias.pairs > 0) tile.bias.turns = bias.turns + span * bias.turn_stride;
       tile.max = to.max;
       tile.sum = to.sum;
       tile.acc = to.acc;

@@ -132,7 +132,16 @@ class CpuBackend final : public Backend {
   };
   struct AttentionPartial;
   struct AttentionMemory;
-  const float* rotate_queries(uint32_t k_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale);
+  // Cosines and sines for what K is stored without: offsets [pairs][2][kSpanTokens] of the positions of a span, turns [spans][pairs][2] of
+  // the spans' first ones (kernels.h).
+  struct BiasTable {
+    RopeParams params;
+    std::vector<double> frequencies;
+    std::vector<float> offsets, turns;
+  };
+  const BiasTable& bias_table(const RopeParams& rope, uint32_t spans);
+  TileBias turn_bias(const AttentionParams& params, const KvGeometry& kv, const Step& step, const float* q, uint32_t stride);
+  const float* transform_queries(uint32_t k_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale);
   AttentionMemory attention_memory(uint32_t rows, uint32_t k_dim, uint32_t v_dim);
   void plan_attention(const Step& step, uint32_t parts, uint32_t group, int64_t window, uint32_t tile_tokens);
   void dequantize_rows(const Weight& table, std::span<const int32_t> rows, float* out);
@@ -146,7 +155,10 @@ class CpuBackend final : public Backend {
   std::vector<WorkerScratch> scratch_;  // [threads]
   std::vector<uint32_t> runs_;          // runs of panels: the begin of each, and the end
   std::vector<float> attention_scratch_;
-  std::vector<float> rotated_;  // int8 KV: a step's queries, transformed
+  std::vector<float> transformed_;  // a step's queries
+  std::vector<float> bias_rows_;    // [rows][heads][pairs][2] (KeyBiasRow)
+  BiasTable bias_tables_[2];
+  uint32_t bias_last_ = 0;  // the table last used
   std::vector<AttentionShare> shares_;
   std::vector<AttentionMerge> merges_;
   uint32_t slots_ = 0, slot_rows_ = 0;  // results of split shares; rows that a kernel may write of one

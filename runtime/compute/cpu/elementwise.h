@@ -229,6 +229,45 @@ template <typename S, typename Put>
   return scale;
 }
 
+// A group of at most kInt4Group elements to int4: a code a byte. Gives its scale (NUMERICS.md §7).
+template <typename S>
+[[gnu::noinline]] uint16_t int4_group(const float* x, uint32_t n, uint8_t* codes) {
+  using F = typename S::F;
+  constexpr uint32_t kLanes = S::kLanes, kVectors = kInt4Group / kLanes, kHalf = kVectors / 2;
+  F most = S::zero(), least = S::zero();
+  for (uint32_t i = 0; i < n; i += kLanes) {
+    const F v = S::load_n(x + i, static_cast<int>(n - i));
+    most = S::max(v, most);
+    least = S::min(v, least);
+  }
+  const float up = S::max_lanes(most), down = S::max_lanes(S::sub(S::zero(), least));
+  float wanted = (up >= down ? up : -down) / kInt4Top;
+  wanted = wanted < 65504.0f ? wanted : 65504.0f;
+  const uint16_t first = S::to_f16(wanted > -65504.0f ? wanted : -65504.0f);
+  const float scale = S::from_f16(first);
+  const F inverse = S::set1(scale != 0 ? 1.0f / scale : 0.0f), one = S::set1(1.0f);
+  typename S::Lanes16 with = S::zero16(), own = S::zero16();
+  uint8_t out[kInt4Group];
+  for (uint32_t i = 0; i < kVectors; ++i) {
+    const int lanes = static_cast<int>(n) - static_cast<int>(i * kLanes);
+    const F given = S::load_n(x + i * kLanes, lanes), v = S::mul(given, inverse);
+    F code = S::zero(), value = S::set1(kInt4Levels[0]);
+    for (uint32_t entry = 1; entry < 16; ++entry) {
+      const auto above = S::less(S::set1(int4_between(entry)), v);
+      code = S::add(code, S::keep(above, one));
+      value = S::add(value, S::keep(above, S::set1(static_cast<float>(kInt4Levels[entry] - kInt4Levels[entry - 1]))));
+    }
+    value = S::keep(S::first_lanes(lanes), value);
+    F& sum = with.v[i % kHalf];
+    sum = i < kHalf ? S::mul(given, value) : S::fma(given, value, sum);
+    own.v[i % kHalf] = S::add(own.v[i % kHalf], S::mul(value, value));
+    S::store_i8(out + i * kLanes, S::round_to_int(code));
+  }
+  __builtin_memcpy(codes, out, n);
+  const float fit = S::sum16(with) / S::sum16(own);
+  return __builtin_fabsf(fit) < 65504.0f && scale != 0 ? S::to_f16(fit) : first;
+}
+
 template <typename S>
 void kv_row(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out, uint16_t* scale) {
   switch (format) {
@@ -248,6 +287,9 @@ void kv_row(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out
     case KvFormat::kF8:
       *scale = scaled_row<S>(
           kFp8Top, kFp8Unit, x, n, out, [](uint8_t * p, typename S::F v) __attribute__((always_inline)) { S::store_e4m3(p, v); });
+      return;
+    case KvFormat::kI4:
+      for (uint32_t i = 0; i < n; i += kInt4Group) *scale++ = int4_group<S>(x + i, n - i < kInt4Group ? n - i : kInt4Group, out + i);
   }
 }
 

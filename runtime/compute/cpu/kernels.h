@@ -57,14 +57,27 @@ struct MatmulTable {
   MatmulFn by_type[kDTypeEnd];
 };
 
+// A part of K's bias that K is stored without (KeyBias), for the rows of a tile. With q and b of a pair, q turned by its row's position and
+// b not: a row has q·b, and q's part along b after a quarter turn, q1 b0 - q0 b1. To a key at position span_first + j it gives these two
+// turned by the angle of span_first, times cos and sin of j's.
+struct TileBias {
+  uint32_t pairs = 0;           // 0: K is stored whole
+  const float* rows = nullptr;  // token t's, of head g: rows + t * stride + g * 2 * pairs, [pairs][2]
+  uint64_t stride = 0;
+  const float* turns = nullptr;  // [pairs][2] cosine and sine of the span's first position; the next span's after turn_stride
+  uint64_t turn_stride = 0;
+  const float* offsets = nullptr;  // [pairs][2][kSpanTokens] cosine and sine of j
+  [[gnu::always_inline]] const float* row(uint32_t t, uint32_t g) const { return rows + t * stride + uint64_t{g} * 2 * pairs; }
+};
+
 // Where K and V of a layer and KV head lie in the pool.
 struct TileKv {
   uint32_t k_dim, v_dim;
   KvFormat k_format, v_format;
-  const uint8_t* k;         // block b's K of this layer and KV head: k + b * block_bytes, [k_dim][block_tokens]
-  const uint8_t* v;         // likewise [block_tokens][v_dim]
-  bool latent;              // instead k is [block_tokens][k_dim], and v the same rows
-  const uint8_t* k_scales;  // where scaled: likewise [block_tokens] f16; else null
+  const uint8_t* k;         // block b's K of this layer and KV head: k + b * block_bytes, [cells][block_tokens]
+  const uint8_t* v;         // likewise [block_tokens][cells]
+  bool latent;              // instead k is [block_tokens][cells], and v the same rows
+  const uint8_t* k_scales;  // where scaled: likewise [scales][block_tokens] f16; else null
   const uint8_t* v_scales;
   uint64_t block_bytes;
   uint32_t block_tokens;
@@ -79,8 +92,15 @@ struct AttentionTile : TileKv {
   float scale, softcap;    // softcap 0: none
   int64_t first_position;  // token 0's
   int64_t window;          // at least 1; INT64_MAX / 2: all
-  // Elements from one position's V to the next.
-  [[gnu::always_inline]] uint32_t v_line() const { return latent ? k_dim : v_dim; }
+  TileBias bias;
+  // Of a row.
+  [[gnu::always_inline]] static uint32_t cells(KvFormat format, uint32_t dim) {
+    return format == KvFormat::kI4 ? (dim + kInt4Group - 1) / kInt4Group * (kInt4Group / 2) : dim;
+  }
+  [[gnu::always_inline]] uint32_t k_cells() const { return cells(k_format, k_dim); }
+  [[gnu::always_inline]] uint64_t v_row_bytes() const {  // from one position's V to the next
+    return uint64_t{cells(v_format, latent ? k_dim : v_dim)} * kv_row_of(v_format).cell_bytes;
+  }
   const int32_t* blocks;   // the sequence's block table from the span's first position on
   int64_t span_first;      // a span of which some row sees something
   float* scratch;          // attention_scratch(rows, k_dim) floats; rows are tokens * group
@@ -88,7 +108,7 @@ struct AttentionTile : TileKv {
 };
 
 [[gnu::always_inline]] constexpr uint64_t attention_scratch(uint64_t rows, uint32_t k_dim) {
-  return rows * kSpanTokens + (rows + 15) / 16 * 16 * k_dim;
+  return rows * kSpanTokens + (rows + 15) / 16 * 16 * ((k_dim + kInt4Group - 1) / kInt4Group * kInt4Group);
 }
 
 // A run of rows of one sequence through `channels` channels of a convolution, in place, without an activation. The states, which may be
@@ -147,7 +167,7 @@ struct CpuKernels {
   void (*add_scaled_row)(float factor, const float* y, uint32_t n, float* x);  // x = fma(factor, y, x)
   // Pair i of a head: interleaved (2i, 2i + 1), else (i, i + pairs).
   void (*rope_head)(const float* cos, const float* sin, uint32_t pairs, bool interleaved, float* x);
-  // One head of K or V as stored: n elements to out (aligned to an element), where scaled the scale, an f16, to *scale; int8: within ±top.
+  // One head of K or V as stored: n elements to out (aligned to an element; int4: a byte each), the scales, f16, to *scale; int8: within ±top.
   void (*kv_row)(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out, uint16_t* scale);
   void (*attend_span)(const AttentionTile& tile);
   // Merges the next span (max2, sum2, acc2) into (max, sum, acc), in place.

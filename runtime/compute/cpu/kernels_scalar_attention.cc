@@ -12,9 +12,21 @@ namespace {
 
 constexpr float kF16Max = 65504.0f;
 
+// Where an element lies in its row, and the scale of it.
+struct RowAt {
+  uint64_t cell;
+  bool high;       // int4: of the cell's two elements the one above
+  uint32_t scale;  // of the row's
+};
 template <KvFormat format>
-float element(const uint8_t* row, uint64_t i) {
-  const uint8_t* at = row + i * kv_elem_bytes(format);
+RowAt row_at(uint32_t d) {
+  if (format != KvFormat::kI4) return {d, false, 0};
+  const uint32_t half = kInt4Group / 2, in_group = d % kInt4Group;
+  return {uint64_t{d} / kInt4Group * half + in_group % half, in_group >= half, d / kInt4Group};
+}
+
+template <KvFormat format>
+float element(const uint8_t* at, bool high) {
   switch (format) {
     case KvFormat::kF16:
       return f16_to_f32(load<uint16_t>(at));
@@ -26,6 +38,8 @@ float element(const uint8_t* row, uint64_t i) {
       return load<int8_t>(at);
     case KvFormat::kF8:
       return f16_to_f32(fp8_as_f16(*at));
+    case KvFormat::kI4:
+      return kInt4Levels[high ? *at >> 4 : *at & 15];
   }
 }
 
@@ -34,20 +48,52 @@ const uint8_t* block_at(const AttentionTile& tile, const uint8_t* base, uint32_t
   return base + static_cast<uint64_t>(tile.blocks[j / tile.block_tokens]) * tile.block_bytes;
 }
 
-float scale_at(const AttentionTile& tile, const uint8_t* scales, uint32_t j) {
-  return f16_to_f32(load<uint16_t>(block_at(tile, scales, j) + kKvScaleBytes * (j % tile.block_tokens)));
+// A row's scale number `i`.
+float scale_at(const AttentionTile& tile, const uint8_t* scales, uint32_t j, uint32_t i) {
+  return f16_to_f32(load<uint16_t>(block_at(tile, scales, j) + kKvScaleBytes * (uint64_t{i} * tile.block_tokens + j % tile.block_tokens)));
+}
+
+constexpr bool whole_row(KvFormat format) { return kv_row_of(format).scale_elems == kWholeRow; }
+
+// The order in which a row's elements meet q: that of the cells.
+uint32_t element_order(KvFormat format, uint32_t i) {
+  if (format != KvFormat::kI4) return i;
+  const uint32_t in_group = i % kInt4Group;
+  return i - in_group + in_group / 2 + in_group % 2 * (kInt4Group / 2);
+}
+
+// What the bias that K is stored without gives position j of the span, before the scale of the scores.
+float bias_score(const AttentionTile& tile, const float* bias, uint32_t j) {
+  float sum = 0;
+  for (uint32_t i = 0; i < tile.bias.pairs; ++i) {
+    const float* turn = tile.bias.turns + 2 * uint64_t{i};
+    const float along = bias[2 * i], across = bias[2 * i + 1];
+    const float* cos = tile.bias.offsets + uint64_t{2} * i * kSpanTokens;
+    sum = std::fmaf(std::fmaf(along, turn[0], across * turn[1]), cos[j], sum);
+    sum = std::fmaf(std::fmaf(across, turn[0], -(along * turn[1])), cos[kSpanTokens + j], sum);
+  }
+  return sum;
 }
 
 // scores[j] of the span's positions [first, end); returns their maximum.
 template <KvFormat format>
-float score_keys(const AttentionTile& tile, const float* q, uint32_t first, uint32_t end, float* scores) {
+float score_keys(const AttentionTile& tile, const float* q, const float* bias, uint32_t first, uint32_t end, float* scores) {
   float max = -INFINITY;
+  const uint32_t cells = tile.k_cells(), elems = (tile.k_dim + kInt4Group - 1) / kInt4Group * kInt4Group;
   for (uint32_t j = first; j < end; ++j) {
     const uint8_t* k = block_at(tile, tile.k, j);
-    const uint64_t slot = j % tile.block_tokens, at = tile.latent ? slot * tile.k_dim : slot, line = tile.latent ? 1 : tile.block_tokens;
+    const uint64_t slot = j % tile.block_tokens, at = tile.latent ? slot * cells : slot, line = tile.latent ? 1 : tile.block_tokens;
     float dot = 0;
-    for (uint32_t d = 0; d < tile.k_dim; ++d) dot = std::fmaf(q[d], element<format>(k, at + d * line), dot);
-    if (kv_scaled(format)) dot = dot * scale_at(tile, tile.k_scales, j);
+    for (uint32_t i = 0; i < (format == KvFormat::kI4 && !tile.latent ? elems : tile.k_dim); ++i) {
+      const uint32_t d = tile.latent ? i : element_order(format, i);
+      if (d >= tile.k_dim) continue;
+      const RowAt row = row_at<format>(d);
+      float value = element<format>(k + (at + row.cell * line) * kv_row_of(format).cell_bytes, row.high);
+      if (kv_scaled(format) && !whole_row(format)) value = value * scale_at(tile, tile.k_scales, j, row.scale);
+      dot = std::fmaf(q[d], value, dot);
+    }
+    if (whole_row(format)) dot = dot * scale_at(tile, tile.k_scales, j, 0);
+    if (tile.bias.pairs > 0) dot = dot + bias_score(tile, bias, j);
     scores[j] = dot * tile.scale;
     if (tile.softcap > 0) softcap_row(tile.softcap, 1, scores + j);
     max = scores[j] > max ? scores[j] : max;
@@ -59,10 +105,14 @@ float score_keys(const AttentionTile& tile, const float* q, uint32_t first, uint
 template <KvFormat format>
 void add_values(const AttentionTile& tile, const float* weights, uint32_t first, uint32_t end, float* acc) {
   for (uint32_t j = first; j < end; ++j) {
-    const uint8_t* v = block_at(tile, tile.v, j);
-    const uint64_t row_at = uint64_t{j % tile.block_tokens} * tile.v_line();
-    const float weight = kv_scaled(format) ? weights[j] * scale_at(tile, tile.v_scales, j) : weights[j];
-    for (uint32_t d = 0; d < tile.v_dim; ++d) acc[d] = std::fmaf(weight, element<format>(v, row_at + d), acc[d]);
+    const uint8_t* v = block_at(tile, tile.v, j) + uint64_t{j % tile.block_tokens} * tile.v_row_bytes();
+    const float weight = whole_row(format) ? weights[j] * scale_at(tile, tile.v_scales, j, 0) : weights[j];
+    for (uint32_t d = 0; d < tile.v_dim; ++d) {
+      const RowAt row = row_at<format>(d);
+      float value = element<format>(v + row.cell * kv_row_of(format).cell_bytes, row.high);
+      if (kv_scaled(format) && !whole_row(format)) value = value * scale_at(tile, tile.v_scales, j, row.scale);
+      acc[d] = std::fmaf(weight, value, acc[d]);
+    }
   }
 }
 
@@ -80,6 +130,8 @@ void with_format(KvFormat format, const Fn& fn) {
       return fn.template operator()<KvFormat::kI8>();
     case KvFormat::kF8:
       return fn.template operator()<KvFormat::kF8>();
+    case KvFormat::kI4:
+      return fn.template operator()<KvFormat::kI4>();
   }
 }
 
@@ -99,6 +151,31 @@ uint16_t scaled_row(float top, float unit, const float* x, uint32_t n, uint8_t* 
   }
   return scale;
 }
+// A group of int4: its codes, one a byte, and its scale (NUMERICS.md §7).
+uint16_t int4_group(const float* x, uint32_t n, uint8_t* codes) {
+  float most = 0, least = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    most = x[i] > most ? x[i] : most;
+    least = x[i] < least ? x[i] : least;
+  }
+  float wanted = (most >= -least ? most : least) / kInt4Top;
+  wanted = wanted < kF16Max ? wanted : kF16Max;
+  const uint16_t first = f32_to_f16(wanted > -kF16Max ? wanted : -kF16Max);
+  const float scale = f16_to_f32(first), inverse = scale != 0 ? 1.0f / scale : 0.0f;
+  float with[16] = {}, own = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    const float v = x[i] * inverse;
+    uint8_t code = 0;
+    for (uint32_t level = 1; level < 16; ++level) code += v > int4_between(level);
+    codes[i] = code;
+    const float value = kInt4Levels[code];
+    with[i % 16] = i < 16 ? x[i] * value : std::fmaf(x[i], value, with[i % 16]);
+    own += value * value;
+  }
+  const float fit = sum_lanes(with) / own;  // of all scales the one with the least squared error
+  return std::fabs(fit) < kF16Max && scale != 0 ? f32_to_f16(fit) : first;
+}
+
 uint8_t to_int8(float v) { return static_cast<uint8_t>(static_cast<int8_t>((v + kRoundMagic) - kRoundMagic)); }
 
 }  // namespace
@@ -120,6 +197,9 @@ void kv_row(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out
       return;
     case KvFormat::kF8:
       *scale = scaled_row(kFp8Top, kFp8Unit, x, n, out, f32_to_e4m3);
+      return;
+    case KvFormat::kI4:
+      for (uint32_t i = 0; i < n; i += kInt4Group) *scale++ = int4_group(x + i, n - i < kInt4Group ? n - i : kInt4Group, out + i);
   }
 }
 
@@ -133,7 +213,8 @@ void attend_span(const AttentionTile& tile) {
     const float* q = tile.q + t * tile.q_stride + g * tile.k_dim;
     float* p = tile.scratch + uint64_t{row} * kSpanTokens;
     float max = 0;
-    with_format(tile.k_format, [&]<KvFormat format>() { max = score_keys<format>(tile, q, first, end, p); });
+    const float* bias = tile.bias.row(t, g);
+    with_format(tile.k_format, [&]<KvFormat format>() { max = score_keys<format>(tile, q, bias, first, end, p); });
     float lanes[16] = {};
     for (uint32_t j = first; j < end; ++j) {
       p[j] = exp(p[j] - max);

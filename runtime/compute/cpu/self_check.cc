@@ -1,10 +1,12 @@
 #include "runtime/compute/cpu/self_check.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
 #include "runtime/base/fp_env.h"
+#include "runtime/base/limits.h"
 #include "runtime/compute/quant/quants.h"
 
 namespace kvrt {
@@ -145,10 +147,10 @@ bool check_rows(const CpuKernels& kernels, Values* values) {
   for (const KvFormat format : kKvFormats) {
     for (const float top : {kInt8Top, kInt8SmallTop}) {
       std::vector<float> want_row(kWidth), got_row(kWidth);
-      uint16_t want_scale = 0, got_scale = 0;
-      scalar.kv_row(format, top, x.data(), kWidth, reinterpret_cast<uint8_t*>(want_row.data()), &want_scale);
-      kernels.kv_row(format, top, x.data(), kWidth, reinterpret_cast<uint8_t*>(got_row.data()), &got_scale);
-      if (!same(want_row, got_row) || want_scale != got_scale) return false;
+      std::array<uint16_t, kWidth / kInt4Group + 1> want_scales{}, got_scales{};
+      scalar.kv_row(format, top, x.data(), kWidth, reinterpret_cast<uint8_t*>(want_row.data()), want_scales.data());
+      kernels.kv_row(format, top, x.data(), kWidth, reinterpret_cast<uint8_t*>(got_row.data()), got_scales.data());
+      if (!same(want_row, got_row) || want_scales != got_scales) return false;
     }
   }
   return true;
@@ -164,8 +166,11 @@ bool check_attention(const CpuKernels& kernels, KvFormat k_format, KvFormat v_fo
   for (uint64_t at = 0; at < kv.size(); at += geometry.block_bytes()) {
     const auto fill = [&](const KvRows& rows, uint64_t from, uint64_t end) {
       for (uint64_t i = from; i < end; i += rows.bytes()) {
-        uint16_t scale;
-        scalar_kernels()->kv_row(rows.format, kInt8Top, values->floats(rows.dim, 1.0f).data(), rows.dim, kv.data() + i, &scale);
+        std::array<uint16_t, kHeadDimMax / kInt4Group> scales;
+        std::vector<float> row(rows.dim);
+        scalar_kernels()->kv_row(rows.format, kInt8Top, values->floats(rows.dim, 1.0f).data(), rows.dim,
+                                 reinterpret_cast<uint8_t*>(row.data()), scales.data());
+        std::memcpy(kv.data() + i, row.data(), std::min<uint64_t>(rows.bytes(), 4 * row.size()));
       }
     };
     fill(geometry.k, at, at + (latent ? geometry.k_scales_at() : geometry.v_at()));
@@ -269,7 +274,10 @@ bool check_kernels(const CpuKernels& kernels, std::string* mismatch) {
   if (!check_rows(kernels, &values)) failed = "norm, activation, rotation or rounding";
   for (size_t i = 0; i < std::size(kKvFormats); ++i) {
     const KvFormat format = kKvFormats[i], other = kKvFormats[(i + 1) % std::size(kKvFormats)];
-    const bool few = check_attention<1, 24>(kernels, format, format, &values) && check_attention<2, 48>(kernels, format, format, &values);
+    // int4's values come 16 at a time.
+    const bool least = format == KvFormat::kI4 ? check_attention<1, 80>(kernels, format, format, &values)
+                                               : check_attention<1, 24>(kernels, format, format, &values);
+    const bool few = least && check_attention<2, 48>(kernels, format, format, &values);
     const bool many = check_attention<5, 48>(kernels, format, format, &values);
     if (!few || !many || !check_attention<3, 20, 48>(kernels, format, other, &values)) failed = "attention";
     if (!check_attention<7, 44, 32>(kernels, format, format, &values, /*latent=*/true)) failed = "attention over latents";

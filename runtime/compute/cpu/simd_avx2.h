@@ -65,6 +65,17 @@ struct Simd {
     asm("vpand %1, %0, %0" : "+x"(bits) : "m"(kMask));  // from memory: tiles have no register for it
     return _mm256_cvtph_ps(bits);
   }
+  // The elements of 16 cells of int4: low[2] those in the low four bits, high[2] the others.
+  KVRT_INLINE void load_pairs(const void* p, F* low, F* high) {
+    const __m128i levels = _mm_setr_epi8(-110, -86, -67, -51, -37, -25, -13, -3, 8, 19, 31, 44, 59, 76, 97, 125);
+    const __m128i cells = _mm_loadu_si128(static_cast<const __m128i*>(p)), mask = _mm_set1_epi8(15);
+    const __m128i below = _mm_shuffle_epi8(levels, _mm_and_si128(cells, mask));
+    const __m128i above = _mm_shuffle_epi8(levels, _mm_and_si128(_mm_srli_epi16(cells, 4), mask));
+    low[0] = to_float(_mm256_cvtepi8_epi32(below));
+    low[1] = to_float(_mm256_cvtepi8_epi32(_mm_srli_si128(below, 8)));
+    high[0] = to_float(_mm256_cvtepi8_epi32(above));
+    high[1] = to_float(_mm256_cvtepi8_epi32(_mm_srli_si128(above, 8)));
+  }
   KVRT_INLINE void store_f16(void* p, F v) {  // to nearest even
     _mm_storeu_si128(static_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
   }

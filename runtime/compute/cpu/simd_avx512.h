@@ -60,6 +60,13 @@ struct Simd {
     asm("vpandq %1%{1to4%}, %0, %0" : "+v"(bits) : "m"(kMask));
     return _mm512_cvtph_ps(bits);
   }
+  KVRT_INLINE void load_pairs(const void* p, F* low, F* high) {
+    alignas(64) static constexpr float kLevels[16] = {-110, -86, -67, -51, -37, -25, -13, -3, 8, 19, 31, 44, 59, 76, 97, 125};
+    const F levels = load(kLevels);
+    const I codes = _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));  // of an index the low four bits count
+    *low = _mm512_permutexvar_ps(codes, levels);
+    *high = _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 4), levels);
+  }
   KVRT_INLINE void store_f16(void* p, F v) { _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
   KVRT_INLINE void store_bf16(void* p, F v) {
     const I bits = _mm512_castps_si512(v), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), set1_int(1));

@@ -102,7 +102,7 @@ Status Saver::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, Chunk
   const uint32_t number = chunk_number(memory_.groups(), chunk.group);
   const KvGeometry& geometry = memory_.chunk(number).geometry;
   std::span<const uint8_t> bytes;
-  uint32_t elem_bytes = payload_elem_bytes(geometry);
+  uint32_t elem_bytes = payload_cell_bytes(geometry);
   if (chunk.block == kNoBlock) {
     codec = ChunkCodec::kZstd;  // always: the empty slots of a tail take no room then
     bytes = plan.tails[chunk.group];

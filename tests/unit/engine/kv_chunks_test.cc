@@ -69,7 +69,7 @@ TEST(KvChunks, OfStatesHaveTheirItemsInOrder) {
   const KvGroups kv = deal_layers(std::vector{recurrent, attention, recurrent, recurrent, recurrent, recurrent});
   const KvChunk chunk = kv_chunk(kv, 2);
   EXPECT_EQ(chunk.layout(), 512u);
-  EXPECT_EQ(payload_elem_bytes(chunk.geometry), 4u);
+  EXPECT_EQ(payload_cell_bytes(chunk.geometry), 4u);
   EXPECT_EQ(payload_scratch_bytes(chunk.geometry), 0u);
   std::vector<int32_t> units(kv.states.units);
   for (uint32_t u = 0; u < units.size(); ++u) units[u] = static_cast<int32_t>(7 + 2 * u);

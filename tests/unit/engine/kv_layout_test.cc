@@ -87,11 +87,11 @@ TEST(KvLayouts, NumbersAndNames) {
   std::set<std::string> names;
   for (const KvFormat k : kKvFormats) {
     EXPECT_EQ(block_layout(of(k, k)), static_cast<uint32_t>(k) + 1);
-    EXPECT_EQ(payload_elem_bytes(of(k, k)), width_of(k));
+    EXPECT_EQ(payload_cell_bytes(of(k, k)), width_of(k));
     for (const KvFormat v : kKvFormats) {
       numbers.insert(block_layout(of(k, v)));
       names.insert(kv_formats_name({k, v}));
-      EXPECT_EQ(payload_elem_bytes(of(k, v)), width_of(k) == width_of(v) ? width_of(k) : 1);
+      EXPECT_EQ(payload_cell_bytes(of(k, v)), width_of(k) == width_of(v) ? width_of(k) : 1);
     }
   }
   EXPECT_EQ(numbers.size(), 25u);

@@ -82,7 +82,7 @@ class Poisoned : public testing::TestWithParam<Way> {
     std::vector<uint8_t> payload(kv.block_bytes());
     ASSERT_EQ(store_->read(nodes[index], 0, layout, payload, nullptr), ChunkState::kOk);
     // f16: the elements themselves; int8 and fp8: their scales, which follow. One number per head of the first layer.
-    const size_t T = kv.block_tokens, dim = kv.k.dim, keys = kv.kv_heads * dim * T, plane = 2 * keys * kv.k.elem_bytes();
+    const size_t T = kv.block_tokens, dim = kv.k.dim, keys = kv.kv_heads * dim * T, plane = 2 * keys * kv.k.cell_bytes();
     for (uint32_t head = 0; head < kv.kv_heads; ++head) {
       const size_t scales = plane + ((GetParam().key ? 0 : kv.kv_heads) + head) * T * 2;
       const size_t elements = 2 * (GetParam().key ? head * dim * T : keys + head * T * dim);
@@ -91,7 +91,7 @@ class Poisoned : public testing::TestWithParam<Way> {
     ASSERT_EQ(store_->discard(std::span(nodes).first(index + 1), "to be forged"), index + 1);
     auto save = store_->begin_save(false);
     ASSERT_OK(save.status());
-    const uint32_t width = kv.k.elem_bytes();
+    const uint32_t width = kv.k.cell_bytes();
     ASSERT_OK((*save)->put({nodes[index].key, nodes[index].parent, nodes[index].tokens, layout, width, payload}));
     SessionIn in;
     in.name = "a";

@@ -1,0 +1,156 @@
+// What formats of few bits need of K and Q. The bias of K's projection may be a hundred times what the projection itself gives (Qwen2.5: in
+// the pairs that RoPE turns slowly), and then takes all of a row's bits; it is the same for every token, so K is stored without it. And where
+// int4 has one error for all dimensions of a head, pairs of dimensions that are large in Q and small in K are made less so.
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/fp_env.h"
+#include "runtime/compute/quant/quants.h"
+#include "runtime/model/plan.h"
+
+namespace kvrt {
+
+namespace {
+
+// Pairs whose bias has this share of what the projection gives, in any KV head, and those that RoPE turns more slowly.
+constexpr double kBiasShare = 0.5;
+// A pair of K is multiplied by (|q|^2 / |k|^2)^kFactorPower, one of Q divided by it: 0.25 would make the error of q·k least if it were alone, and costs sums of small and large pairs.
+constexpr double kFactorPower = 0.175;
+
+// A layer's mean squares over tokens, by KV head and pair, of Q (of the first head that reads the KV head) and of K, as far as the weights tell
+// them: of rows that are normalized numbers times the norm's weights.
+struct PairSquares {
+  std::vector<double> q, k;
+};
+
+class Reader {
+ public:
+  Reader(const LayerTensors& tensors, const Vector& norm, uint32_t width) : tensors_(tensors), norm_(norm), row_(width) {}
+  double square(uint64_t row) {
+    for (const PlannedTensor& part : tensors_.qkv) {
+      const uint64_t rows = part.tensor->view.ne[1];
+      if (row >= rows) {
+        row -= rows;
+        continue;
+      }
+      dequantize_row(part.tensor->view, static_cast<int32_t>(row), row_.data());
+      double sum = 0;
+      for (size_t i = 0; i < row_.size(); ++i) {
+        const double x = double{row_[i]} * (norm_.values.empty() ? 1.0 : double{norm_.values[i]});
+        sum += x * x;
+      }
+      return sum;
+    }
+    return 0;
+  }
+
+ private:
+  const LayerTensors& tensors_;
+  const Vector& norm_;
+  std::vector<float> row_;
+};
+
+// The two dimensions of a pair.
+std::pair<uint32_t, uint32_t> pair_dims(const RopeParams& rope, uint32_t pair) {
+  if (rope.style == RopeStyle::kInterleaved) return {2 * pair, 2 * pair + 1};
+  return {pair, pair + rope.dims / 2};
+}
+
+PairSquares pair_squares(const LayerTensors& tensors, const Layer& layer, const Heads& heads, const RopeParams& rope, uint32_t width) {
+  Vector norm;
+  norm.values.assign(layer.attn_norm.values.begin(),
+                     layer.attn_norm.values.begin() + static_cast<ptrdiff_t>(std::min<size_t>(width, layer.attn_norm.values.size())));
+  Reader reader(tensors, norm, width);
+  PairSquares out;
+  const std::vector<float>& bias = layer.qkv_bias.values;
+  for (uint32_t h = 0; h < heads.kv; ++h) {
+    const uint64_t q = uint64_t{h} * (heads.q / heads.kv) * heads.dim, k = uint64_t{heads.q_width()} + h * heads.dim;
+    for (uint32_t i = 0; i < rope.dims / 2; ++i) {
+      const auto [a, b] = pair_dims(rope, i);
+      const auto own = [&](uint64_t d) { return bias.empty() ? 0.0 : double{bias[d]} * bias[d]; };
+      out.q.push_back(reader.square(q + a) + reader.square(q + b) + own(q + a) + own(q + b));
+      out.k.push_back(reader.square(k + a) + reader.square(k + b));
+    }
+  }
+  return out;
+}
+
+// Takes the bias of the pairs that need it out of K. True: there were any.
+bool take_bias(const PairSquares& squares, const Heads& heads, const RopeParams& rope, Layer* layer) {
+  std::vector<float>& bias = layer->qkv_bias.values;
+  const uint32_t pairs = rope.dims / 2;
+  if (bias.empty()) return false;
+  float* k = bias.data() + heads.q_width();
+  uint32_t first = pairs;
+  for (uint32_t h = 0; h < heads.kv; ++h) {
+    for (uint32_t i = 0; i < first; ++i) {
+      const auto [a, b] = pair_dims(rope, i);
+      const double x = k[h * heads.dim + a], y = k[h * heads.dim + b];
+      if (x * x + y * y > kBiasShare * kBiasShare * squares.k[uint64_t{h} * pairs + i]) first = i;
+    }
+  }
+  if (first == pairs) return false;
+  const double amplitude = rope_amplitude(rope);
+  layer->key_bias_first = first;
+  for (uint32_t h = 0; h < heads.kv; ++h) {
+    for (uint32_t i = first; i < pairs; ++i) {
+      const auto [a, b] = pair_dims(rope, i);
+      for (const uint32_t d : {a, b}) {
+        layer->key_bias.values.push_back(static_cast<float>(double{k[h * heads.dim + d]} * amplitude));
+        k[h * heads.dim + d] = 0;
+      }
+    }
+  }
+  return true;
+}
+
+// Factors of Q's and K's dimensions; K's bias that is apart has them, too.
+void take_factors(const PairSquares& squares, const Heads& heads, const RopeParams& rope, Layer* layer) {
+  const uint32_t pairs = rope.dims / 2, group = heads.q / heads.kv;
+  std::vector<float>& factors = layer->qk_factors.values;
+  factors.assign(heads.q_width() + uint64_t{heads.kv} * heads.dim, 1.0f);
+  for (uint32_t h = 0; h < heads.kv; ++h) {
+    for (uint32_t i = 0; i < pairs; ++i) {
+      const uint64_t at = uint64_t{h} * pairs + i;
+      const double ratio = squares.q[at] / squares.k[at];
+      const double factor = std::isnormal(ratio) ? rope_exp(kFactorPower * plain_log(ratio)) : 0;
+      const auto up = static_cast<float>(factor), down = static_cast<float>(1 / factor);
+      if (!std::isnormal(up) || !std::isnormal(down)) continue;  // a pair that is zero in one of them
+      const auto [a, b] = pair_dims(rope, i);
+      for (const uint32_t d : {a, b}) {
+        factors[heads.q_width() + h * heads.dim + d] = up;
+        for (uint32_t g = 0; g < group; ++g) factors[(h * group + g) * heads.dim + d] = down;
+      }
+      if (layer->key_bias.values.empty() || i < layer->key_bias_first) continue;
+      float* bias = layer->key_bias.values.data() + 2 * (uint64_t{h} * (pairs - layer->key_bias_first) + i - layer->key_bias_first);
+      bias[0] *= up;
+      bias[1] *= up;
+    }
+  }
+}
+
+}  // namespace
+
+Status fit_keys(const GgufFile& file, KvFormat format, const Backend& backend, Model* model) {
+  if (!kv_scaled(format)) return {};
+  if (format != KvFormat::kF8) balance_qk(model);
+  const ModelDims& d = model->dims;
+  if (!backend.fits_keys() || d.latent.rank > 0 || d.shared_kv > 0) return {};
+  KVRT_ASSIGN(const Plan plan, plan_weights(file, *model->arch, d));
+  const FpEnv fp_env;
+  for (uint32_t i = 0; i < d.layers; ++i) {
+    Layer& layer = model->layers[i];
+    const RopeParams* rope = d.rope_of(i);
+    const Heads heads = d.heads_of(i);
+    const bool as_it_is = std::ranges::any_of(plan.layers[i].qkv, [](const PlannedTensor& part) { return part.deal.run != 0; });
+    if (d.mixer(i) != Mixer::kAttention || !rope || !layer.q_norm.values.empty() || heads.gate || as_it_is) continue;
+    if (format != KvFormat::kI4 && layer.qkv_bias.values.empty()) continue;
+    const PairSquares squares = pair_squares(plan.layers[i], layer, heads, *rope, d.width);
+    if (take_bias(squares, heads, *rope, &layer)) model->bias_apart = true;
+    if (format == KvFormat::kI4) take_factors(squares, heads, *rope, &layer);
+    for (const PlannedTensor& part : plan.layers[i].qkv) file.drop_pages(part.tensor->view.data);
+  }
+  return {};
+}
+
+}  // namespace kvrt
