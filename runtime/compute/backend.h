@@ -59,12 +59,13 @@ struct WeightLoad {
 
 enum class Activation : uint32_t { kSilu, kGeluTanh, kClampedSwiglu, kReluSquared };  // the last: without a gate alone
 
-// The part of the bias of K's projection that a layer's K is stored without: of the pairs of RoPE from first_pair on, in every KV head.
-// Scores get it back, the same as if K had it.
+// The part of the bias of K's projection that a layer's K is stored without: of some pairs of RoPE in each KV head. Scores get it back, the
+// same as if K had it.
 struct KeyBias {
   const RopeParams* rope = nullptr;
-  uint32_t first_pair = 0;
-  const float* values = nullptr;  // [kv_heads][pairs][2], not rotated, times RoPE's amplitude; on the device
+  uint32_t pairs = 0;  // of each KV head; one that has fewer ends with zeros
+  const float* values =
+      nullptr;  // [kv_heads][pairs][3]: the number of the pair, and its two biases, not rotated, times RoPE's amplitude; on the device
 };
 
 struct AttentionParams {

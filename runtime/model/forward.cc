@@ -271,7 +271,7 @@ void mix(const Pass& p, uint32_t index) {
   const KvPlace place = p.kv.places[index];
   const Layer& layer = p.model.layers[index];
   AttentionParams params{heads.q, p.d.attention_scale, p.d.attention_softcap, p.d.window(index), layer.sinks.device};
-  const KeyBias bias{p.d.rope_of(index), layer.key_bias_first, layer.key_bias.device};
+  const KeyBias bias{p.d.rope_of(index), layer.key_bias_pairs, layer.key_bias.device};
   if (bias.values) params.key_bias = &bias;
   p.backend->attention(p.kv.unit(place), p.pool, place, p.step, params, p.qkv(index) + heads.gate_width(), p.d.in_width(index),
                        p.s->attended);

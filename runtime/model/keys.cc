@@ -12,8 +12,8 @@ namespace kvrt {
 
 namespace {
 
-// Pairs whose bias has this share of what the projection gives, in any KV head, and those that RoPE turns more slowly.
-constexpr double kBiasShare = 0.5;
+// A pair whose bias has so many times what the projection gives loses it.
+constexpr double kBiasShare = 1.5;
 // A pair of K is multiplied by (|q|^2 / |k|^2)^kFactorPower, one of Q divided by it: 0.25 would make the error of q·k least if it were alone, and costs sums of small and large pairs.
 constexpr double kFactorPower = 0.175;
 
@@ -78,30 +78,32 @@ PairSquares pair_squares(const LayerTensors& tensors, const Layer& layer, const 
 // Takes the bias of the pairs that need it out of K. True: there were any.
 bool take_bias(const PairSquares& squares, const Heads& heads, const RopeParams& rope, Layer* layer) {
   std::vector<float>& bias = layer->qkv_bias.values;
-  const uint32_t pairs = rope.dims / 2;
   if (bias.empty()) return false;
-  float* k = bias.data() + heads.q_width();
-  uint32_t first = pairs;
+  const uint32_t pairs = rope.dims / 2;
+  std::vector<std::vector<uint32_t>> apart(heads.kv);
   for (uint32_t h = 0; h < heads.kv; ++h) {
-    for (uint32_t i = 0; i < first; ++i) {
+    const float* k = bias.data() + heads.q_width() + h * heads.dim;
+    for (uint32_t i = 0; i < pairs; ++i) {
       const auto [a, b] = pair_dims(rope, i);
-      const double x = k[h * heads.dim + a], y = k[h * heads.dim + b];
-      if (x * x + y * y > kBiasShare * kBiasShare * squares.k[uint64_t{h} * pairs + i]) first = i;
+      const double x = k[a], y = k[b];
+      if (x * x + y * y > kBiasShare * kBiasShare * squares.k[uint64_t{h} * pairs + i]) apart[h].push_back(i);
     }
+    layer->key_bias_pairs = std::max(layer->key_bias_pairs, static_cast<uint32_t>(apart[h].size()));
   }
-  if (first == pairs) return false;
   const double amplitude = rope_amplitude(rope);
-  layer->key_bias_first = first;
   for (uint32_t h = 0; h < heads.kv; ++h) {
-    for (uint32_t i = first; i < pairs; ++i) {
+    float* k = bias.data() + heads.q_width() + h * heads.dim;
+    for (const uint32_t i : apart[h]) {
       const auto [a, b] = pair_dims(rope, i);
+      layer->key_bias.values.push_back(static_cast<float>(i));
       for (const uint32_t d : {a, b}) {
-        layer->key_bias.values.push_back(static_cast<float>(double{k[h * heads.dim + d]} * amplitude));
-        k[h * heads.dim + d] = 0;
+        layer->key_bias.values.push_back(static_cast<float>(double{k[d]} * amplitude));
+        k[d] = 0;
       }
     }
+    layer->key_bias.values.resize(uint64_t{3} * layer->key_bias_pairs * (h + 1));
   }
-  return true;
+  return layer->key_bias_pairs > 0;
 }
 
 // Factors of Q's and K's dimensions; K's bias that is apart has them, too.
@@ -121,10 +123,12 @@ void take_factors(const PairSquares& squares, const Heads& heads, const RopePara
         factors[heads.q_width() + h * heads.dim + d] = up;
         for (uint32_t g = 0; g < group; ++g) factors[(h * group + g) * heads.dim + d] = down;
       }
-      if (layer->key_bias.values.empty() || i < layer->key_bias_first) continue;
-      float* bias = layer->key_bias.values.data() + 2 * (uint64_t{h} * (pairs - layer->key_bias_first) + i - layer->key_bias_first);
-      bias[0] *= up;
+    }
+    float* bias = layer->key_bias.values.data() + uint64_t{3} * layer->key_bias_pairs * h;
+    for (uint32_t i = 0; i < layer->key_bias_pairs; ++i, bias += 3) {
+      const float up = factors[heads.q_width() + h * heads.dim + pair_dims(rope, static_cast<uint32_t>(bias[0])).first];
       bias[1] *= up;
+      bias[2] *= up;
     }
   }
 }

@@ -2,7 +2,7 @@
 // used.
 #include "support.h"
 
-enum { kFormats = 12, kBlock = 16, kPrompt = 83, kRun = 24 };
+enum { kFormats = 15, kBlock = 16, kPrompt = 83, kRun = 24 };
 
 // kv_format and kv_format_v. The first six are alike: 0 is as K's, and the default is F16.
 static const uint32_t kPairs[kFormats][2] = {{KVRT_KV_DEFAULT, 0},        {KVRT_KV_F16, 0},
@@ -10,7 +10,9 @@ static const uint32_t kPairs[kFormats][2] = {{KVRT_KV_DEFAULT, 0},        {KVRT_
                                              {KVRT_KV_INT8, 0},           {KVRT_KV_FP8, KVRT_KV_FP8},
                                              {KVRT_KV_INT8, KVRT_KV_F16}, {KVRT_KV_F16, KVRT_KV_INT8},
                                              {KVRT_KV_F16, KVRT_KV_FP8},  {KVRT_KV_DEFAULT, KVRT_KV_BF16},
-                                             {KVRT_KV_FP8, KVRT_KV_INT8}, {KVRT_KV_INT8, KVRT_KV_F32}};
+                                             {KVRT_KV_FP8, KVRT_KV_INT8}, {KVRT_KV_INT8, KVRT_KV_F32},
+                                             {KVRT_KV_INT4, 0},           {KVRT_KV_INT8, KVRT_KV_INT4},
+                                             {KVRT_KV_INT4, KVRT_KV_F16}};
 
 static uint32_t k_of(uint32_t format) { return kPairs[format][0] ? kPairs[format][0] : KVRT_KV_F16; }
 static uint32_t v_of(uint32_t format) { return kPairs[format][1] ? kPairs[format][1] : k_of(format); }

@@ -110,17 +110,15 @@ struct Attention {
       const uint32_t t = (row + r) / tile.group, g = (row + r) - t * tile.group;
       const float* parts = tile.bias.row(t, g);
       for (uint32_t i = 0; i < tile.bias.pairs; ++i) {
-        const float along = parts[2 * i], across = parts[2 * i + 1], cos = tile.bias.turns[2 * i], sin = tile.bias.turns[2 * i + 1];
+        const float* turn = tile.bias.turns + uint64_t{2} * tile.bias.pair(i);
+        const float along = parts[2 * i], across = parts[2 * i + 1], cos = turn[0], sin = turn[1];
         packed[uint64_t{2} * i * n + r] = __builtin_fmaf(along, cos, across * sin);
         packed[(uint64_t{2} * i + 1) * n + r] = __builtin_fmaf(across, cos, -(along * sin));
       }
     }
-    const uint8_t* at[kSpanTokens / 16];
-    uint32_t slots = 0;
-    const uint32_t from = seen.first / 16 * 16;
-    for (uint32_t j = from; j < seen.end; j += 16) at[slots++] = reinterpret_cast<const uint8_t*>(tile.bias.offsets + j);
-    const Scores to{tile.scratch + uint64_t{row} * kSpanTokens + from, nullptr, 1.0f, false};
-    kScoreRows<S, Copied>[n](packed, 2 * tile.bias.pairs, {at, at, kSpanTokens * sizeof(float)}, slots, to);
+    const float* lines[kHeadDimMax / 2];
+    for (uint32_t i = 0; i < tile.bias.pairs; ++i) lines[i] = tile.bias.offsets + uint64_t{2} * tile.bias.pair(i) * kSpanTokens;
+    kScoreBias<S>[n](packed, tile.bias.pairs, lines, seen.first / 16 * 16, seen.end, tile.scratch + uint64_t{row} * kSpanTokens);
   }
 
   // How many blocks early rows of so many bytes are prefetched.
@@ -138,9 +136,9 @@ struct Attention {
   }
 };
 
-// The scales of a span: one of each key, or of int4 one of each group of each key.
+// The scales of a span: one of each key, or of int4 one of each group of each key, and a vector that is read past them.
 template <typename S, typename T>
-inline constexpr uint32_t kScalesMax = T::kPairs    ? Attention<S>::kGroupsMax* kSpanTokens
+inline constexpr uint32_t kScalesMax = T::kPairs    ? Attention<S>::kGroupsMax* kSpanTokens + S::kLanes
                                        : T::kScaled ? kSpanTokens
                                                     : 1;
 template <typename S, typename T>
@@ -175,11 +173,10 @@ struct KeyPass : Attention<S> {
   // Scores of rows [row, row + n) against `slots` times 16 keys from position j on.
   template <typename From>
   KVRT_INLINE_MEMBER void score(uint32_t row, uint32_t n, const Keys& k, uint32_t j, uint32_t slots) const {
-    constexpr bool kScaledHere = From::kPairs || (T::kScaled && !T::kPairs);
-    const Scores to{tile.scratch + uint64_t{row} * kSpanTokens + j, kScaledHere ? scales + j : nullptr, tile.scale, tile.bias.pairs > 0};
+    const Scores to{tile.scratch + uint64_t{row} * kSpanTokens + j, T::kScaled ? scales + j : nullptr, tile.scale, tile.bias.pairs > 0};
     const float* q = packed + uint64_t{row} * q_dim;
-    if constexpr (From::kPairs) {
-      kScorePairs<S>[n](q, q_dim, k, slots, to);
+    if constexpr (T::kPairs) {
+      kScorePairs<S, From>[n](q, q_dim, k, slots, to);
     } else {
       kScoreRows<S, From>[n](q, q_dim, k, slots, to);
     }
@@ -212,7 +209,7 @@ struct KeyPass : Attention<S> {
       for (uint32_t i = 0; i < kPieceKeys && j + i < seen.end; i += 16) {
         const uint64_t line = uint64_t{T::kBytes} * tile.block_tokens;
         if constexpr (T::kPairs) {
-          widen_keys<S>(key_at(j + i), key_far(j + i), line, q_dim, scales + j + i, piece + i, kPieceKeys);
+          widen_keys<S>(key_at(j + i), key_far(j + i), line, q_dim / 2, piece + i, kPieceKeys);
         } else {
           widen<S, T>(key_at(j + i), key_far(j + i), line, tile.k_dim, 16, piece + i, kPieceKeys);
         }
@@ -278,8 +275,8 @@ struct ValuePass : Attention<S> {
   KVRT_INLINE_MEMBER void add_runs(uint32_t row, uint32_t n, uint32_t begin, const Values& values) const {
     const float* p = tile.scratch + uint64_t{row} * kSpanTokens + begin;
     float* acc = tile.acc + uint64_t{row} * tile.v_dim;
-    if constexpr (From::kPairs) {
-      kAddPairs<S>[n](p, values, tile.v_dim, scales + begin, acc);
+    if constexpr (T::kPairs) {
+      kAddPairs<S, From>[n](p, values, tile.v_dim, scales + begin, acc);
     } else {
       kAddValues<S, From>[n](p, values, tile.v_dim, acc);
     }
@@ -307,7 +304,9 @@ struct ValuePass : Attention<S> {
         const ValueRun run = value_run(j, last);
         float* to = piece + uint64_t{j - first} * tile.v_dim;
         if constexpr (T::kPairs) {
-          widen_values<S>(run, line(), tile.v_dim, scales + j, to);
+          for (uint32_t key = 0; key < run.keys; ++key) {
+            widen_row<S>(run.at + key * line(), run.far + key * line(), tile.v_dim, nullptr, to + uint64_t{key} * tile.v_dim);
+          }
         } else {
           widen<S, T>(run.at, run.far, line(), run.keys, tile.v_dim, to, tile.v_dim);
         }

@@ -38,7 +38,7 @@ struct LatentKeyPass : Attention<S> {
       const uint32_t far = min_u32(j / tile.block_tokens + blocks_ahead, blocks - 1);
       const uint8_t *row = block_at(tile, tile.k, j / tile.block_tokens) + at, *later = block_at(tile, tile.k, far) + at;
       if constexpr (T::kPairs) {
-        widen_values<S>({row, later, 1}, 0, tile.k_dim, scales + j, piece);
+        widen_row<S>(row, later, tile.k_dim, scales + j, piece);
         continue;
       } else {
         copy_row(row, later, piece);

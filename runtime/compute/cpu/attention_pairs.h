@@ -1,27 +1,19 @@
-// The tiles of attention over int4, over any Simd: a cell has elements i and kInt4Group / 2 + i of its group, so that a load of 16 cells
-// gives two runs of 16. A row's groups have scales of their own, so they multiply the elements, not the sums: exact in f32.
+// The tiles of attention over int4, over any Simd. A cell has elements i and kInt4Group / 2 + i of its group, so that a load of 16 cells gives
+// two runs of 16. A row has a scale for each group: it multiplies the group's part of a score, and the weights of the group's values. A
+// decode reads cells; a prefill reads their elements from a copy in f32, whose lines are in the order of the cells.
 #pragma once
 
 #include "runtime/compute/cpu/attention_tiles.h"
 
 namespace kvrt::simd {
 
-// Rows of a tile: what is left of the registers beside a group's elements.
+// Rows of a tile over cells: what is left of the registers beside their elements.
 template <typename S>
 inline constexpr uint32_t kPairRows = S::kLanes == 16 ? 8 : 3;
 
-// Of 16 cells, times the scales by(v) of their vectors.
-template <typename S, typename By>
-KVRT_INLINE void load_scaled(const uint8_t* at, By by, typename S::F* low, typename S::F* high) {
-  S::load_pairs(at, low, high);
-  KVRT_UNROLL for (uint32_t i = 0; i < 16 / S::kLanes; ++i) {
-    low[i] = S::mul(low[i], by(i));
-    high[i] = S::mul(high[i], by(i));
-  }
-}
-
+// From: PairsI4, or Copied.
 // Scores of R rows (q: [dims][R] in the order of the cells, dims of whole groups) against V vectors of keys from 16 * slot on.
-template <typename S, uint32_t R, uint32_t V>
+template <typename S, typename From, uint32_t R, uint32_t V>
 KVRT_INLINE void score_pairs_tile(const float* q, uint32_t dims, const Keys& k, uint32_t slot, const Scores& scores) {
   using F = typename S::F;
   constexpr uint32_t kVectors = 16 / S::kLanes, kSlots = V / kVectors;
@@ -30,70 +22,85 @@ KVRT_INLINE void score_pairs_tile(const float* q, uint32_t dims, const Keys& k, 
     at[i] = k.at[slot + i];
     far[i] = k.far[slot + i];
   }
-  F acc[R][V];
-  KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) { KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) acc[r][v] = S::zero(); }
+  F sum[R][V];
+  KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) { KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) sum[r][v] = S::zero(); }
   const float *by = scores.key_scales + 16 * slot, *end = q + uint64_t{dims} * R;
   uint64_t d = 0, ahead = 0;
   for (; q < end; by += kSpanTokens) {
-    F scale[V];
-    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) scale[v] = S::load(by + S::kLanes * v);
-    for (const float* group = q + kInt4Group * R; q < group; q += 2 * R, d += k.line, ahead += 16) {
-      if (ahead % 64 == 0) {
-        KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) prefetch_far(far[i] + ahead);
-      }
+    F part[R][V];
+    KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) { KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) part[r][v] = S::zero(); }
+    for (const float* group = q + kInt4Group * R; q < group; q += 2 * R, ahead += 16) {
       F low[V], high[V];
-      KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) {
-        const auto own = [&](uint32_t v) __attribute__((always_inline)) { return scale[i * kVectors + v]; };
-        load_scaled<S>(at[i] + d, own, low + i * kVectors, high + i * kVectors);
+      if constexpr (From::kPairs) {
+        if (ahead % 64 == 0) {
+          KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) prefetch_far(far[i] + ahead);
+        }
+        KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) S::load_pairs(at[i] + d, low + i * kVectors, high + i * kVectors);
+        d += k.line;
+      } else {
+        KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) {
+          const uint8_t* line = at[v / kVectors] + d + v % kVectors * S::kLanes * sizeof(float);
+          low[v] = From::template load<S>(line);
+          high[v] = From::template load<S>(line + k.line);
+        }
+        d += 2 * k.line;
       }
       KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
-        const F first = S::broadcast(q + r), second = S::broadcast(q + R + r);
-        KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) acc[r][v] = S::fma(second, high[v], S::fma(first, low[v], acc[r][v]));
+        const F first = S::broadcast(q + r);
+        KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) part[r][v] = S::fma(first, low[v], part[r][v]);
+      }
+      KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
+        const F second = S::broadcast(q + R + r);
+        KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) part[r][v] = S::fma(second, high[v], part[r][v]);
       }
     }
+    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) {
+      const F scale = S::load(by + S::kLanes * v);
+      KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) sum[r][v] = S::fma(part[r][v], scale, sum[r][v]);
+    }
   }
-  put_scores<S, R, V>(slot, scores, nullptr, acc);
+  put_scores<S, R, V>(slot, scores, nullptr, sum);
 }
 
-template <typename S, uint32_t R>
+template <typename S, typename From, uint32_t R>
 void score_pairs(const float* q, uint32_t dims, const Keys& k, uint32_t slots, const Scores& scores) {
   constexpr uint32_t kVectors = 16 / S::kLanes;
   uint32_t slot = 0;
-  if constexpr (kVectors == 1 && R <= 4) {
-    for (; slot + 4 <= slots; slot += 4) score_pairs_tile<S, R, 4>(q, dims, k, slot, scores);
+  if constexpr (kVectors == 1 && R <= 3) {
+    for (; slot + 4 <= slots; slot += 4) score_pairs_tile<S, From, R, 4>(q, dims, k, slot, scores);
   }
-  for (; slot + 2 / kVectors <= slots; slot += 2 / kVectors) score_pairs_tile<S, R, 2>(q, dims, k, slot, scores);
+  for (; slot + 2 / kVectors <= slots; slot += 2 / kVectors) score_pairs_tile<S, From, R, 2>(q, dims, k, slot, scores);
   if constexpr (kVectors == 1) {
-    if (slot < slots) score_pairs_tile<S, R, 1>(q, dims, k, slot, scores);
+    if (slot < slots) score_pairs_tile<S, From, R, 1>(q, dims, k, slot, scores);
   }
 }
 
-// acc[r] += p[r][j] * v[j], G groups from the first on (kHalf: of the last one the low elements alone), keys in order.
-template <typename S, uint32_t R, uint32_t G, bool kHalf>
-KVRT_INLINE void value_pairs_tile(const float* p, const Values& values, uint32_t group, uint32_t v_dim, const float* scales, float* acc) {
+// acc[r] += w[g][r][j] * v[j], of G groups (kHalf: of one, the low elements alone), keys in order; w: rows of kSpanTokens.
+template <typename S, typename From, uint32_t R, uint32_t G, bool kHalf>
+KVRT_INLINE void value_pairs_tile(const float* w, const Values& values, uint64_t at, uint32_t v_dim, float* acc) {
   using F = typename S::F;
   constexpr uint32_t kVectors = 16 / S::kLanes, kAll = kHalf ? kVectors : 2 * kVectors * G;
   F sum[R][kAll];
   KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
     KVRT_UNROLL for (uint32_t v = 0; v < kAll; ++v) sum[r][v] = S::load(acc + uint64_t{r} * v_dim + S::kLanes * v);
   }
-  const uint64_t at = uint64_t{group} * (kInt4Group / 2);
-  scales += uint64_t{group} * kSpanTokens;
   for (uint32_t i = 0; i < values.n; ++i) {
     const uint8_t *line = values.runs[i].at + at, *far = values.runs[i].far + at;
-    for (const float* end = p + values.runs[i].keys; p < end; ++p, ++scales, line += values.line, far += values.line) {
-      if (at % 64 == 0) prefetch_far(far);
+    for (const float* end = w + values.runs[i].keys; w < end; ++w, line += values.line, far += values.line) {
+      if (From::kPairs && at % 64 == 0) prefetch_far(far);
       KVRT_UNROLL for (uint32_t g = 0; g < G; ++g) {
-        const F scale = S::broadcast(scales + g * kSpanTokens);
-        F low[kVectors], high[kVectors];
-        load_scaled<S>(
-            line + g * (kInt4Group / 2), [scale](uint32_t) __attribute__((always_inline)) { return scale; }, low, high);
+        F v[2 * kVectors];
+        if constexpr (From::kPairs) {
+          S::load_pairs(line + g * (kInt4Group / 2), v, v + kVectors);
+        } else {
+          KVRT_UNROLL for (uint32_t n = 0; n < (kHalf ? 1 : 2) * kVectors; ++n) {
+            v[n] = From::template load<S>(line + (g * kInt4Group + n * S::kLanes) * sizeof(float));
+          }
+        }
         KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
-          const F weight = S::broadcast(p + r * kSpanTokens);
-          F* to = sum[r] + g * 2 * kVectors;
-          KVRT_UNROLL for (uint32_t v = 0; v < kVectors; ++v) to[v] = S::fma(weight, low[v], to[v]);
-          if constexpr (!kHalf) {
-            KVRT_UNROLL for (uint32_t v = 0; v < kVectors; ++v) to[kVectors + v] = S::fma(weight, high[v], to[kVectors + v]);
+          const F weight = S::broadcast(w + (g * R + r) * kSpanTokens);
+          KVRT_UNROLL for (uint32_t n = 0; n < (kHalf ? 1 : 2) * kVectors; ++n) {
+            sum[r][g * 2 * kVectors + n] = S::fma(weight, v[n], sum[r][g * 2 * kVectors + n]);
           }
         }
       }
@@ -104,56 +111,89 @@ KVRT_INLINE void value_pairs_tile(const float* p, const Values& values, uint32_t
   }
 }
 
-// v_dim is a multiple of 16. scales: [group][kSpanTokens] from p's first key on.
-template <typename S, uint32_t R>
+// Weights p (rows kSpanTokens apart) of n keys to w, times the scales of G groups, each [kSpanTokens].
+template <typename S, uint32_t R, uint32_t G>
+KVRT_INLINE void weigh_groups(const float* p, const float* scales, uint32_t n, float* w) {
+  for (uint32_t g = 0; g < G; ++g, scales += kSpanTokens) {
+    for (uint32_t r = 0; r < R; ++r, w += kSpanTokens) {
+      for (uint32_t j = 0; j < n; j += S::kLanes) S::store(w + j, S::mul(S::load(p + r * kSpanTokens + j), S::load(scales + j)));
+    }
+  }
+}
+
+// v_dim is a multiple of 16. scales: [group][kSpanTokens] from p's first key on; p and scales may be read a vector past the last key.
+template <typename S, typename From, uint32_t R>
 void add_pairs(const float* p, const Values& values, uint32_t v_dim, const float* scales, float* acc) {
-  uint32_t group = 0;
-  const auto next = [&](uint32_t groups) __attribute__((always_inline)) {
-    group += groups;
-    acc += groups * kInt4Group;
-  };
-  if constexpr (R * 4 * (16 / S::kLanes) <= kTileAccumulators<S>) {
-    for (; (group + 2) * kInt4Group <= v_dim; next(2)) value_pairs_tile<S, R, 2, false>(p, values, group, v_dim, scales, acc);
+  constexpr uint32_t kGroups = R * 4 * (16 / S::kLanes) <= kTileAccumulators<S> ? 2 : 1;
+  alignas(64) float w[kGroups * R * kSpanTokens + S::kLanes];
+  uint32_t keys = 0;
+  for (uint32_t i = 0; i < values.n; ++i) keys += values.runs[i].keys;
+  uint32_t d = 0;
+  const auto bytes = [](uint32_t dims) { return uint64_t{dims} * (From::kPairs ? 1 : 2 * sizeof(float)) / 2; };
+  if constexpr (kGroups == 2) {
+    for (; d + 2 * kInt4Group <= v_dim; d += 2 * kInt4Group) {
+      weigh_groups<S, R, 2>(p, scales + d / kInt4Group * kSpanTokens, keys, w);
+      value_pairs_tile<S, From, R, 2, false>(w, values, bytes(d), v_dim, acc + d);
+    }
   }
-  for (; (group + 1) * kInt4Group <= v_dim; next(1)) value_pairs_tile<S, R, 1, false>(p, values, group, v_dim, scales, acc);
-  if (group * kInt4Group < v_dim) value_pairs_tile<S, R, 1, true>(p, values, group, v_dim, scales, acc);
+  for (; d < v_dim; d += kInt4Group) {
+    weigh_groups<S, R, 1>(p, scales + d / kInt4Group * kSpanTokens, keys, w);
+    if (d + kInt4Group <= v_dim) {
+      value_pairs_tile<S, From, R, 1, false>(w, values, bytes(d), v_dim, acc + d);
+    } else {
+      value_pairs_tile<S, From, R, 1, true>(w, values, bytes(d), v_dim, acc + d);
+    }
+  }
 }
 
-// One function for each count of rows, 1 to kPairRows.
+// One function for each count of rows: over cells 1 to kPairRows, over a copy 1 to kTileAccumulators / 2.
 using PairValueFn = void (*)(const float*, const Values&, uint32_t, const float*, float*);
-template <typename S>
-constexpr ByRows<ScoreFn> pairs_by_rows() {
-  if constexpr (kPairRows<S> == 3) {
-    return {{nullptr, score_pairs<S, 1>, score_pairs<S, 2>, score_pairs<S, 3>}};
+template <typename S, typename From>
+inline constexpr uint32_t kPairRowsMax = From::kPairs ? kPairRows<S> : kTileAccumulators<S> / 2;
+template <typename S, typename From>
+constexpr ByRows<ScoreFn> score_pairs_by_rows() {
+  if constexpr (kPairRowsMax<S, From> == 3) {
+    return {{nullptr, score_pairs<S, From, 1>, score_pairs<S, From, 2>, score_pairs<S, From, 3>}};
+  } else if constexpr (kPairRowsMax<S, From> == 6) {
+    return {{nullptr, score_pairs<S, From, 1>, score_pairs<S, From, 2>, score_pairs<S, From, 3>, score_pairs<S, From, 4>,
+             score_pairs<S, From, 5>, score_pairs<S, From, 6>}};
+  } else if constexpr (kPairRowsMax<S, From> == 8) {
+    return {{nullptr, score_pairs<S, From, 1>, score_pairs<S, From, 2>, score_pairs<S, From, 3>, score_pairs<S, From, 4>,
+             score_pairs<S, From, 5>, score_pairs<S, From, 6>, score_pairs<S, From, 7>, score_pairs<S, From, 8>}};
   } else {
-    return {{nullptr, score_pairs<S, 1>, score_pairs<S, 2>, score_pairs<S, 3>, score_pairs<S, 4>, score_pairs<S, 5>, score_pairs<S, 6>,
-             score_pairs<S, 7>, score_pairs<S, 8>}};
+    return {{nullptr, score_pairs<S, From, 1>, score_pairs<S, From, 2>, score_pairs<S, From, 3>, score_pairs<S, From, 4>,
+             score_pairs<S, From, 5>, score_pairs<S, From, 6>, score_pairs<S, From, 7>, score_pairs<S, From, 8>, score_pairs<S, From, 9>,
+             score_pairs<S, From, 10>, score_pairs<S, From, 11>, score_pairs<S, From, 12>}};
   }
 }
-template <typename S>
+template <typename S, typename From>
 constexpr ByRows<PairValueFn> add_pairs_by_rows() {
-  if constexpr (kPairRows<S> == 3) {
-    return {{nullptr, add_pairs<S, 1>, add_pairs<S, 2>, add_pairs<S, 3>}};
+  if constexpr (kPairRowsMax<S, From> == 3) {
+    return {{nullptr, add_pairs<S, From, 1>, add_pairs<S, From, 2>, add_pairs<S, From, 3>}};
+  } else if constexpr (kPairRowsMax<S, From> == 6) {
+    return {{nullptr, add_pairs<S, From, 1>, add_pairs<S, From, 2>, add_pairs<S, From, 3>, add_pairs<S, From, 4>, add_pairs<S, From, 5>,
+             add_pairs<S, From, 6>}};
+  } else if constexpr (kPairRowsMax<S, From> == 8) {
+    return {{nullptr, add_pairs<S, From, 1>, add_pairs<S, From, 2>, add_pairs<S, From, 3>, add_pairs<S, From, 4>, add_pairs<S, From, 5>,
+             add_pairs<S, From, 6>, add_pairs<S, From, 7>, add_pairs<S, From, 8>}};
   } else {
-    return {{nullptr, add_pairs<S, 1>, add_pairs<S, 2>, add_pairs<S, 3>, add_pairs<S, 4>, add_pairs<S, 5>, add_pairs<S, 6>, add_pairs<S, 7>,
-             add_pairs<S, 8>}};
+    return {{nullptr, add_pairs<S, From, 1>, add_pairs<S, From, 2>, add_pairs<S, From, 3>, add_pairs<S, From, 4>, add_pairs<S, From, 5>,
+             add_pairs<S, From, 6>, add_pairs<S, From, 7>, add_pairs<S, From, 8>, add_pairs<S, From, 9>, add_pairs<S, From, 10>,
+             add_pairs<S, From, 11>, add_pairs<S, From, 12>}};
   }
 }
-template <typename S>
-inline constexpr ByRows<ScoreFn> kScorePairs = pairs_by_rows<S>();
-template <typename S>
-inline constexpr ByRows<PairValueFn> kAddPairs = add_pairs_by_rows<S>();
+template <typename S, typename From>
+inline constexpr ByRows<ScoreFn> kScorePairs = score_pairs_by_rows<S, From>();
+template <typename S, typename From>
+inline constexpr ByRows<PairValueFn> kAddPairs = add_pairs_by_rows<S, From>();
 
-// Keys: dims dimensions, in the order of the cells, of 16 keys, to f32; a dimension's keys are `stride` apart from another's.
+// Cells of 16 keys to the elements of their dimensions, in the order of the cells; a dimension's keys are `stride` apart from another's.
 template <typename S>
-KVRT_INLINE void widen_keys(const uint8_t* from, const uint8_t* far, uint64_t line, uint32_t dims, const float* scales, float* to,
-                            uint32_t stride) {
-  for (uint32_t i = 0; i < dims / 2; ++i, from += line, to += uint64_t{2} * stride) {
-    const float* by = scales + uint64_t{i} / (kInt4Group / 2) * kSpanTokens;
-    if (i % 4 == 0) prefetch_far(far + 16 * i);
+KVRT_INLINE void widen_keys(const uint8_t* from, const uint8_t* far, uint64_t line, uint32_t cells, float* to, uint32_t stride) {
+  for (uint32_t i = 0; i < cells; ++i, from += line, to += uint64_t{2} * stride) {
+    if (i % 4 == 0) prefetch_far(far + uint64_t{16} * i);
     typename S::F low[16 / S::kLanes], high[16 / S::kLanes];
-    load_scaled<S>(
-        from, [by](uint32_t v) __attribute__((always_inline)) { return S::load(by + S::kLanes * v); }, low, high);
+    S::load_pairs(from, low, high);
     KVRT_UNROLL for (uint32_t v = 0; v < 16 / S::kLanes; ++v) {
       S::store(to + S::kLanes * v, low[v]);
       S::store(to + stride + S::kLanes * v, high[v]);
@@ -161,26 +201,19 @@ KVRT_INLINE void widen_keys(const uint8_t* from, const uint8_t* far, uint64_t li
   }
 }
 
-// The rows of a run to f32, [keys][v_dim]; of the last group's elements those that there are.
+// A row to its first v_dim elements, times the scales of its groups, kSpanTokens apart, or as they are where that is null.
 template <typename S>
-KVRT_INLINE void widen_values(const ValueRun& run, uint64_t line, uint32_t v_dim, const float* scales, float* to) {
+KVRT_INLINE void widen_row(const uint8_t* from, const uint8_t* far, uint32_t v_dim, const float* scales, float* to) {
   constexpr uint32_t kVectors = 16 / S::kLanes;
-  const uint8_t *from = run.at, *far = run.far;
-  for (uint32_t key = 0; key < run.keys; ++key, from += line, far += line, to += v_dim) {
-    prefetch_far(far);
-    for (uint32_t d = 0; d < v_dim; d += kInt4Group) {
-      const typename S::F scale = S::broadcast(scales + uint64_t{d} / kInt4Group * kSpanTokens + key);
-      alignas(64) float wide[kInt4Group];
-      typename S::F low[kVectors], high[kVectors];
-      load_scaled<S>(
-          from + d / 2, [scale](uint32_t) __attribute__((always_inline)) { return scale; }, low, high);
-      float* out = d + kInt4Group <= v_dim ? to + d : wide;
-      KVRT_UNROLL for (uint32_t v = 0; v < kVectors; ++v) {
-        S::store(out + S::kLanes * v, low[v]);
-        S::store(out + 16 + S::kLanes * v, high[v]);
-      }
-      if (out == wide) __builtin_memcpy(to + d, wide, (v_dim - d) * sizeof(float));
-    }
+  for (uint32_t d = 0; d < v_dim; d += kInt4Group) {
+    if (d % 128 == 0) prefetch_far(far + d / 2);
+    alignas(64) float wide[kInt4Group];
+    typename S::F v[2 * kVectors];
+    S::load_pairs(from + d / 2, v, v + kVectors);
+    float* out = d + kInt4Group <= v_dim ? to + d : wide;
+    const typename S::F scale = S::set1(scales ? scales[uint64_t{d} / kInt4Group * kSpanTokens] : 1.0f);
+    KVRT_UNROLL for (uint32_t n = 0; n < 2 * kVectors; ++n) S::store(out + S::kLanes * n, scales ? S::mul(v[n], scale) : v[n]);
+    if (out == wide) __builtin_memcpy(to + d, wide, (v_dim - d) * sizeof(float));
   }
 }
 

@@ -121,6 +121,34 @@ void score_rows(const float* q, uint32_t k_dim, const Keys& k, uint32_t slots, c
   }
 }
 
+// What a bias gives R rows (q: [pairs][2][R]) for keys [from, end): V vectors of them at a time. lines: a pair's cosines, its sines after them.
+template <typename S, uint32_t R, uint32_t V>
+KVRT_INLINE void bias_tile(const float* q, uint32_t pairs, const float* const* lines, uint32_t j, float* to) {
+  typename S::F acc[R][V];
+  KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) { KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) acc[r][v] = S::zero(); }
+  for (uint32_t i = 0; i < pairs; ++i, q += 2 * R) {
+    const auto cosines = [at = lines[i] + j](uint32_t v) __attribute__((always_inline)) {
+      return reinterpret_cast<const uint8_t*>(at + S::kLanes * v);
+    };
+    const auto sines = [at = lines[i] + kSpanTokens + j](uint32_t v) __attribute__((always_inline)) {
+      return reinterpret_cast<const uint8_t*>(at + S::kLanes * v);
+    };
+    multiply_add<S, Copied, R, V>(q, 1, cosines, acc);
+    multiply_add<S, Copied, R, V>(q + R, 1, sines, acc);
+  }
+  KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
+    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) S::store(to + r * kSpanTokens + j + S::kLanes * v, acc[r][v]);
+  }
+}
+template <typename S, uint32_t R>
+void score_bias(const float* q, uint32_t pairs, const float* const* lines, uint32_t from, uint32_t end, float* to) {
+  if constexpr (4 * R <= kTileAccumulators<S>) {
+    for (; from + 4 * S::kLanes <= end; from += 4 * S::kLanes) bias_tile<S, R, 4>(q, pairs, lines, from, to);
+  }
+  for (; from < end && from + 2 * S::kLanes <= kSpanTokens; from += 2 * S::kLanes) bias_tile<S, R, 2>(q, pairs, lines, from, to);
+  if (from < end) bias_tile<S, R, 1>(q, pairs, lines, from, to);
+}
+
 // acc[r][0, kLanes V) += p[r][j] * v[j], dimensions from `at` bytes on, keys in order; rows of p are kSpanTokens apart.
 template <typename S, typename T, uint32_t R, uint32_t V>
 KVRT_INLINE void value_tile(const float* p, const Values& values, uint64_t at, uint32_t v_dim, float* acc) {
@@ -182,8 +210,20 @@ constexpr ByRows<ValueFn> values_by_rows() {
              add_values<S, T, 12>}};
   }
 }
+using BiasFn = void (*)(const float*, uint32_t, const float* const*, uint32_t, uint32_t, float*);
+template <typename S>
+constexpr ByRows<BiasFn> bias_by_rows() {
+  if constexpr (kTileAccumulators<S> < 24) {
+    return {{nullptr, score_bias<S, 1>, score_bias<S, 2>, score_bias<S, 3>, score_bias<S, 4>, score_bias<S, 5>, score_bias<S, 6>}};
+  } else {
+    return {{nullptr, score_bias<S, 1>, score_bias<S, 2>, score_bias<S, 3>, score_bias<S, 4>, score_bias<S, 5>, score_bias<S, 6>,
+             score_bias<S, 7>, score_bias<S, 8>, score_bias<S, 9>, score_bias<S, 10>, score_bias<S, 11>, score_bias<S, 12>}};
+  }
+}
 template <typename S, typename T>
 inline constexpr ByRows<ScoreFn> kScoreRows = score_by_rows<S, T>();
+template <typename S>
+inline constexpr ByRows<BiasFn> kScoreBias = bias_by_rows<S>();
 template <typename S, typename T>
 inline constexpr ByRows<ValueFn> kAddValues = values_by_rows<S, T>();
 

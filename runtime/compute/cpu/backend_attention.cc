@@ -257,21 +257,20 @@ TileBias CpuBackend::turn_bias(const AttentionParams& params, const KvGeometry& 
   int64_t last = 0;
   for (const StepSeq& seq : step.seqs) last = std::max(last, int64_t{seq.first_position} + seq.n_rows - 1);
   const BiasTable& table = bias_table(*bias.rope, static_cast<uint32_t>(last / kSpanTokens) + 1);
-  const uint32_t half = bias.rope->dims / 2, pairs = half - bias.first_pair, group = params.heads / kv.kv_heads;
+  const uint32_t half = bias.rope->dims / 2, group = params.heads / kv.kv_heads;
   const bool interleaved = bias.rope->style == RopeStyle::kInterleaved;
   const auto unit = static_cast<float>(kv.transforms_keys() ? hadamard_dim(kv.k.dim) : 1);  // of the scores before their scale
-  const uint32_t apart = interleaved ? 1 : half, first = interleaved ? 2 * bias.first_pair : bias.first_pair;
-  TileBias out{pairs, nullptr, uint64_t{params.heads} * 2 * pairs, nullptr, uint64_t{2} * half, nullptr};
-  out.turns = table.turns.data() + 2 * bias.first_pair;
-  out.offsets = table.offsets.data() + uint64_t{2} * bias.first_pair * kSpanTokens;
+  const uint32_t apart = interleaved ? 1 : half, between = interleaved ? 2 : 1;
+  TileBias out{bias.pairs, bias.values, nullptr, uint64_t{params.heads} * 2 * bias.pairs, table.turns.data(), table.offsets.data()};
   if (bias_rows_.size() < step.n_rows() * out.stride) bias_rows_.resize(step.n_rows() * out.stride);
   for_rows(step.n_rows(), [&](uint32_t row) {
     float* to = bias_rows_.data() + row * out.stride;
     for (uint32_t h = 0; h < params.heads; ++h) {
-      const float *head = q + uint64_t{row} * stride + h * kv.k.dim + first, *b = bias.values + uint64_t{h / group} * 2 * pairs;
-      for (uint32_t i = 0; i < pairs; ++i, head += interleaved ? 2 : 1, to += 2, b += 2) {
-        to[0] = (head[0] * b[0] + head[apart] * b[1]) * unit;
-        to[1] = (head[apart] * b[0] - head[0] * b[1]) * unit;
+      const float *head = q + uint64_t{row} * stride + h * kv.k.dim, *b = bias.values + uint64_t{h / group} * 3 * bias.pairs;
+      for (uint32_t i = 0; i < bias.pairs; ++i, to += 2, b += 3) {
+        const float* first = head + static_cast<uint32_t>(b[0]) * between;
+        to[0] = (first[0] * b[1] + first[apart] * b[2]) * unit;
+        to[1] = (first[apart] * b[1] - first[0] * b[2]) * unit;
       }
     }
   });
@@ -367,12 +366,13 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
     if (bias.pairs > 0) {
       const uint64_t row = share.seq->first_row + share.first, head = uint64_t{share.part} * group;
       tile.bias.rows = bias.rows + row * bias.stride + head * 2 * bias.pairs;
+      tile.bias.values = bias.values + uint64_t{share.part} * 3 * bias.pairs;
     }
     for (uint32_t span = share.span_begin; span < share.span_end; ++span) {
       const AttentionPartial& to = span == share.span_begin ? result : next;
       tile.span_first = int64_t{span} * kSpanTokens;
       tile.blocks = share.seq->table(place.table) + tile.span_first / kv.block_tokens;
-      if (bias.pairs > 0) tile.bias.turns = bias.turns + span * bias.turn_stride;
+      if (bias.pairs > 0) tile.bias.turns = bias.turns + uint64_t{span} * params.key_bias->rope->dims;
       tile.max = to.max;
       tile.sum = to.sum;
       tile.acc = to.acc;

@@ -61,12 +61,13 @@ struct MatmulTable {
 // b not: a row has q·b, and q's part along b after a quarter turn, q1 b0 - q0 b1. To a key at position span_first + j it gives these two
 // turned by the angle of span_first, times cos and sin of j's.
 struct TileBias {
-  uint32_t pairs = 0;           // 0: K is stored whole
-  const float* rows = nullptr;  // token t's, of head g: rows + t * stride + g * 2 * pairs, [pairs][2]
+  uint32_t pairs = 0;             // 0: K is stored whole
+  const float* values = nullptr;  // of the KV head: [pairs][3], the first of the three is the number of RoPE's pair
+  const float* rows = nullptr;    // token t's, of head g: rows + t * stride + g * 2 * pairs, [pairs][2]
   uint64_t stride = 0;
-  const float* turns = nullptr;  // [pairs][2] cosine and sine of the span's first position; the next span's after turn_stride
-  uint64_t turn_stride = 0;
-  const float* offsets = nullptr;  // [pairs][2][kSpanTokens] cosine and sine of j
+  const float* turns = nullptr;    // by RoPE's pairs, [..][2] cosine and sine of the span's first position
+  const float* offsets = nullptr;  // [..][2][kSpanTokens] cosine and sine of j
+  [[gnu::always_inline]] uint32_t pair(uint32_t i) const { return static_cast<uint32_t>(values[3 * i]); }
   [[gnu::always_inline]] const float* row(uint32_t t, uint32_t g) const { return rows + t * stride + uint64_t{g} * 2 * pairs; }
 };
 

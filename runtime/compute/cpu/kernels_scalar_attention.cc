@@ -53,46 +53,54 @@ float scale_at(const AttentionTile& tile, const uint8_t* scales, uint32_t j, uin
   return f16_to_f32(load<uint16_t>(block_at(tile, scales, j) + kKvScaleBytes * (uint64_t{i} * tile.block_tokens + j % tile.block_tokens)));
 }
 
-constexpr bool whole_row(KvFormat format) { return kv_row_of(format).scale_elems == kWholeRow; }
-
-// The order in which a row's elements meet q: that of the cells.
-uint32_t element_order(KvFormat format, uint32_t i) {
-  if (format != KvFormat::kI4) return i;
-  const uint32_t in_group = i % kInt4Group;
-  return i - in_group + in_group / 2 + in_group % 2 * (kInt4Group / 2);
-}
-
 // What the bias that K is stored without gives position j of the span, before the scale of the scores.
 float bias_score(const AttentionTile& tile, const float* bias, uint32_t j) {
   float sum = 0;
   for (uint32_t i = 0; i < tile.bias.pairs; ++i) {
-    const float* turn = tile.bias.turns + 2 * uint64_t{i};
+    const uint64_t pair = tile.bias.pair(i);
+    const float* turn = tile.bias.turns + 2 * pair;
     const float along = bias[2 * i], across = bias[2 * i + 1];
-    const float* cos = tile.bias.offsets + uint64_t{2} * i * kSpanTokens;
+    const float* cos = tile.bias.offsets + 2 * pair * kSpanTokens;
     sum = std::fmaf(std::fmaf(along, turn[0], across * turn[1]), cos[j], sum);
     sum = std::fmaf(std::fmaf(across, turn[0], -(along * turn[1])), cos[kSpanTokens + j], sum);
   }
   return sum;
 }
 
+// q·k of position j. int4: of each group, times its scale; a latent's elements are times it, in their own order.
+template <KvFormat format>
+float dot_key(const AttentionTile& tile, const float* q, uint32_t j) {
+  const uint64_t slot = j % tile.block_tokens, line = tile.latent ? 1 : tile.block_tokens, at = tile.latent ? slot * tile.k_cells() : slot;
+  const uint8_t* k = block_at(tile, tile.k, j);
+  const auto value = [&](uint32_t d) {
+    const RowAt row = row_at<format>(d);
+    return element<format>(k + (at + row.cell * line) * kv_cell_bytes(format), row.high);
+  };
+  float dot = 0;
+  if (format != KvFormat::kI4) {
+    for (uint32_t d = 0; d < tile.k_dim; ++d) dot = std::fmaf(q[d], value(d), dot);
+    return kv_scaled(format) ? dot * scale_at(tile, tile.k_scales, j, 0) : dot;
+  }
+  for (uint32_t first = 0; first < tile.k_dim; first += kInt4Group) {
+    const float scale = scale_at(tile, tile.k_scales, j, first / kInt4Group);
+    float part = 0;
+    for (uint32_t i = 0; i < kInt4Group; ++i) {
+      const uint32_t d = first + (tile.latent ? i : i / 2 + i % 2 * (kInt4Group / 2));
+      if (d >= tile.k_dim) continue;
+      if (tile.latent) dot = std::fmaf(q[d], value(d) * scale, dot);
+      if (!tile.latent) part = std::fmaf(q[d], value(d), part);
+    }
+    if (!tile.latent) dot = std::fmaf(part, scale, dot);
+  }
+  return dot;
+}
+
 // scores[j] of the span's positions [first, end); returns their maximum.
 template <KvFormat format>
 float score_keys(const AttentionTile& tile, const float* q, const float* bias, uint32_t first, uint32_t end, float* scores) {
   float max = -INFINITY;
-  const uint32_t cells = tile.k_cells(), elems = (tile.k_dim + kInt4Group - 1) / kInt4Group * kInt4Group;
   for (uint32_t j = first; j < end; ++j) {
-    const uint8_t* k = block_at(tile, tile.k, j);
-    const uint64_t slot = j % tile.block_tokens, at = tile.latent ? slot * cells : slot, line = tile.latent ? 1 : tile.block_tokens;
-    float dot = 0;
-    for (uint32_t i = 0; i < (format == KvFormat::kI4 && !tile.latent ? elems : tile.k_dim); ++i) {
-      const uint32_t d = tile.latent ? i : element_order(format, i);
-      if (d >= tile.k_dim) continue;
-      const RowAt row = row_at<format>(d);
-      float value = element<format>(k + (at + row.cell * line) * kv_row_of(format).cell_bytes, row.high);
-      if (kv_scaled(format) && !whole_row(format)) value = value * scale_at(tile, tile.k_scales, j, row.scale);
-      dot = std::fmaf(q[d], value, dot);
-    }
-    if (whole_row(format)) dot = dot * scale_at(tile, tile.k_scales, j, 0);
+    float dot = dot_key<format>(tile, q, j);
     if (tile.bias.pairs > 0) dot = dot + bias_score(tile, bias, j);
     scores[j] = dot * tile.scale;
     if (tile.softcap > 0) softcap_row(tile.softcap, 1, scores + j);
@@ -106,12 +114,10 @@ template <KvFormat format>
 void add_values(const AttentionTile& tile, const float* weights, uint32_t first, uint32_t end, float* acc) {
   for (uint32_t j = first; j < end; ++j) {
     const uint8_t* v = block_at(tile, tile.v, j) + uint64_t{j % tile.block_tokens} * tile.v_row_bytes();
-    const float weight = whole_row(format) ? weights[j] * scale_at(tile, tile.v_scales, j, 0) : weights[j];
     for (uint32_t d = 0; d < tile.v_dim; ++d) {
       const RowAt row = row_at<format>(d);
-      float value = element<format>(v + row.cell * kv_row_of(format).cell_bytes, row.high);
-      if (kv_scaled(format) && !whole_row(format)) value = value * scale_at(tile, tile.v_scales, j, row.scale);
-      acc[d] = std::fmaf(weight, value, acc[d]);
+      const float weight = kv_scaled(format) ? weights[j] * scale_at(tile, tile.v_scales, j, row.scale) : weights[j];
+      acc[d] = std::fmaf(weight, element<format>(v + row.cell * kv_cell_bytes(format), row.high), acc[d]);
     }
   }
 }

@@ -14,7 +14,10 @@
 namespace kvrt {
 namespace {
 
-uint32_t width_of(KvFormat format) { return format == KvFormat::kF32 ? 4 : format == KvFormat::kI8 || format == KvFormat::kF8 ? 1 : 2; }
+uint32_t width_of(KvFormat format) { return format == KvFormat::kF32 ? 4 : format == KvFormat::kF16 || format == KvFormat::kBF16 ? 2 : 1; }
+// Of a row of n elements: int4 has two in a cell, and a scale for each 32.
+uint32_t cells_of(KvFormat format, uint32_t n) { return format == KvFormat::kI4 ? (n + 31) / 32 * 16 : n; }
+uint32_t scales_of(KvFormat format, uint32_t n) { return format == KvFormat::kI4 ? (n + 31) / 32 : width_of(format) == 1 ? 1 : 0; }
 
 // A byte of a block: of which token, and where the payload has it.
 struct BytePlace {
@@ -26,8 +29,9 @@ struct BytePlace {
 // The bytes of a block in their order, as FORMAT.md has them.
 std::vector<BytePlace> places_of(const KvGeometry& kv) {
   const uint32_t T = kv.block_tokens, k_elem = width_of(kv.k.format), v_elem = width_of(kv.v.format);
-  const uint64_t k_count = uint64_t{kv.kv_heads} * kv.k.dim * T, v_count = uint64_t{kv.kv_heads} * kv.v.dim * T;
-  const uint64_t scales = kv.kv_heads * T * 2 * ((k_elem == 1) + (v_elem == 1));
+  const uint32_t v_cells = cells_of(kv.v.format, kv.v.dim);
+  const uint64_t k_count = uint64_t{kv.kv_heads} * cells_of(kv.k.format, kv.k.dim) * T, v_count = uint64_t{kv.kv_heads} * v_cells * T;
+  const uint64_t scales = uint64_t{kv.kv_heads} * T * 2 * (scales_of(kv.k.format, kv.k.dim) + scales_of(kv.v.format, kv.v.dim));
   const uint64_t layer_bytes = k_count * k_elem + v_count * v_elem + scales;
   std::vector<BytePlace> places;
   for (uint32_t layer = 0; layer < kv.layers; ++layer) {
@@ -39,7 +43,7 @@ std::vector<BytePlace> places_of(const KvGeometry& kv) {
     }
     const uint64_t v_begin = kv.layers * k_count * k_elem;
     for (uint64_t i = 0; i < v_count * v_elem; ++i) {
-      put(i / v_elem / kv.v.dim % T, v_begin + i % v_elem * kv.layers * v_count + layer * v_count + i / v_elem);
+      put(i / v_elem / v_cells % T, v_begin + i % v_elem * kv.layers * v_count + layer * v_count + i / v_elem);
     }
     const uint64_t scales_begin = v_begin + kv.layers * v_count * v_elem;
     for (uint64_t i = 0; i < scales; ++i) put(i / 2 % T, scales_begin + layer * scales + i);
@@ -80,7 +84,7 @@ TEST_P(KvLayout, PayloadAndBack) {
 }
 INSTANTIATE_TEST_SUITE_P(Formats, KvLayout, testing::Combine(testing::ValuesIn(kKvFormats), testing::ValuesIn(kKvFormats)));
 
-// The numbers of FORMAT.md: 1 to 5, and one for each pair of two.
+// The numbers of FORMAT.md: 1 to 6, and one for each pair of two.
 TEST(KvLayouts, NumbersAndNames) {
   const auto of = [](KvFormat k, KvFormat v) { return KvGeometry{1, 1, 8, 16, {k, v}}; };
   std::set<uint32_t> numbers;
@@ -94,31 +98,34 @@ TEST(KvLayouts, NumbersAndNames) {
       EXPECT_EQ(payload_cell_bytes(of(k, v)), width_of(k) == width_of(v) ? width_of(k) : 1);
     }
   }
-  EXPECT_EQ(numbers.size(), 25u);
-  EXPECT_EQ(names.size(), 25u);
+  EXPECT_EQ(numbers.size(), 36u);
+  EXPECT_EQ(names.size(), 36u);
   EXPECT_EQ(block_layout(of(KvFormat::kI8, KvFormat::kF16)), 16u * 4 + 1);
   EXPECT_EQ(kv_formats_name({KvFormat::kI8, KvFormat::kF16}), "int8/f16");
   EXPECT_EQ(kv_formats_name(KvFormat::kF8), "fp8");
+  KvFormats apart = KvFormat::kI8;
+  apart.bias_apart = true;
+  EXPECT_EQ(kv_formats_name(apart), "int8-nobias/int8");
 }
 
 // Latents: per layer rows [token][k.dim], then where scaled a scale of each; as they are, but for the slots that have no token.
 TEST(KvLayoutLatent, RowsAsTheyAre) {
-  const uint32_t numbers[] = {257, 258, 259, 260, 261};
+  const uint32_t numbers[] = {257, 258, 259, 260, 261, 262};
   for (size_t f = 0; f < std::size(kKvFormats); ++f) {
     const KvFormat format = kKvFormats[f];
-    const uint32_t T = 16, row = 40 * width_of(format), scale = width_of(format) == 1 ? 2 : 0, filled = 11;
+    const uint32_t T = 16, row = cells_of(format, 40) * width_of(format), scales = scales_of(format, 40), filled = 11;
     KvGeometry kv(3, 1, {40, format}, {32, format}, T);
     kv.latent = true;
     EXPECT_EQ(block_layout(kv), numbers[f]);
-    ASSERT_EQ(kv.block_bytes(), 3u * T * (row + scale));
+    ASSERT_EQ(kv.block_bytes(), 3u * T * (row + 2 * scales));
     std::mt19937 random(9);
     std::vector<uint8_t> block(kv.block_bytes());
     for (uint8_t& byte : block) byte = static_cast<uint8_t>(random());
     std::vector<uint8_t> want = block;
     for (uint32_t layer = 0; layer < 3; ++layer) {
-      const auto at = want.begin() + layer * T * (row + scale);
+      const auto at = want.begin() + layer * T * (row + 2 * scales);
       std::fill(at + filled * row, at + T * row, 0);
-      std::fill(at + T * row + filled * scale, at + T * (row + scale), 0);
+      for (uint32_t i = 0; i < scales; ++i) std::fill(at + T * (row + 2 * i) + filled * 2, at + T * (row + 2 * i + 2), 0);
     }
     to_payload(kv, block, filled);
     EXPECT_EQ(block, want) << "format " << f;
