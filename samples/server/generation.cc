@@ -195,7 +195,8 @@ void Generation::take(uint32_t index, const kvrt::Event& event) {
       add(index, Piece::kCall, event.text_view());
       break;
     case KVRT_EVENT_DONE:
-      if (event.reason == KVRT_REASON_EOS) c.mark.reset();  // the end is no part of the text
+      // The end is no part of the text. Beside a prompt's chances it has its own: harnesses count one entry for each token.
+      if (event.reason == KVRT_REASON_EOS && !request_.echo) c.mark.reset();
       if (whole) add(index, Piece::kContent, event.text_view());
       finish(index, event);
       break;

@@ -308,6 +308,15 @@ class Text(Case):
         whole = self.complete(prompt, echo=True, logprobs=2).choices[0].logprobs
         self.assertEqual([t for part in streamed for t in part.token_logprobs], whole.token_logprobs)
 
+    def test_echo_and_the_end(self):
+        # Harnesses ask for one token, and leave its entry out: it is there also where that token is the end.
+        options = {"max_tokens": 1, "echo": True, "logprobs": 1}
+        goes_on, ends = self.complete([5, 6, 7], **options).choices[0], self.complete([5, 6, 7], logit_bias={"2": 100}, **options).choices[0]
+        self.assertEqual((ends.finish_reason, ends.logprobs.tokens[-1]), ("stop", "<|im_end|>"))
+        self.assertEqual(ends.logprobs.token_logprobs[:-1], goes_on.logprobs.token_logprobs[:-1])
+        self.assertLess(ends.logprobs.token_logprobs[-1], 0)
+        self.assertNotIn("<|im_end|>", ends.text)
+
     def test_echo_without_the_bos(self):
         model = self.dir / "bos.gguf"
         shutil.copy(PLAIN, model)
