@@ -139,6 +139,8 @@ void define_eval(CLI::App& app, int& code) {
   c->add_option("--axes", flags->axes, "measure only these axes: needle,arithmetic,... (default: all)")->delimiter(',');
   c->add_option("--program", flags->programs, "one more axis, asked and judged by a program that the shell runs")
       ->type_name("NAME=COMMAND");
+  c->add_option("--data", flags->data, "a folder: choices/*.jsonl, multiple choice, and text/*.txt, whose perplexity is measured")
+      ->type_name("DIR");
   c->add_option("-o,--output", flags->output, "the report goes to NAME.json and NAME.html")->capture_default_str()->type_name("NAME");
   c->add_option("--seed", flags->seed, "of the questions and texts")->capture_default_str();
   c->add_option("--times", flags->times, "so many times as many questions, for narrower intervals")

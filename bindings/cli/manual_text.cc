@@ -88,11 +88,15 @@ const Page kPages[] = {
        "are the same letter by letter, the divergence from the base's predictions, and answers to read. Its part `result` is the same, bit "
        "for bit, with any CPU and any number of threads; its SHA-256 is printed.",
        "Ctrl-C ends a run, and the same command with --resume goes on. Until the end NAME.part has what was measured.",
+       "--data measures your own data, too: DIR/choices/*.jsonl has multiple choice, DIR/text/*.txt has texts, whose perplexity is "
+       "measured. "
+       "docs/EVAL.md says what a line is.",
        "--gate sets bounds: {\"int8.divergence.mean\": {\"max\": 0.001}, \"int8.needle.difference\": {\"min\": -0.05}}. If one does not "
        "hold, the exit code is 20."},
       {{"KV in int8 against f16", "kvrt eval -m model.gguf --candidates int8"},
        {"K in int8 and V in f16, too; only two axes, with more questions",
-        "kvrt eval -m model.gguf --candidates int8,int8/f16 --axes arithmetic,routing --times 5"}}}},
+        "kvrt eval -m model.gguf --candidates int8,int8/f16 --axes arithmetic,routing --times 5"},
+       {"Multiple choice and texts of your own", "kvrt eval -m model.gguf --candidates int8 --axes choices,text --data DIR"}}}},
     {"kvrt inspect",
      {{"Shows what a GGUF file holds: the architecture, the metadata, the tensors and their types, and whether kvrt can run it. It reads "
        "only "

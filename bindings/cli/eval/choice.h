@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bindings/cli/commands.h"
+#include "bindings/cli/eval/data.h"
 #include "bindings/cli/eval/summary.h"
 
 namespace cli::eval {
@@ -14,6 +15,6 @@ struct Configuration {
 };
 
 // The base comes first.
-kvrt_status choose(const EvalFlags& flags, Size* size, std::vector<Configuration>* configurations);
+kvrt_status choose(const EvalFlags& flags, Size* size, std::vector<Configuration>* configurations, std::vector<DataFile>* data);
 
 }  // namespace cli::eval

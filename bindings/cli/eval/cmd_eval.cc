@@ -10,6 +10,7 @@
 #include "bindings/cli/commands.h"
 #include "bindings/cli/eval/cases/axes.h"
 #include "bindings/cli/eval/choice.h"
+#include "bindings/cli/eval/data_axes.h"
 #include "bindings/cli/eval/files.h"
 #include "bindings/cli/eval/gate.h"
 #include "bindings/cli/eval/interview.h"
@@ -58,7 +59,7 @@ class Evaluation {
   kvrt_status ask_programs(const std::string& name, Interview* interview);
   kvrt_status write_long(const std::string& name, Interview* interview);
   kvrt_status read_along(const std::string& name, const Model& model);
-  void advance(uint64_t rows);
+  void advance(uint64_t rows, bool computed = true);
   uint64_t long_rows() const { return uint64_t{report_.size.decodes} * report_.size.decode_tokens + report_.size.tokens_max; }
   uint64_t all_rows() const;
   void sum_up();
@@ -81,7 +82,7 @@ kvrt_status Evaluation::read_gate() {
   if (kvrt_status s = gate_.read(flags_.gate)) return s;
   std::vector<std::string> beginnings;
   for (const Configuration& c : configurations_) {
-    for (const std::vector<std::string>& names : {report_.size.axes, report_.size.programs, figure_groups()}) {
+    for (const std::vector<std::string>& names : {report_.size.axes, report_.size.programs, report_.size.data, figure_groups()}) {
       for (const std::string& name : names) beginnings.push_back(fmt::format("{}.{}", c.name, name));
     }
   }
@@ -100,6 +101,7 @@ std::string Evaluation::header() const {
       .add("configurations", fmt::format("{}", fmt::join(names, " ")))
       .add("axes", fmt::format("{}", fmt::join(size.axes, " ")))
       .add("programs", fmt::format("{}", fmt::join(flags_.programs, "\n")))
+      .add("data", sha256_of_data(report_.data))
       .add("seed", size.seed)
       .add("times", uint64_t{size.times})
       .add("tokens_max", uint64_t{size.tokens_max})
@@ -162,11 +164,13 @@ uint64_t Evaluation::all_rows() const {
     for (uint32_t i = 0; i < cases_of(size, axis); ++i) rows += rows_expected(axis.make(size.seed, i, size.tokens_max));
   }
   for (uint32_t i = 0; i < scenario_count(); ++i) rows += rows_expected(scenario_case(size.seed, i, size.tokens_max));
+  for (const DataFile& file : report_.data) rows += rows_expected(file);
   return rows + long_rows();
 }
 
-void Evaluation::advance(uint64_t rows) {
+void Evaluation::advance(uint64_t rows, bool computed) {
   done_ += rows;
+  if (!computed) return;
   done_here_ += rows;
   const double seconds = ms_since(start_) / 1e3, left = seconds / static_cast<double>(std::max<uint64_t>(done_here_, 1)) *
                                                         static_cast<double>(total_ - std::min(done_, total_));
@@ -286,20 +290,24 @@ kvrt_status Evaluation::measure(size_t index) {
     return complain(KVRT_UNSUPPORTED, "--program: the model has no chat template, and a program's messages need one");
   if (kvrt_status s = check_date(model)) return s;
   if (kvrt_status s = record_.set_bytes_per_token(configuration.name, model.info()->kv_bytes_per_token)) return s;
+  Scorer scorer(model, report_.size.tokens_max);
+  const auto advance_by = [this](uint64_t rows, bool computed) { advance(rows, computed); };
+  if (kvrt_status s = measure_data(report_.data, configuration.name, &scorer, &record_, advance_by)) return s;
   if (kvrt_status s = answer_cases(configuration.name, &interview)) return s;
   if (kvrt_status s = ask_programs(configuration.name, &interview)) return s;
   if (kvrt_status s = write_long(configuration.name, &interview)) return s;
   if (kvrt_status s = index == 0 ? KVRT_OK : read_along(configuration.name, model)) return s;
   report_.model_name = model.info()->name;
   report_.seconds.push_back(ms_since(start) / 1e3);
-  report_.rows_here.push_back(interview.rows());
+  report_.rows_here.push_back(interview.rows() + scorer.rows());
   report_.peak_kv_bytes.push_back(interview.kv_bytes_peak());
   return KVRT_OK;
 }
 
 void Evaluation::sum_up() {
   const Size& size = report_.size;
-  for (const Configuration& c : configurations_) report_.summaries.push_back(summarize(size, record_, configurations_[0].name, c.name));
+  for (const Configuration& c : configurations_)
+    report_.summaries.push_back(summarize(size, report_.data, record_, configurations_[0].name, c.name));
   for (uint32_t i = 0; i < scenario_count(); ++i) {
     const Case about = scenario_case(size.seed, i, size.tokens_max);
     Sample sample{about.name, about.document + about.questions[0].text, {}};
@@ -323,7 +331,7 @@ kvrt_status Evaluation::save() {
 }
 
 kvrt_status Evaluation::run() {
-  if (kvrt_status s = choose(flags_, &report_.size, &configurations_)) return s;
+  if (kvrt_status s = choose(flags_, &report_.size, &configurations_, &report_.data)) return s;
   if (kvrt_status s = read_gate()) return s;
   if (kvrt_status s = begin()) return s;
   total_ = all_rows() * configurations_.size() + long_rows() * (configurations_.size() - 1);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/cli/eval/data.h"
 #include "bindings/cli/eval/summary.h"
 
 namespace cli::eval {
@@ -20,6 +21,7 @@ struct EvalReport {
   Size size;
   std::vector<Summary> summaries;  // the base's first
   std::vector<Sample> samples;
+  std::vector<DataFile> data;  // of --data
   // Of the machine, in the part of the JSON that may differ from run to run.
   std::string cpu, isa, version;
   uint32_t threads = 0;

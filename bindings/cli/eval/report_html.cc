@@ -116,6 +116,25 @@ std::string scores_table(const EvalReport& report) {
   return out + "</table>\n";
 }
 
+std::string texts_table(const EvalReport& report) {
+  const Summary& base = report.summaries.front();
+  if (base.texts.empty()) return "";
+  std::string out = "<h2>Texts, in bits a byte</h2>\n<table><tr><th>text</th><th>tokens</th>";
+  for (size_t i = 0; i < report.summaries.size(); ++i)
+    out += fmt::format("<th>{}</th>{}", escaped(report.summaries[i].configuration), i ? "<th>difference</th>" : "");
+  out += "</tr>\n";
+  for (size_t t = 0; t < base.texts.size(); ++t) {
+    out += fmt::format("<tr><td>{}</td><td>{}</td>", escaped(base.texts[t].name), base.texts[t].bits_per_byte.n);
+    for (size_t i = 0; i < report.summaries.size(); ++i) {
+      const TextSummary& text = report.summaries[i].texts[t];
+      out += fmt::format("<td>{:.4f} &plusmn; {:.4f}</td>", text.bits_per_byte.value, text.bits_per_byte.half_width);
+      if (i) out += fmt::format("<td>{:+.5f} &plusmn; {:.5f}</td>", text.difference.value, text.difference.half_width);
+    }
+    out += "</tr>\n";
+  }
+  return out + "</table>\n";
+}
+
 std::string divergence_table(const EvalReport& report) {
   std::string out =
       "<table><tr><th>to the base</th><th>KL mean</th><th>KL 99.9 %</th><th>KL most</th><th>flips</th><th>first "
@@ -141,6 +160,7 @@ std::string html_page(const EvalReport& report, const std::string& result_sha256
   out +=
       "<p class=\"note\">In percent, with 95 % intervals; differences are of pairs of answers to one question. Same: the answer is the "
       "base's, letter by letter.</p>\n";
+  out += texts_table(report);
   out += "<h2>Divergence from the base</h2>\n" + divergence_plot(report) + divergence_table(report);
   out +=
       "<p class=\"note\">KL(base || configuration), in nats, of each token of the base's texts. Flips: another token is the best "

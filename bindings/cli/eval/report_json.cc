@@ -26,13 +26,34 @@ Json axis_json(const AxisSummary& axis) {
   return json;
 }
 
+// Perplexities are left out where a double has no room for them.
+Json text_json(const TextSummary& text) {
+  Json json;
+  json.add("name", text.name).add("windows", text.windows).add("bytes", text.bytes).add("words", text.words);
+  json.add("bits_per_byte", mean_json(text.bits_per_byte)).add("difference", mean_json(text.difference));
+  if (const auto value = perplexity(text, text.bytes)) json.add("byte_perplexity", *value, kDigits);
+  if (const auto value = perplexity(text, text.words)) json.add("word_perplexity", *value, kDigits);
+  return json;
+}
+
+Json data_json(const std::vector<DataFile>& data) {
+  std::vector<Json> files;
+  for (const DataFile& file : data) {
+    files.push_back(
+        Json().add("name", file.name).add("sha256", file.sha256).add("bytes", file.bytes).add("items", uint64_t{file.items.size()}));
+  }
+  return Json().add("sha256", sha256_of_data(data)).add("files", files);
+}
+
 Json summary_json(const Summary& s) {
   Json json;
   json.add("configuration", s.configuration).add("kv_bytes_per_token", s.bytes_per_token).add("rows", s.rows);
-  std::vector<Json> axes, by_part;
+  std::vector<Json> axes, texts, by_part;
   for (const AxisSummary& axis : s.axes) axes.push_back(axis_json(axis));
   for (const double part : s.divergence_by_part) by_part.push_back(Json().add("mean", part, kDigits));
   json.add("axes", axes);
+  for (const TextSummary& text : s.texts) texts.push_back(text_json(text));
+  if (!texts.empty()) json.add("texts", texts);
   json.add("divergence", mean_json(s.divergence)
                              .add("per_mille_999", s.divergence_999, kDigits)
                              .add("most", s.divergence_most, kDigits)
@@ -54,7 +75,16 @@ std::vector<std::pair<std::string, double>> figures(const EvalReport& report) {
       add(axis.score.name + ".score", axis.score.score.value);
       add(axis.score.name + ".difference", axis.score.difference.value);
       add(axis.score.name + ".agreement", axis.agreement.value);
-      for (const Score& part : axis.parts) add(axis.score.name + "." + part.name + ".score", part.score.value);
+      for (const Score& part : axis.parts) {
+        add(axis.score.name + "." + part.name + ".score", part.score.value);
+        add(axis.score.name + "." + part.name + ".difference", part.difference.value);
+      }
+    }
+    for (const TextSummary& text : s.texts) {
+      add(text.name + ".bits_per_byte", text.bits_per_byte.value);
+      add(text.name + ".difference", text.difference.value);
+      if (const auto one = perplexity(text, text.bytes)) add(text.name + ".byte_perplexity", *one);
+      if (const auto one = perplexity(text, text.words)) add(text.name + ".word_perplexity", *one);
     }
     add("divergence.mean", s.divergence.value);
     add("divergence.per_mille_999", s.divergence_999);
@@ -81,17 +111,15 @@ std::string result_json(const EvalReport& report) {
     samples.push_back(Json().add("scenario", sample.scenario).add("request", sample.request).add("answers", answers));
   }
   const Size& size = report.size;
-  return Json()
-      .add("model", Json().add("name", report.model_name).add("sha256", report.model_sha256).add("bytes", report.model_bytes))
+  Json json;
+  json.add("model", Json().add("name", report.model_name).add("sha256", report.model_sha256).add("bytes", report.model_bytes))
       .add("seed", size.seed)
       .add("tokens_max", uint64_t{size.tokens_max})
       .add("times", uint64_t{size.times})
       .add("decodes", uint64_t{size.decodes})
-      .add("decode_tokens", uint64_t{size.decode_tokens})
-      .add("base", report.summaries.front().configuration)
-      .add("configurations", configurations)
-      .add("samples", samples)
-      .text();
+      .add("decode_tokens", uint64_t{size.decode_tokens});
+  if (!report.data.empty()) json.add("data", data_json(report.data));
+  return json.add("base", report.summaries.front().configuration).add("configurations", configurations).add("samples", samples).text();
 }
 
 std::string whole_json(const EvalReport& report, const std::string& result, const std::string& result_sha256) {

@@ -50,13 +50,6 @@ Scores scores_of(const Size& size, const Axis& axis, const Measured& measured) {
   return out;
 }
 
-Mean difference(const std::vector<double>& base, const std::vector<double>& values, std::span<const uint32_t> cases) {
-  std::vector<double> differences;
-  if (base.size() != values.size()) return {};  // a program that asked on otherwise after another answer
-  for (size_t i = 0; i < values.size(); ++i) differences.push_back(values[i] - base[i]);
-  return mean_of(differences, cases);
-}
-
 Scores scores_of_program(const std::string& name, const Measured& measured) {
   const Answers& answers = measured.answers.at({name, 0});
   return {answers.scores, {}, {}, answers.texts};
@@ -74,8 +67,7 @@ AxisSummary summarize_scores(const std::string& name, double chance, const Score
   for (size_t i = 0; i < mine.texts.size(); ++i) same.push_back(i < of_base.texts.size() && mine.texts[i] == of_base.texts[i] ? 1 : 0);
   out.agreement = mean_of(same, cases);
   out.chance = chance;
-  const Mean its = mean_of(of_base.whole, of_base.cases);
-  out.at_chance = chance >= 0 && chance < 1 && its.value - its.half_width <= chance;
+  out.at_chance = at_chance(mean_of(of_base.whole, of_base.cases), chance);
   return out;
 }
 
@@ -130,9 +122,19 @@ void summarize_readings(const Size& size, const Measured& base, const Measured& 
 
 }  // namespace
 
+Mean difference(const std::vector<double>& base, const std::vector<double>& values, std::span<const uint32_t> cases) {
+  std::vector<double> differences;
+  if (base.size() != values.size()) return {};  // a program that asked on otherwise after another answer
+  for (size_t i = 0; i < values.size(); ++i) differences.push_back(values[i] - base[i]);
+  return mean_of(differences, cases);
+}
+
+bool at_chance(const Mean& base, double chance) { return chance >= 0 && chance < 1 && base.value - base.half_width <= chance; }
+
 uint32_t cases_of(const Size& size, const Axis& axis) { return axis.cases * size.times; }
 
-Summary summarize(const Size& size, const Record& record, const std::string& base, const std::string& configuration) {
+Summary summarize(const Size& size, const std::vector<DataFile>& data, const Record& record, const std::string& base,
+                  const std::string& configuration) {
   const Measured &its = record.of(base), &mine = record.of(configuration);
   Summary out;
   out.configuration = configuration;
@@ -144,6 +146,7 @@ Summary summarize(const Size& size, const Record& record, const std::string& bas
   }
   for (const std::string& name : size.programs)
     out.axes.push_back(summarize_scores(name, kNoChance, scores_of_program(name, its), scores_of_program(name, mine)));
+  summarize_data(data, its, mine, &out);
   summarize_decodes(size, its, mine, &out);
   summarize_readings(size, its, mine, &out);
   return out;

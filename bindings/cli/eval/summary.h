@@ -2,10 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "bindings/cli/eval/cases/case.h"
+#include "bindings/cli/eval/data.h"
 #include "bindings/cli/eval/numbers.h"
 #include "bindings/cli/eval/record.h"
 
@@ -19,6 +22,7 @@ struct Size {
   uint32_t decode_tokens = 512;       // tokens of each
   std::vector<std::string> axes;      // names
   std::vector<std::string> programs;  // likewise
+  std::vector<std::string> data;      // of files of --data: likewise
   uint32_t times = 1;                 // cases of an axis: so many times its default
   bool has(const std::string& axis) const { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 };
@@ -37,10 +41,21 @@ struct AxisSummary {
   Mean agreement;            // the share of answers that are the base's, letter by letter
 };
 
+// How well a text of --data is predicted.
+struct TextSummary {
+  std::string name;
+  uint64_t bytes = 0, words = 0, windows = 0;
+  Mean bits_per_byte, difference;  // n: tokens. The base's are subtracted token by token
+  double nats = 0;                 // of all tokens: minus the log of the text's probability
+};
+// exp of the nats of each byte or word; nothing: a double has no room for it.
+std::optional<double> perplexity(const TextSummary& text, uint64_t pieces);
+
 struct Summary {
   std::string configuration;
   uint64_t bytes_per_token = 0, rows = 0;
   std::vector<AxisSummary> axes;
+  std::vector<TextSummary> texts;
   Mean divergence;            // KL(base || this), in nats, where tokens of long answers are predicted
   double divergence_999 = 0;  // 99.9 % of positions have no more
   double divergence_most = 0;
@@ -53,7 +68,13 @@ struct Summary {
   Mean length;                             // of a long answer, in lengths of the base's
 };
 
-Summary summarize(const Size& size, const Record& record, const std::string& base, const std::string& configuration);
+Summary summarize(const Size& size, const std::vector<DataFile>& data, const Record& record, const std::string& base,
+                  const std::string& configuration);
+// The same of what --data has.
+void summarize_data(const std::vector<DataFile>& data, const Measured& base, const Measured& measured, Summary* out);
+// Of pairs of answers to one question; nothing where they are no pairs.
+Mean difference(const std::vector<double>& base, const std::vector<double>& values, std::span<const uint32_t> cases);
+bool at_chance(const Mean& base, double chance);
 
 uint32_t cases_of(const Size& size, const Axis& axis);
 
