@@ -8,7 +8,7 @@ namespace cli::eval {
 
 namespace {
 
-constexpr size_t kBeside = 16;  // choices
+constexpr size_t kBeside = 32;  // choices
 
 // A choice that is computed.
 struct Run {
