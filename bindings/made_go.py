@@ -20,7 +20,7 @@ CALLS = {"kvrt_runtime_open": "OpenRuntime", "kvrt_model_open": "Runtime.OpenMod
          "kvrt_session_resume": "Model.Resume"}
 BY_HAND = ("kvrt_error", "kvrt_event")
 CAPITALS = {word: word.upper() for word in (
-    "kv", "isa", "cuda", "cpu", "io", "gemm", "id", "bos", "eos", "fd", "os", "ttl", "ttft", "tpot", "avx2", "avx512", "f16", "bf16", "f32", "int8", "fp8",
+    "kv", "isa", "cuda", "cpu", "io", "gemm", "id", "bos", "eos", "fd", "os", "ttl", "ttft", "tpot", "avx2", "avx512", "f16", "bf16", "f32", "int8", "fp8", "int4", "int4",
     "json", "gbnf", "gc")} | {"zstd": "ZSTD", "ok": "OK"}
 
 

@@ -71,8 +71,8 @@ says "--threads: 257 is not between 0 and 256" run -m "$model" -p a --threads 25
 says "--top-p: 3 is not between 0 and 1" run -m "$model" -p a --top-p 3
 says "--temp: nan is not between 0 and 100" run -m "$model" -p a --temp nan
 says "--temp: a number is expected, found warm" run -m "$model" -p a --temp warm
-says "--kv: fp4 is none of f16, bf16, f32, int8, fp8" run -m "$model" -p a --kv fp4
-says "--kv-v: int4 is none of f16, bf16, f32, int8, fp8" plan -m "$model" --kv-v int4
+says "--kv: fp4 is none of f16, bf16, f32, int8, fp8, int4" run -m "$model" -p a --kv fp4
+says "--kv-v: int5 is none of f16, bf16, f32, int8, fp8, int4" plan -m "$model" --kv-v int5
 says "--kv: a value is expected, found ''" run -m "$model" -p a --kv ''
 says "--memory: a value is expected, found ''" plan -m "$model" --memory ''
 says "at most one of --kv-bytes, --context is expected, more are given" run -m "$model" -p a --kv-bytes 1G --context 64

@@ -14,7 +14,7 @@ is "False 0 131040" "$(json out 'str(j["fits"]) + " " + str(j["sessions_max"]) +
 exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 3072 --shared 2048 --sessions 1000 --memory 8G
 grep -q '1,026,048 tokens stored instead of 3,072,000' out || fail "plan, sharing: $(cat out)"
 grep -q 'does not fit into 8.00 GiB' out || fail "plan, does not fit: $(cat out)"
-for kv in f16:524288 bf16:524288 f32:1048576 int8:266240 fp8:266240; do
+for kv in f16:524288 bf16:524288 f32:1048576 int8:266240 fp8:266240 int4:147456; do
   exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 64 --kv "${kv%:*}" --json
   is "$kv" "$(json out 'j["kv_format"] + ":" + str(j["kv_bytes_per_token"])')" "a plan with that KV"
 done

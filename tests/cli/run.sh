@@ -80,19 +80,19 @@ for variant in "--isa scalar" "--threads 1" "--block-tokens 16" "--prefill-chunk
 done
 
 # run: each KV format is one of its own
-for kv in f16 bf16 f32 int8 fp8; do
+for kv in f16 bf16 f32 int8 fp8 int4; do
   exits 0 run -m "$model" -p "$text" -n 8 --digest --json --kv "$kv"
   json out 'j["logits_sha256"]' >>digests
 done
-is 5 "$(sort -u digests | wc -l)" "digests of five KV formats"
+is 6 "$(sort -u digests | wc -l)" "digests of six KV formats"
 is "$cold" "$(head -n 1 digests)" "the default is f16"
 exits 1 run -m "$model" -p "$text" -n 8 --kv fp4
-for pair in "--kv-k int8" "--kv-v int8" "--kv int8 --kv-v fp8" "--kv-k fp8 --kv-v f16"; do
+for pair in "--kv-k int8" "--kv-v int8" "--kv int8 --kv-v fp8" "--kv-k fp8 --kv-v f16" "--kv-k int8 --kv-v int4"; do
   # shellcheck disable=SC2086 # several words
   exits 0 run -m "$model" -p "$text" -n 8 --digest --json $pair
   json out 'j["logits_sha256"]' >>digests
 done
-is 9 "$(sort -u digests | wc -l)" "digests of formats and pairs"
+is 11 "$(sort -u digests | wc -l)" "digests of formats and pairs"
 exits 0 run -m "$model" -p "$text" -n 8 --digest --json --kv-k int8 --kv-v int8
 is 1 "$(json out 'j["logits_sha256"]' | grep -cxFf - digests)" "int8 for each is int8"
 

@@ -40,7 +40,9 @@ class Which:
 
 
 WHICH = {"smollm2": Which("SmolLM2-135M-Instruct.Q4_1.gguf", "", "KVRT_MODEL"),
-         "gemma3": Which("gemma-3-270m-Q4_K_M.gguf", "_gemma3", "KVRT_GEMMA")}
+         "gemma3": Which("gemma-3-270m-Q4_K_M.gguf", "_gemma3", "KVRT_GEMMA"),
+         "qwen2.5-coder": Which("Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf", "_qwen2.5", "KVRT_QWEN"),
+         "qwen2.5-coder-1.5b": Which("Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf", "_qwen2.5", "KVRT_QWEN_1_5B")}
 
 
 def log_softmax(x):

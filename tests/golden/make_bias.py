@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tiny/bias_*.gguf: models of tiny/ whose K has a bias as large as Qwen2.5's, so that K is stored without it. Same input, same bytes.
+"""Writes tiny/with_bias_*.gguf: models of tiny/ whose K has a bias as large as Qwen2.5's, so that K is stored without it. Same input, same bytes.
 
   make_bias.py [OUT_DIR]
 
-Every second pair's bias of the first KV head in every layer is multiplied; other pairs keep theirs. bias_qwen2 has logits of reference.py, too.
+Every second pair's bias of the first KV head in every layer is multiplied; other pairs keep theirs. with_bias_qwen2 has logits of reference.py, too.
 """
 import shutil
 import sys
@@ -42,12 +42,12 @@ def enlarge(path, interleaved):
 def main():
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "tiny"
     for name, source in SOURCES.items():
-        path = out / f"bias_{name}.gguf"
+        path = out / f"with_bias_{name}.gguf"
         shutil.copyfile(HERE / "tiny" / f"{source}.gguf", path)
         enlarge(path, interleaved=name == "glm4")
-    model = reference.Model(out / "bias_qwen2.gguf")
+    model = reference.Model(out / "with_bias_qwen2.gguf")
     tokens = np.random.Generator(np.random.PCG64(3000)).integers(0, model.vocab, make_tiny.N_TOKENS)
-    reference.write_golden(out / "bias_qwen2.golden", tokens, make_tiny.ROWS, model.forward(tokens)[make_tiny.ROWS])
+    reference.write_golden(out / "with_bias_qwen2.golden", tokens, make_tiny.ROWS, model.forward(tokens)[make_tiny.ROWS])
 
 
 if __name__ == "__main__":

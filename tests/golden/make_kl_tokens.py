@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import gguf
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
 HERE = Path(__file__).parent
 TEXT = HERE.parent / "data" / "text_kjv.txt"
+QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"  # of the model's tokenizer.json
 OFFSETS, POSITIONS = [0, 3000, 6000, 9000], 512
 
 
@@ -21,11 +22,15 @@ def tokenizer_of(path):
     if value("model") == "llama":
         import tokenizer_models
         return tokenizer_models.real_sentencepiece(path), [value("bos_token_id")]
-    if (value("model"), value("pre")) != ("gpt2", "smollm"):
-        sys.exit(f"{path}: expected a tokenizer gpt2 / smollm, found {value('model')} / {value('pre')}")
+    if (value("model"), value("pre")) not in (("gpt2", "smollm"), ("gpt2", "qwen2")):
+        sys.exit(f"{path}: expected a tokenizer gpt2 / smollm or qwen2, found {value('model')} / {value('pre')}")
     vocab = {token: i for i, token in enumerate(value("tokens"))}
     merges = [tuple(m.split(" ")) for m in value("merges")]
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    if value("pre") == "qwen2":
+        split = pre_tokenizers.Split(Regex(QWEN2), "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        return lambda text: tokenizer.encode(text).ids, []
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
     return lambda text: tokenizer.encode(text).ids, []

@@ -624,6 +624,7 @@ namespace Kvrt
         internal const int KVRT_KV_F32 = 3;
         internal const int KVRT_KV_INT8 = 4;
         internal const int KVRT_KV_FP8 = 5;
+        internal const int KVRT_KV_INT4 = 6;
 
         internal const int KVRT_GROUP_EVERYTHING = 1;
         internal const int KVRT_GROUP_WINDOW = 2;

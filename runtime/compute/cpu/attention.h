@@ -68,13 +68,13 @@ struct Attention {
   static constexpr uint32_t kFewRows = kRows < 8 ? kRows : 8;  // up to here straight from K and V, without a copy in f32
   static constexpr uint32_t kPieceKeys = 32, kPieceFloats = kPieceKeys * kHeadDimMax;  // the piece copied at a time: of K, of V
   static constexpr uint32_t kPrefetchBytes = 8 << 10;
-  static constexpr uint32_t kGroupsMax = kHeadDimMax / kInt4Group;
 
   const AttentionTile& tile;
   uint32_t rows;
-  Seen seen;               // the positions that any row sees
-  uint32_t blocks, q_dim;  // of the packed queries: int4 has whole groups
-  float* packed;           // the queries: of each kRows rows [q_dim][rows]; of latents as their pass has them
+  Seen seen;                // the positions that any row sees
+  uint32_t blocks, q_dim;   // of the packed queries: int4 has whole groups
+  float* packed;            // the queries: of each kRows rows [q_dim][rows]; of latents as their pass has them
+  float *scales, *weights;  // of the pass that runs: of the keys, or of each group [kSpanTokens]; of two groups
 
   explicit Attention(const AttentionTile& t)
       : tile(t),
@@ -82,7 +82,9 @@ struct Attention {
         seen{seen_by(t, 0).first, seen_by(t, rows - 1).end},
         blocks((seen.end + t.block_tokens - 1) / t.block_tokens),
         q_dim(t.k_format == KvFormat::kI4 ? 2 * t.k_cells() : t.k_dim),
-        packed(t.scratch + uint64_t{rows} * kSpanTokens) {
+        packed(t.scratch + uint64_t{rows} * kSpanTokens),
+        scales(packed + packed_floats(rows, t.k_dim)),
+        weights(scales + kScaleFloats) {
     if (tile.latent) return;
     for (uint32_t row = 0; row < rows && tile.bias.pairs > 0; row += kRows) score_bias(row, min_u32(kRows, rows - row));
     for (uint32_t row = 0; row < rows; row += kRows) pack_queries(row, min_u32(kRows, rows - row));
@@ -124,7 +126,7 @@ struct Attention {
   // How many blocks early rows of so many bytes are prefetched.
   KVRT_INLINE_MEMBER uint32_t ahead(uint32_t row_bytes) const { return max_u32(1, kPrefetchBytes / (tile.block_tokens * row_bytes)); }
   // K's or V's scales of the span's keys, n of each.
-  KVRT_INLINE_MEMBER void load_scales(const uint8_t* from, uint32_t n, float* scales) const {
+  KVRT_INLINE_MEMBER void load_scales(const uint8_t* from, uint32_t n) const {
     for (uint32_t j = seen.first / 16 * 16; j < seen.end; j += 16) {
       const uint8_t* at = block_at(tile, from, j / tile.block_tokens) + uint64_t{kKvScaleBytes} * (j % tile.block_tokens);
       for (uint32_t g = 0; g < n; ++g, at += kKvScaleBytes * tile.block_tokens) {
@@ -136,11 +138,6 @@ struct Attention {
   }
 };
 
-// The scales of a span: one of each key, or of int4 one of each group of each key, and a vector that is read past them.
-template <typename S, typename T>
-inline constexpr uint32_t kScalesMax = T::kPairs    ? Attention<S>::kGroupsMax* kSpanTokens + S::kLanes
-                                       : T::kScaled ? kSpanTokens
-                                                    : 1;
 template <typename S, typename T>
 inline constexpr uint32_t kFewRowsOf = T::kPairs ? kPairRows<S> : Attention<S>::kFewRows;
 
@@ -148,16 +145,15 @@ inline constexpr uint32_t kFewRowsOf = T::kPairs ? kPairRows<S> : Attention<S>::
 template <typename S, typename T>
 struct KeyPass : Attention<S> {
   using Base = Attention<S>;
-  using Base::blocks, Base::kPieceKeys, Base::kRows, Base::packed, Base::q_dim, Base::rows, Base::seen, Base::tile;
+  using Base::blocks, Base::kPieceKeys, Base::kRows, Base::packed, Base::q_dim, Base::rows, Base::scales, Base::seen, Base::tile;
   uint32_t key_bytes, blocks_ahead, value_bytes;  // bytes of a position's K; of its V, which is prefetched after the last of K
-  alignas(64) float scales[kScalesMax<S, T>];
 
   explicit KeyPass(const Base& base)
       : Base(base),
         key_bytes(base.tile.k_cells() * T::kBytes),
         blocks_ahead(base.ahead(key_bytes)),
         value_bytes(static_cast<uint32_t>(base.tile.v_row_bytes())) {
-    if (T::kScaled) base.load_scales(tile.k_scales, T::kPairs ? q_dim / kInt4Group : 1, scales);
+    if (T::kScaled) base.load_scales(tile.k_scales, T::kPairs ? q_dim / kInt4Group : 1);
   }
 
   // The place of position j of the span, and the bytes to prefetch with it: of the block blocks_ahead later, after K's last V's first ones.
@@ -227,12 +223,11 @@ struct KeyPass : Attention<S> {
 template <typename S, typename T>
 struct ValuePass : Attention<S> {
   using Base = Attention<S>;
-  using Base::blocks, Base::kRows, Base::rows, Base::seen, Base::tile;
+  using Base::blocks, Base::kRows, Base::rows, Base::scales, Base::seen, Base::tile;
   uint32_t blocks_ahead;
-  alignas(64) float scales[kScalesMax<S, T>];
 
   explicit ValuePass(const Base& base) : Base(base), blocks_ahead(base.ahead(static_cast<uint32_t>(base.tile.v_row_bytes()))) {
-    if (T::kScaled) base.load_scales(tile.v_scales, T::kPairs ? (tile.v_dim + kInt4Group - 1) / kInt4Group : 1, scales);
+    if (T::kScaled) base.load_scales(tile.v_scales, T::kPairs ? (tile.v_dim + kInt4Group - 1) / kInt4Group : 1);
   }
 
   KVRT_INLINE_MEMBER uint64_t line() const { return tile.v_row_bytes(); }
@@ -276,7 +271,7 @@ struct ValuePass : Attention<S> {
     const float* p = tile.scratch + uint64_t{row} * kSpanTokens + begin;
     float* acc = tile.acc + uint64_t{row} * tile.v_dim;
     if constexpr (T::kPairs) {
-      kAddPairs<S, From>[n](p, values, tile.v_dim, scales + begin, acc);
+      kAddPairs<S, From>[n](p, values, tile.v_dim, scales + begin, Base::weights, acc);
     } else {
       kAddValues<S, From>[n](p, values, tile.v_dim, acc);
     }

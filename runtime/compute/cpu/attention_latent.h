@@ -9,15 +9,14 @@ namespace kvrt::simd {
 template <typename S, typename T>
 struct LatentKeyPass : Attention<S> {
   using Base = Attention<S>;
-  using Base::blocks, Base::packed, Base::rows, Base::seen, Base::tile;
+  using Base::blocks, Base::packed, Base::rows, Base::scales, Base::seen, Base::tile;
   using F = typename S::F;
   // The piece copied at a time. Its rows are a constant apart: the tile has no register for each.
   static constexpr uint32_t kLanes = S::kLanes, kPieceKeys = kTileAccumulators<S>, kPieceRow = kHeadDimMax;
   uint32_t blocks_ahead;
-  alignas(64) float scales[kScalesMax<S, T>];
 
   explicit LatentKeyPass(const Base& base) : Base(base), blocks_ahead(base.ahead(base.tile.k_cells() * T::kBytes)) {
-    if (T::kScaled) base.load_scales(tile.k_scales, T::kPairs ? (tile.k_dim + kInt4Group - 1) / kInt4Group : 1, scales);
+    if (T::kScaled) base.load_scales(tile.k_scales, T::kPairs ? (tile.k_dim + kInt4Group - 1) / kInt4Group : 1);
     for (uint32_t row = 0; row < rows; row += kLanes) pack(row, min_u32(kLanes, rows - row));
   }
 

@@ -121,11 +121,11 @@ KVRT_INLINE void weigh_groups(const float* p, const float* scales, uint32_t n, f
   }
 }
 
-// v_dim is a multiple of 16. scales: [group][kSpanTokens] from p's first key on; p and scales may be read a vector past the last key.
+// v_dim is a multiple of 16. scales: [group][kSpanTokens] from p's first key on; p and scales may be read a vector past the last key. w has room
+// for the weights.
 template <typename S, typename From, uint32_t R>
-void add_pairs(const float* p, const Values& values, uint32_t v_dim, const float* scales, float* acc) {
+void add_pairs(const float* p, const Values& values, uint32_t v_dim, const float* scales, float* w, float* acc) {
   constexpr uint32_t kGroups = R * 4 * (16 / S::kLanes) <= kTileAccumulators<S> ? 2 : 1;
-  alignas(64) float w[kGroups * R * kSpanTokens + S::kLanes];
   uint32_t keys = 0;
   for (uint32_t i = 0; i < values.n; ++i) keys += values.runs[i].keys;
   uint32_t d = 0;
@@ -147,7 +147,7 @@ void add_pairs(const float* p, const Values& values, uint32_t v_dim, const float
 }
 
 // One function for each count of rows: over cells 1 to kPairRows, over a copy 1 to kTileAccumulators / 2.
-using PairValueFn = void (*)(const float*, const Values&, uint32_t, const float*, float*);
+using PairValueFn = void (*)(const float*, const Values&, uint32_t, const float*, float*, float*);
 template <typename S, typename From>
 inline constexpr uint32_t kPairRowsMax = From::kPairs ? kPairRows<S> : kTileAccumulators<S> / 2;
 template <typename S, typename From>

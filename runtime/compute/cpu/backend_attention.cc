@@ -63,6 +63,10 @@ void hadamard(uint32_t dim, uint32_t n, float* x) {
   }
 }
 uint32_t hadamard_dim(uint32_t head_dim) { return head_dim & (0 - head_dim); }
+void transform_back(uint32_t dim, float* x) {
+  hadamard(hadamard_dim(dim), dim, x);
+  for (uint32_t d = 0; d < dim; ++d) x[d] /= static_cast<float>(hadamard_dim(dim));  // exact: a power of two
+}
 
 // Copies the cells of one token to `out`, `stride` cells apart.
 template <typename T>
@@ -326,9 +330,7 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
       if (params.sinks) result.add_sink(kernels, i, params.sinks[head]);
       float* to = out + (row * heads + head) * v_dim;
       kernels.finish_row(v_dim, result.sum[i], result.row(i), to);
-      if (!kv.transforms_values()) continue;
-      hadamard(hadamard_dim(v_dim), v_dim, to);
-      for (uint32_t d = 0; d < v_dim; ++d) to[d] /= static_cast<float>(hadamard_dim(v_dim));  // exact: a power of two
+      if (kv.transforms_values()) transform_back(v_dim, to);
     }
   };
   // Rows that see nothing of the span keep their bits; a row's first span is taken as it is.
@@ -356,18 +358,11 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
     tile.q_stride = stride;
     tile.tokens = share.tokens;
     tile.group = group;
-    tile.scale = scale;
-    tile.softcap = params.softcap;
-    tile.window = window;
     tile.first_position = int64_t{share.seq->first_position} + share.first;
+    tile.scale = scale, tile.softcap = params.softcap, tile.window = window;
     locate(kv, pool, place.layer, kv.latent ? 0 : share.part, &tile);
     tile.scratch = memory.scratch(worker);
-    tile.bias = bias;
-    if (bias.pairs > 0) {
-      const uint64_t row = share.seq->first_row + share.first, head = uint64_t{share.part} * group;
-      tile.bias.rows = bias.rows + row * bias.stride + head * 2 * bias.pairs;
-      tile.bias.values = bias.values + uint64_t{share.part} * 3 * bias.pairs;
-    }
+    tile.bias = bias.of(share.seq->first_row + share.first, share.part, group);
     for (uint32_t span = share.span_begin; span < share.span_end; ++span) {
       const AttentionPartial& to = span == share.span_begin ? result : next;
       tile.span_first = int64_t{span} * kSpanTokens;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "runtime/base/limits.h"
 #include "runtime/compute/quant/format.h"
 #include "runtime/compute/step.h"
 #include "runtime/compute/tensor.h"
@@ -69,6 +70,14 @@ struct TileBias {
   const float* offsets = nullptr;  // [..][2][kSpanTokens] cosine and sine of j
   [[gnu::always_inline]] uint32_t pair(uint32_t i) const { return static_cast<uint32_t>(values[3 * i]); }
   [[gnu::always_inline]] const float* row(uint32_t t, uint32_t g) const { return rows + t * stride + uint64_t{g} * 2 * pairs; }
+  // Of all rows and KV heads: the part of those from a row on, of a KV head that `group` heads read.
+  [[gnu::always_inline]] TileBias of(uint64_t row, uint32_t kv_head, uint32_t group) const {
+    TileBias part = *this;
+    if (pairs == 0) return part;
+    part.rows += row * stride + uint64_t{kv_head} * group * 2 * pairs;
+    part.values += uint64_t{kv_head} * 3 * pairs;
+    return part;
+  }
 };
 
 // Where K and V of a layer and KV head lie in the pool.
@@ -108,8 +117,14 @@ struct AttentionTile : TileKv {
   float *max, *sum, *acc;  // out: [rows], [rows], [rows][v_dim]; rows that see nothing of the span are left alone
 };
 
+// The floats of the scores, of the packed queries, of the scales of a span (int4: of each group), and of the weights of two groups of int4.
+inline constexpr uint32_t kScratchVector = 16, kScaleFloats = kHeadDimMax / kInt4Group * kSpanTokens + kScratchVector;
+inline constexpr uint32_t kWeightFloats = 2 * 12 * kSpanTokens + kScratchVector;
+[[gnu::always_inline]] constexpr uint64_t packed_floats(uint64_t rows, uint32_t k_dim) {
+  return (rows + 15) / 16 * 16 * ((k_dim + kInt4Group - 1) / kInt4Group * kInt4Group);
+}
 [[gnu::always_inline]] constexpr uint64_t attention_scratch(uint64_t rows, uint32_t k_dim) {
-  return rows * kSpanTokens + (rows + 15) / 16 * 16 * ((k_dim + kInt4Group - 1) / kInt4Group * kInt4Group);
+  return rows * kSpanTokens + packed_floats(rows, k_dim) + kScaleFloats + kWeightFloats;
 }
 
 // A run of rows of one sequence through `channels` channels of a convolution, in place, without an activation. The states, which may be

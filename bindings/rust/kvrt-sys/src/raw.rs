@@ -106,6 +106,7 @@ pub const KVRT_KV_BF16: u32 = 2;
 pub const KVRT_KV_F32: u32 = 3;
 pub const KVRT_KV_INT8: u32 = 4;
 pub const KVRT_KV_FP8: u32 = 5;
+pub const KVRT_KV_INT4: u32 = 6;
 
 pub const KVRT_GROUP_EVERYTHING: u32 = 1;
 pub const KVRT_GROUP_WINDOW: u32 = 2;

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""KV in int8, fp8 and int4 against a second implementation in numpy, from runtime/compute/NUMERICS.md alone, on tiny models in f32.
+
+  kv_numpy.py --kvrt PROGRAM     exit 1 where a format's logits are not numpy's
+
+Rounding is a step: where numpy's sums have other last bits than kvrt's, a number now and then becomes its neighbour. So the distance of the two
+may be a part of what the format itself costs, and a rule that differs (a table, a scale, a bias that is apart, a factor) costs more. Exit 77: no
+numpy or gguf.
+"""
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+try:
+    import numpy as np
+    import reference
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+HERE = Path(__file__).parent
+MODELS = ["llama_gqa_f32", "llama_heads_f32", "qwen2_gqa_f32", "with_bias_qwen2"]
+FORMATS = ["int8", "fp8", "int4", "int8/int4", "int4/f16"]
+TOKENS, SHARE = 90, 0.12
+ENTRIES = np.array([-110, -86, -67, -51, -37, -25, -13, -3, 8, 19, 31, 44, 59, 76, 97, 125], np.float32)
+BETWEEN = (ENTRIES[1:] + ENTRIES[:-1]) / 2
+
+
+def f16(x):
+    return x.astype(np.float16).astype(np.float32)
+
+
+def inverse(scale):
+    return np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale != 0)
+
+
+def int8(x, key):
+    top = np.float32(127 if key or x.shape[-1] > 64 else 63)
+    scale = f16(np.abs(x).max(-1, keepdims=True) / top)
+    return np.clip(np.rint(x * inverse(scale)), -top, top) * scale
+
+
+def fp8(x, key):
+    scale = f16(np.abs(x).max(-1, keepdims=True) / np.float32(1.75))
+    v = x * (256 * inverse(scale))
+    unit = 2.0 ** (np.maximum(np.floor(np.log2(np.maximum(np.abs(v), 1e-30))), -6) - 3)
+    return (np.clip(np.rint(v / unit) * unit, -448, 448) / 256).astype(np.float32) * scale
+
+
+def int4(x, key):
+    out = []
+    for first in range(0, x.shape[-1], 32):
+        group = x[..., first:first + 32]
+        most, least = np.maximum(group.max(-1, keepdims=True), 0), np.minimum(group.min(-1, keepdims=True), 0)
+        start = f16(np.where(most >= -least, most, least) / np.float32(127))
+        entry = ENTRIES[(group[..., None] * inverse(start)[..., None] > BETWEEN).sum(-1)]
+        scale = np.where(start == 0, start, f16((group * entry).sum(-1, keepdims=True) / (entry * entry).sum(-1, keepdims=True)))
+        out.append(entry * scale)
+    return np.concatenate(out, -1)
+
+
+def hadamard(x):
+    """By the matrix, over runs of the largest power of two; its own inverse."""
+    dim = x.shape[-1] & -x.shape[-1]
+    i = np.arange(dim)
+    signs = 1 - 2 * (np.array([[bin(a & b).count("1") for b in i] for a in i]) % 2)
+    return (x.reshape(*x.shape[:-1], -1, dim) @ signs.astype(np.float32) / np.float32(np.sqrt(dim))).reshape(x.shape)
+
+
+class Model(reference.Model):
+    """K and V of the formats, given by K's and V's name."""
+
+    def kv(self, name):
+        self.k, _, self.v = name.partition("/")
+        self.v = self.v or self.k
+        return self
+
+    def rounded(self, x, name, key, apart):
+        if name == "f16":
+            return f16(x)
+        transforms = name == "int4" or key and (name == "int8" or name == "fp8" and apart)
+        codec = {"int8": int8, "fp8": fp8, "int4": int4}[name]
+        # kvrt's transform has no factor: a power of two times the square root of another.
+        grown = np.float32(np.sqrt(x.shape[-1] & -x.shape[-1]))
+        return hadamard(codec(hadamard(x) * grown, key) / grown) if transforms else codec(x, key)
+
+    def pair_squares(self, layer, name, heads):
+        rows = self.matrix(f"blk.{layer}.{name}.weight").w * self.vector(f"blk.{layer}.attn_norm.weight")
+        return self.by_pair((rows * rows).sum(1).reshape(heads, self.head_dim))
+
+    def by_pair(self, x):
+        pairs = self.rope_dims // 2
+        return x[:, 0:2 * pairs:2] + x[:, 1:2 * pairs:2] if self.interleaved else x[:, :pairs] + x[:, pairs:2 * pairs]
+
+    def by_dim(self, pairs, rest):
+        out = np.full((pairs.shape[0], self.head_dim), rest, np.float32)
+        n = pairs.shape[1]
+        if self.interleaved:
+            out[:, 0:2 * n:2] = out[:, 1:2 * n:2] = pairs
+        else:
+            out[:, :n] = out[:, n:2 * n] = pairs
+        return out
+
+    def attention(self, layer, x):
+        heads, kv_heads, d = self.heads[layer], self.kv_heads[layer], self.head_dim
+        p, n, group = f"blk.{layer}.", x.shape[0], heads // kv_heads
+        q, k, v = (self.linear(p + f"attn_{name}", x).reshape(n, -1, d) for name in "qkv")
+        few_bits, squares = self.k not in ("f16", "f32"), self.pair_squares(layer, "attn_k", kv_heads)
+        bias, apart = self.vector(p + "attn_k.bias"), np.zeros((kv_heads, d), np.float32)
+        if bias is not None and few_bits:
+            bias = bias.reshape(kv_heads, d)
+            large = self.by_pair(bias * bias) > 2.25 * squares
+            apart = (bias * self.by_dim(large, 0)).astype(np.float32)
+            self.any_apart |= bool(large.any())
+        k = k - apart
+        q, k, rotated = (self.rope(t, layer) for t in (q, k, np.broadcast_to(apart, k.shape)))
+        factor = np.ones((kv_heads, d), np.float32)
+        if self.k == "int4":
+            q_bias = self.vector(p + "attn_q.bias")
+            q_squares = self.pair_squares(layer, "attn_q", heads) + (0 if q_bias is None else self.by_pair(q_bias.reshape(heads, d) ** 2))
+            factor = self.by_dim((q_squares[::group] / squares) ** 0.175, 1)
+        if few_bits:
+            k = self.rounded((k * factor).astype(np.float32), self.k, True, self.any_apart) / factor + rotated
+        if self.v != "f32":
+            v = self.rounded(v.astype(np.float32), self.v, False, False)
+        out, unseen = np.empty_like(q), np.triu(np.ones((n, n), bool), 1)
+        for h in range(heads):
+            score = q[:, h] @ k[:, h // group].T / self.precision(np.sqrt(d))
+            score[unseen] = -np.inf
+            weight = np.exp(score - score.max(axis=-1, keepdims=True))
+            out[:, h] = weight / weight.sum(axis=-1, keepdims=True) @ v[:, h // group]
+        return self.linear(p + "attn_output", out.reshape(n, heads * d))
+
+    def logits(self, tokens, name):
+        self.kv(name)
+        self.any_apart = False
+        if self.k != "f32":  # whether any layer's bias is apart decides how all of them store fp8
+            self.hidden(tokens, kv_f16=False)
+        return self.head(self.hidden(tokens, kv_f16=False))
+
+
+def kvrt(program, model, tokens, name, folder):
+    path, (k, _, v) = Path(folder) / "logits", name.partition("/")
+    subprocess.run([program, "logits", "-m", model, "--tokens", ",".join(map(str, tokens)), "-o", path, "--all", "--kv-k", k, "--kv-v", v or k],
+                   check=True, stdout=subprocess.DEVNULL)
+    return np.fromfile(path, "<f4").reshape(len(tokens), -1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kvrt", required=True)
+    args = parser.parse_args()
+    failed = False
+    with tempfile.TemporaryDirectory() as folder:
+        for name in MODELS:
+            path = HERE / "tiny" / f"{name}.gguf"
+            model = Model(path, np.float32)
+            tokens = np.random.Generator(np.random.PCG64(5)).integers(3, model.vocab, TOKENS)
+            exact = model.logits(tokens, "f32")
+            for kv in FORMATS:
+                ours, theirs = kvrt(args.kvrt, path, tokens, kv, folder), model.logits(tokens, kv)
+                cost, apart = (np.sqrt(np.mean((a - b) ** 2)) for a, b in ((theirs, exact), (ours, theirs)))
+                print(f"{name:16} {kv:10} costs {cost:.2e}, kvrt and numpy are {apart:.2e} apart: {apart / cost:.3f}, limit {SHARE}")
+                failed |= not apart <= SHARE * cost
+    if failed:
+        sys.exit("FAILED: a format is not what NUMERICS.md says")
+
+
+if __name__ == "__main__":
+    main()
