@@ -51,14 +51,16 @@ inline constexpr float kFp8Top = 1.75f, kFp8Unit = 256.0f;
   return static_cast<uint16_t>((element & 0x80) << 8 | (element & 0x7f) << 7);
 }
 
-// int4: an element is the number of an entry, which its group's scale multiplies. The 16 numbers with the least mean squared error of a
-// normal distribution, in groups of 32 whose largest element by magnitude is 127 (Lloyd's algorithm; the scale has its sign).
-inline constexpr int8_t kInt4Levels[16] = {-110, -86, -67, -51, -37, -25, -13, -3, 8, 19, 31, 44, 59, 76, 97, 125};
+// int4: an element is the number of an entry, which its group's scale multiplies. Of all tables, with the scales that are tried, the one with
+// the least mean squared error of a normal distribution (Lloyd's algorithm).
+alignas(16) inline constexpr int8_t kInt4Levels[16] = {-123, -93, -72, -55, -41, -28, -15, -3, 9, 21, 34, 48, 63, 80, 101, 127};
+alignas(64) inline constexpr float kInt4Entries[16] = {-123, -93, -72, -55, -41, -28, -15, -3, 9, 21, 34, 48, 63, 80, 101, 127};
+// Half way between an entry (from number 1 on) and the one before.
+alignas(64) inline constexpr float kInt4Between[16] = {0, -108, -82.5f, -63.5f, -48,   -34.5f, -21.5f, -9,
+                                                       3, 15,   27.5f,  41,     55.5f, 71.5f,  90.5f,  114};
+// The scales that are tried: so many times that of the largest element, with its sign and against it.
+inline constexpr float kInt4Tries[] = {1, -1, 0.93f, -0.93f, 1.07f, -1.07f};
 inline constexpr uint32_t kInt4Group = 32;
-// Half way between an entry (1 to 15) and the one before: exact.
-[[gnu::always_inline]] constexpr float int4_between(uint32_t entry) {
-  return static_cast<float>(kInt4Levels[entry - 1] + kInt4Levels[entry]) / 2;
-}
 inline constexpr float kInt4Top = 127.0f;
 
 // Those of K and of V, which may differ.

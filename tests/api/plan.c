@@ -5,9 +5,9 @@ static const uint32_t kBlocks[] = {0, 16, 32, 64, 128, 256};
 // kv_format and kv_format_v.
 static const struct formats {
   uint32_t k, v;
-} kFormats[] = {{KVRT_KV_DEFAULT, 0},       {KVRT_KV_F16, 0}, {KVRT_KV_BF16, 0},           {KVRT_KV_F32, 0},
-                {KVRT_KV_INT8, 0},          {KVRT_KV_FP8, 0}, {KVRT_KV_INT8, KVRT_KV_F16}, {KVRT_KV_DEFAULT, KVRT_KV_FP8},
-                {KVRT_KV_F32, KVRT_KV_INT8}};
+} kFormats[] = {{KVRT_KV_DEFAULT, 0},        {KVRT_KV_F16, 0},  {KVRT_KV_BF16, 0},           {KVRT_KV_F32, 0},
+                {KVRT_KV_INT8, 0},           {KVRT_KV_FP8, 0},  {KVRT_KV_INT8, KVRT_KV_F16}, {KVRT_KV_DEFAULT, KVRT_KV_FP8},
+                {KVRT_KV_F32, KVRT_KV_INT8}, {KVRT_KV_INT4, 0}, {KVRT_KV_INT8, KVRT_KV_INT4}};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -137,7 +137,9 @@ static void published(kvrt_runtime* rt) {
                                 2 * 80 * 8 * (128 + 2),
                                 80 * 8 * (128 + 2 + 256),
                                 80 * 8 * (256 + 128 + 2),
-                                80 * 8 * (512 + 128 + 2)};
+                                80 * 8 * (512 + 128 + 2),
+                                2 * 80 * 8 * (64 + 4 * 2),
+                                80 * 8 * (128 + 2 + 64 + 4 * 2)};
   for (uint32_t f = 0; f < COUNT(kFormats); ++f) {
     p = plan_of(
         rt, NULL,
@@ -170,7 +172,7 @@ static kvrt_status try_plan(kvrt_runtime* rt, const char* path, kvrt_plan_option
 
 static void absurd(struct stage* t) {
   REFUSED("kv_format 99", t->tiny, KVRT_INVALID, "kv_format", .kv_format = 99);
-  REFUSED("kv_format 6", t->tiny, KVRT_INVALID, "kv_format", .kv_format = KVRT_KV_FP8 + 1);
+  REFUSED("kv_format 7", t->tiny, KVRT_INVALID, "kv_format", .kv_format = KVRT_KV_INT4 + 1);
   REFUSED("block_tokens 17", t->tiny, KVRT_INVALID, "block_tokens", .block_tokens = 17);
   REFUSED("kv_format_v 99", t->tiny, KVRT_INVALID, "kv_format_v", .kv_format_v = 99);
   REFUSED("a path and layers", t->tiny, KVRT_INVALID, "layers", .layers = 2);

@@ -50,8 +50,8 @@ static void runtime_and_model(struct stage* t) {
   BAD("runtime_open", "log_level 99", open_runtime_with(1, 0, 99));
   ROW("runtime_open", "a million threads", open_runtime_with(1000000, 0, 0), ANY(KVRT_INVALID) | ANY(KVRT_LIMIT));
   BAD("model_open", "kv_format 99", open_model_with(t, t->tiny, 99, 0, 0, 0));
-  BAD("model_open", "kv_format 6", open_model_with(t, t->tiny, KVRT_KV_FP8 + 1, 0, 0, 0));
-  for (uint32_t kv = KVRT_KV_DEFAULT; kv <= KVRT_KV_FP8; ++kv) {
+  BAD("model_open", "kv_format 7", open_model_with(t, t->tiny, KVRT_KV_INT4 + 1, 0, 0, 0));
+  for (uint32_t kv = KVRT_KV_DEFAULT; kv <= KVRT_KV_INT4; ++kv) {
     const kvrt_model_options o = {.struct_size = sizeof o, .kv_format = kv};
     kvrt_model* model = NULL;
     MUST(kvrt_model_open(t->runtime, t->tiny, strlen(t->tiny), &o, NULL, NULL, &model, NULL));

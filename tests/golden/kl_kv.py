@@ -2,7 +2,7 @@
 """The KV formats' gates: the effect of rounding K and V on the logits, and of nothing else; and the size of their snapshots.
 
   kl_kv.py --kvrt PROGRAM [--which gemma3] [--model MODEL.gguf] [--windows 1]    exit 1 when a format costs more than its limit
-  kl_kv.py --peer-python PYTHON --which ...      measures llama.cpp's 4-bit KV, to its own f16, and keeps it in data/kl_peer_kv.json
+  kl_kv.py --kvrt PROGRAM --peer-python PYTHON --which ...      measures llama.cpp's 4-bit KV, to its own f16, and keeps it in data/kl_peer_kv.json
 
 The real weights are dequantized to F16 first, so that the program rounds no activations: those of a quantized matrix are rounded to 8 bits,
 and the least change before them flips some of these roundings, which by itself is a KL of 5e-3 between any two KV formats, F32 and F16 too.
@@ -35,6 +35,7 @@ OWN_LIMITS = {"qwen2.5-coder": QWEN | {"int8/int4": 4e-3, "int4": 2.5e-2}, "qwen
 COSTS_AS_IN_NUMPY = {"gemma3": {"fp8": 1.25}}
 # The peer's types for those of kvrt, and the shares of its mean and of its 99.9 % that kvrt's may have.
 PEER, PEER_TYPES, PEER_MEAN, PEER_TAIL = HERE / "data" / "kl_peer_kv.json", {"int4": "q4_0/q4_0", "int8/int4": "q8_0/q4_0"}, 0.8, 1.0
+TEXT, WHOLE_TEXT = HERE.parent / "data" / "text_kjv.txt", ("smollm2", "gemma3")
 FLOORS = 2.0  # own weights: int8's share of the floor
 REFERENCE_TOKENS = 128
 SIZE_LIMITS = {"f16": 0.88, "bf16": 0.9, "f32": 2.0, "int8": 0.45, "fp8": 0.47, "int8/f16": 0.69, "f16/int8": 0.69, "int4": 0.3}  # of the bytes of a snapshot, in those of f16 without compression
@@ -102,6 +103,15 @@ def tail(values):
     return float(np.quantile(values, 0.999))
 
 
+def peer_windows(program, which, model, windows):
+    """Windows for the comparison with the peer. Of small models the whole text: of 2,048 positions the 99.9 % is one of two or three."""
+    if which not in WHOLE_TEXT:
+        return windows
+    text = subprocess.run([program, "tokenize", "-m", model, "-f", TEXT, "--json"], check=True, capture_output=True, text=True).stdout
+    tokens, start = json.loads(text)["tokens"], windows[0][:1] if which == "gemma3" else []
+    return [start + tokens[i:i + 512 - len(start)] for i in range(0, len(tokens) - 512, 512)]
+
+
 def measure_peer(python, model, windows, folder):
     """Mean and 99.9 % of llama.cpp's 4-bit KV to its own f16."""
     def rows(window, types):
@@ -114,7 +124,7 @@ def measure_peer(python, model, windows, folder):
         truth = rows(window, "f16/f16")
         for types, all_of_it in found.items():
             all_of_it.extend(divergence(truth, rows(window, types)))
-    return {types: {"mean": float(np.mean(kl)), "tail": tail(kl)} for types, kl in found.items()}
+    return {types: {"mean": float(np.mean(kl)), "tail": tail(kl), "positions": len(kl)} for types, kl in found.items()}
 
 
 def keep_peer(python, which, figures):
@@ -125,8 +135,13 @@ def keep_peer(python, which, figures):
     print(kept[which])
 
 
-def beside_peer(which, found):
+def beside_peer(program, which, model, windows, folder):
     """True: kvrt's 4-bit KV costs more beside the peer's than it may."""
+    found = {kv: [] for kv in PEER_TYPES}
+    for window in windows:
+        truth = logits(program, model, window, "f16", folder)
+        for kv, all_of_it in found.items():
+            all_of_it.extend(divergence(truth, logits(program, model, window, kv, folder)))
     kept, failed = json.loads(PEER.read_text()).get(which) if PEER.is_file() else None, False
     for kv, types in PEER_TYPES.items():
         if not kept:
@@ -134,7 +149,9 @@ def beside_peer(which, found):
             continue
         mean, worst, peer = np.mean(found[kv]), tail(found[kv]), kept[types]
         print(f"{kv:8} {mean / peer['mean']:.3f} x the mean of {kept['peer']} {types} ({peer['mean']:.3e}), limit {PEER_MEAN}; "
-              f"{worst / peer['tail']:.3f} x its 99.9 %, limit {PEER_TAIL}")
+              f"{worst / peer['tail']:.3f} x its 99.9 % ({peer['tail']:.3e}), limit {PEER_TAIL}; {len(found[kv])} positions")
+        if len(found[kv]) != peer["positions"]:
+            sys.exit(f"FAILED: {PEER} is of {peer['positions']} positions: --peer-python makes it again")
         failed |= not (mean <= PEER_MEAN * peer["mean"] and worst <= PEER_TAIL * peer["tail"])
     return failed
 
@@ -161,7 +178,7 @@ def snapshot_ratio(program, source, tokens, token_bytes, kv, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kvrt")
+    parser.add_argument("--kvrt", required=True)
     parser.add_argument("--peer-python")
     parser.add_argument("--which", choices=WHICH, default="smollm2")
     parser.add_argument("--model", type=Path)
@@ -176,8 +193,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         model = str(Path(folder) / "f16.gguf")
         dequantized(source, model)
+        for_peer = peer_windows(args.kvrt, args.which, source, windows)
         if args.peer_python:
-            return keep_peer(args.peer_python, args.which, measure_peer(args.peer_python, model, windows, folder))
+            return keep_peer(args.peer_python, args.which, measure_peer(args.peer_python, model, for_peer, folder))
         limits = LIMITS | OWN_LIMITS.get(args.which, {})
         found = {kv: [] for kv in limits}
         for window in windows:
@@ -194,7 +212,7 @@ def main():
             mean = np.mean(found[kv])
             print(f"{kv:8} mean KL to f16 {mean:.3e} over {len(found[kv])} positions, 99.9 % {tail(found[kv]):.3e}; limit {limit or 'none'}")
             failed |= limit is not None and not mean <= limit
-        failed |= beside_peer(args.which, found) | above_floor(args.kvrt, source, windows, folder)
+        failed |= beside_peer(args.kvrt, args.which, model, for_peer, folder) | above_floor(args.kvrt, source, windows, folder)
         window = windows[0][:REFERENCE_TOKENS]
         exact = reference.Model(model, np.float32)
         truth = exact.head(exact.hidden(window, kv_f16=False))

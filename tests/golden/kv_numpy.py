@@ -24,8 +24,9 @@ HERE = Path(__file__).parent
 MODELS = ["llama_gqa_f32", "llama_heads_f32", "qwen2_gqa_f32", "with_bias_qwen2"]
 FORMATS = ["int8", "fp8", "int4", "int8/int4", "int4/f16"]
 TOKENS, SHARE = 90, 0.12
-ENTRIES = np.array([-110, -86, -67, -51, -37, -25, -13, -3, 8, 19, 31, 44, 59, 76, 97, 125], np.float32)
+ENTRIES = np.array([-123, -93, -72, -55, -41, -28, -15, -3, 9, 21, 34, 48, 63, 80, 101, 127], np.float32)
 BETWEEN = (ENTRIES[1:] + ENTRIES[:-1]) / 2
+TRIES = [1, -1, 0.93, -0.93, 1.07, -1.07]
 
 
 def f16(x):
@@ -54,9 +55,17 @@ def int4(x, key):
     for first in range(0, x.shape[-1], 32):
         group = x[..., first:first + 32]
         most, least = np.maximum(group.max(-1, keepdims=True), 0), np.minimum(group.min(-1, keepdims=True), 0)
-        start = f16(np.where(most >= -least, most, least) / np.float32(127))
-        entry = ENTRIES[(group[..., None] * inverse(start)[..., None] > BETWEEN).sum(-1)]
-        scale = np.where(start == 0, start, f16((group * entry).sum(-1, keepdims=True) / (entry * entry).sum(-1, keepdims=True)))
+        largest = np.where(most >= -least, most, least) / np.float32(127)
+        best = scale = entry = None
+        for times in TRIES:
+            tried = f16(largest * np.float32(times))
+            found = ENTRIES[(group[..., None] * inverse(tried)[..., None] > BETWEEN).sum(-1)]
+            error = ((group - found * tried) ** 2).sum(-1, keepdims=True)
+            if best is None:
+                best, scale, entry = error, tried, found
+            else:
+                entry, scale, best = np.where(error < best, found, entry), np.where(error < best, tried, scale), np.minimum(error, best)
+        scale = np.where(scale == 0, scale, f16((group * entry).sum(-1, keepdims=True) / (entry * entry).sum(-1, keepdims=True)))
         out.append(entry * scale)
     return np.concatenate(out, -1)
 

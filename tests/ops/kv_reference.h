@@ -110,39 +110,57 @@ struct Int4Row {
   std::vector<float> scales;
 };
 inline Int4Row int4_of(const std::vector<float>& x) {
-  constexpr int kEntries[] = {-110, -86, -67, -51, -37, -25, -13, -3, 8, 19, 31, 44, 59, 76, 97, 125};
+  constexpr int kEntries[] = {-123, -93, -72, -55, -41, -28, -15, -3, 9, 21, 34, 48, 63, 80, 101, 127};
   Int4Row out;
   for (size_t first = 0; first < x.size(); first += 32) {
     const std::vector<float> group(x.begin() + static_cast<ptrdiff_t>(first),
                                    x.begin() + static_cast<ptrdiff_t>(std::min(x.size(), first + 32)));
     float most = 0, least = 0;
     for (const float f : group) most = std::fmax(most, f), least = std::fmin(least, f);
-    const float wanted = (most >= -least ? most : least) / 127.0f;
-    const float scale = f16_to_f32(f32_to_f16(std::fmax(-65504.0f, std::fmin(65504.0f, wanted)))), inverse = scale == 0 ? 0 : 1 / scale;
+    const auto sum = [](std::vector<float> lanes) {
+      for (size_t half = 8; half > 0; half /= 2) {
+        for (size_t i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
+      }
+      return lanes[0];
+    };
+    const auto add = [](std::vector<float>* lanes, size_t i, float a, float b) {
+      (*lanes)[i % 16] = i < 16 ? a * b : std::fmaf(a, b, (*lanes)[i % 16]);
+    };
+    float scale = 0, least_error = 0;
+    std::vector<uint8_t> codes;
+    for (const float times : {1.0f, -1.0f, 0.93f, -0.93f, 1.07f, -1.07f}) {
+      const float wanted = (most >= -least ? most : least) / 127.0f * times;
+      const float tried = f16_to_f32(f32_to_f16(std::fmax(-65504.0f, std::fmin(65504.0f, wanted)))), inverse = tried == 0 ? 0 : 1 / tried;
+      std::vector<float> errors(16);
+      std::vector<uint8_t> found;
+      for (size_t i = 0; i < group.size(); ++i) {
+        const float v = group[i] * inverse;
+        uint8_t code = 0;  // the nearest; of two the lower one
+        for (uint8_t c = 1; c < 16; ++c) {
+          if (std::fabs(double{v} - kEntries[c]) < std::fabs(double{v} - kEntries[code])) code = c;
+        }
+        if (std::isinf(v)) code = v > 0 ? 15 : 0;
+        found.push_back(code);
+        const float off = std::fmaf(static_cast<float>(kEntries[code]), -tried, group[i]);
+        add(&errors, i, off, off);
+      }
+      if (times == 1 || sum(errors) < least_error) scale = tried, least_error = sum(errors), codes = found;
+    }
     std::vector<float> lanes(16);
     float own = 0;
     for (size_t i = 0; i < group.size(); ++i) {
-      const float v = group[i] * inverse;
-      uint8_t code = 0;  // the nearest; of two the lower one
-      for (uint8_t c = 1; c < 16; ++c) {
-        if (std::fabs(double{v} - kEntries[c]) < std::fabs(double{v} - kEntries[code])) code = c;
-      }
-      if (std::isinf(v)) code = v > 0 ? 15 : 0;
-      out.codes.push_back(code);
-      const auto entry = static_cast<float>(kEntries[code]);
-      lanes[i % 16] = i < 16 ? group[i] * entry : std::fmaf(group[i], entry, lanes[i % 16]);
+      const auto entry = static_cast<float>(kEntries[codes[i]]);
+      add(&lanes, i, group[i], entry);
       own += entry * entry;
     }
-    for (size_t half = 8; half > 0; half /= 2) {
-      for (size_t i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
-    }
-    const float fit = lanes[0] / own;
+    out.codes.insert(out.codes.end(), codes.begin(), codes.end());
+    const float fit = sum(lanes) / own;
     out.scales.push_back(scale != 0 && std::fabs(fit) < 65504 ? f16_to_f32(f32_to_f16(fit)) : scale);
   }
   return out;
 }
 inline std::vector<double> int4_numbers(const Int4Row& row) {
-  constexpr int kEntries[] = {-110, -86, -67, -51, -37, -25, -13, -3, 8, 19, 31, 44, 59, 76, 97, 125};
+  constexpr int kEntries[] = {-123, -93, -72, -55, -41, -28, -15, -3, 9, 21, 34, 48, 63, 80, 101, 127};
   std::vector<double> out;
   for (size_t i = 0; i < row.codes.size(); ++i) out.push_back(kEntries[row.codes[i]] * double{row.scales[i / 32]});
   return out;

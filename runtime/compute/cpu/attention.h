@@ -86,7 +86,6 @@ struct Attention {
         scales(packed + packed_floats(rows, t.k_dim)),
         weights(scales + kScaleFloats) {
     if (tile.latent) return;
-    for (uint32_t row = 0; row < rows && tile.bias.pairs > 0; row += kRows) score_bias(row, min_u32(kRows, rows - row));
     for (uint32_t row = 0; row < rows; row += kRows) pack_queries(row, min_u32(kRows, rows - row));
   }
 
@@ -106,8 +105,9 @@ struct Attention {
     }
   }
 
-  // What the bias of K gives rows [row, row + n): keys whose dimensions are cosines and sines, the same for all heads and layers.
-  void score_bias(uint32_t row, uint32_t n) const {
+  // Adds what the bias of K gives to the scores of rows [row, row + n): keys whose dimensions are cosines and sines, the same for all heads and
+  // layers. The queries are packed no longer.
+  void add_bias(uint32_t row, uint32_t n) const {
     for (uint32_t r = 0; r < n; ++r) {
       const uint32_t t = (row + r) / tile.group, g = (row + r) - t * tile.group;
       const float* parts = tile.bias.row(t, g);
@@ -169,7 +169,7 @@ struct KeyPass : Attention<S> {
   // Scores of rows [row, row + n) against `slots` times 16 keys from position j on.
   template <typename From>
   KVRT_INLINE_MEMBER void score(uint32_t row, uint32_t n, const Keys& k, uint32_t j, uint32_t slots) const {
-    const Scores to{tile.scratch + uint64_t{row} * kSpanTokens + j, T::kScaled ? scales + j : nullptr, tile.scale, tile.bias.pairs > 0};
+    const Scores to{tile.scratch + uint64_t{row} * kSpanTokens + j, T::kScaled ? scales + j : nullptr, tile.scale};
     const float* q = packed + uint64_t{row} * q_dim;
     if constexpr (T::kPairs) {
       kScorePairs<S, From>[n](q, q_dim, k, slots, to);
@@ -328,6 +328,12 @@ template <typename Pass, typename S>
   attention.rows <= Pass::kFewRowsMax ? pass.few() : pass.many();
 }
 
+template <typename S>
+[[gnu::noinline]] void add_bias(const Attention<S>& attention) {
+  constexpr uint32_t kRows = Attention<S>::kRows;
+  for (uint32_t row = 0; row < attention.rows; row += kRows) attention.add_bias(row, min_u32(kRows, attention.rows - row));
+}
+
 // Does the pass of one side, whose format this is.
 template <template <typename, typename> typename Pass, typename S>
 KVRT_INLINE void run_pass(KvFormat format, const Attention<S>& attention) {
@@ -351,6 +357,7 @@ template <typename S>
 KVRT_INLINE void attend_span(const AttentionTile& tile) {
   const Attention<S> attention(tile);
   run_pass<KeyPass>(tile.k_format, attention);
+  if (tile.bias.pairs > 0) add_bias(attention);
   run_pass<ValuePass>(tile.v_format, attention);
 }
 

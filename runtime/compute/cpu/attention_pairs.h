@@ -11,6 +11,43 @@ namespace kvrt::simd {
 template <typename S>
 inline constexpr uint32_t kPairRows = S::kLanes == 16 ? 8 : 3;
 
+// The sums of a tile's scores over groups: in registers where there is room, else where the scores go.
+template <typename S, uint32_t R, uint32_t V>
+struct PairSums {
+  using F = typename S::F;
+  static constexpr bool kHeld = 2 * R * V <= kTileAccumulators<S>;
+  F sum[kHeld ? R : 1][kHeld ? V : 1];
+  float* to;
+
+  KVRT_INLINE_MEMBER void begin(uint32_t slot, const Scores& scores) {
+    to = scores.to + 16 * slot;
+    for_each([&](uint32_t r, uint32_t v, float* at)
+                 __attribute__((always_inline)) { kHeld ? void(sum[kHeld ? r : 0][kHeld ? v : 0] = S::zero()) : S::store(at, S::zero()); });
+  }
+  KVRT_INLINE_MEMBER void add(const float* by, const F (&part)[R][V]) {
+    F scale[V];
+    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) scale[v] = S::load(by + S::kLanes * v);
+    for_each([&](uint32_t r, uint32_t v, float* at) __attribute__((always_inline)) {
+      F& held = sum[kHeld ? r : 0][kHeld ? v : 0];
+      kHeld ? void(held = S::fma(part[r][v], scale[v], held)) : S::store(at, S::fma(part[r][v], scale[v], S::load(at)));
+    });
+  }
+  KVRT_INLINE_MEMBER void end(float scale) {
+    const F whole = S::set1(scale);
+    for_each([&](uint32_t r, uint32_t v, float* at)
+                 __attribute__((always_inline)) { S::store(at, S::mul(kHeld ? sum[kHeld ? r : 0][kHeld ? v : 0] : S::load(at), whole)); });
+  }
+
+ private:
+  template <typename Fn>
+  KVRT_INLINE_MEMBER void for_each(Fn fn) {
+    asm("" : "+r"(to));  // else each row's place has a register, or a place on the stack
+    KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
+      KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) fn(r, v, to + r * kSpanTokens + S::kLanes * v);
+    }
+  }
+};
+
 // From: PairsI4, or Copied.
 // Scores of R rows (q: [dims][R] in the order of the cells, dims of whole groups) against V vectors of keys from 16 * slot on.
 template <typename S, typename From, uint32_t R, uint32_t V>
@@ -22,19 +59,19 @@ KVRT_INLINE void score_pairs_tile(const float* q, uint32_t dims, const Keys& k, 
     at[i] = k.at[slot + i];
     far[i] = k.far[slot + i];
   }
-  F sum[R][V];
-  KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) { KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) sum[r][v] = S::zero(); }
   const float *by = scores.key_scales + 16 * slot, *end = q + uint64_t{dims} * R;
+  PairSums<S, R, V> sums;
+  sums.begin(slot, scores);
   uint64_t d = 0, ahead = 0;
   for (; q < end; by += kSpanTokens) {
+    for (const uint64_t next = ahead + kInt4Group / 2 * 16; From::kPairs && ahead < next; ahead += 64) {
+      KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) prefetch_far(far[i] + ahead);
+    }
     F part[R][V];
     KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) { KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) part[r][v] = S::zero(); }
-    for (const float* group = q + kInt4Group * R; q < group; q += 2 * R, ahead += 16) {
+    for (const float* group = q + kInt4Group * R; q < group; q += 2 * R) {
       F low[V], high[V];
       if constexpr (From::kPairs) {
-        if (ahead % 64 == 0) {
-          KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) prefetch_far(far[i] + ahead);
-        }
         KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) S::load_pairs(at[i] + d, low + i * kVectors, high + i * kVectors);
         d += k.line;
       } else {
@@ -54,12 +91,9 @@ KVRT_INLINE void score_pairs_tile(const float* q, uint32_t dims, const Keys& k, 
         KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) part[r][v] = S::fma(second, high[v], part[r][v]);
       }
     }
-    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) {
-      const F scale = S::load(by + S::kLanes * v);
-      KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) sum[r][v] = S::fma(part[r][v], scale, sum[r][v]);
-    }
+    sums.add(by, part);
   }
-  put_scores<S, R, V>(slot, scores, nullptr, sum);
+  sums.end(scores.scale);
 }
 
 template <typename S, typename From, uint32_t R>
@@ -128,6 +162,7 @@ void add_pairs(const float* p, const Values& values, uint32_t v_dim, const float
   constexpr uint32_t kGroups = R * 4 * (16 / S::kLanes) <= kTileAccumulators<S> ? 2 : 1;
   uint32_t keys = 0;
   for (uint32_t i = 0; i < values.n; ++i) keys += values.runs[i].keys;
+  static_assert(!From::kPairs || R * 2 * (16 / S::kLanes) <= kTileAccumulators<S>);
   uint32_t d = 0;
   const auto bytes = [](uint32_t dims) { return uint64_t{dims} * (From::kPairs ? 1 : 2 * sizeof(float)) / 2; };
   if constexpr (kGroups == 2) {
@@ -138,11 +173,17 @@ void add_pairs(const float* p, const Values& values, uint32_t v_dim, const float
   }
   for (; d < v_dim; d += kInt4Group) {
     weigh_groups<S, R, 1>(p, scales + d / kInt4Group * kSpanTokens, keys, w);
-    if (d + kInt4Group <= v_dim) {
-      value_pairs_tile<S, From, R, 1, false>(w, values, bytes(d), v_dim, acc + d);
-    } else {
-      value_pairs_tile<S, From, R, 1, true>(w, values, bytes(d), v_dim, acc + d);
+    constexpr bool kWhole = R * 2 * (16 / S::kLanes) <= kTileAccumulators<S>;
+    const bool half = d + kInt4Group > v_dim;
+    if constexpr (kWhole) {
+      if (!half) {
+        value_pairs_tile<S, From, R, 1, false>(w, values, bytes(d), v_dim, acc + d);
+        continue;
+      }
     }
+    value_pairs_tile<S, From, R, 1, true>(w, values, bytes(d), v_dim, acc + d);
+    constexpr uint32_t kHalf = kInt4Group / 2;
+    if (!half) value_pairs_tile<S, From, R, 1, true>(w, values, bytes(d + kHalf), v_dim, acc + d + kHalf);  // of a copy
   }
 }
 
@@ -189,7 +230,7 @@ inline constexpr ByRows<PairValueFn> kAddPairs = add_pairs_by_rows<S, From>();
 
 // Cells of 16 keys to the elements of their dimensions, in the order of the cells; a dimension's keys are `stride` apart from another's.
 template <typename S>
-KVRT_INLINE void widen_keys(const uint8_t* from, const uint8_t* far, uint64_t line, uint32_t cells, float* to, uint32_t stride) {
+[[gnu::noinline]] void widen_keys(const uint8_t* from, const uint8_t* far, uint64_t line, uint32_t cells, float* to, uint32_t stride) {
   for (uint32_t i = 0; i < cells; ++i, from += line, to += uint64_t{2} * stride) {
     if (i % 4 == 0) prefetch_far(far + uint64_t{16} * i);
     typename S::F low[16 / S::kLanes], high[16 / S::kLanes];
@@ -201,20 +242,24 @@ KVRT_INLINE void widen_keys(const uint8_t* from, const uint8_t* far, uint64_t li
   }
 }
 
-// A row to its first v_dim elements, times the scales of its groups, kSpanTokens apart, or as they are where that is null.
+// A row to its first v_dim elements, times the scales of its groups, kSpanTokens apart, or as they are where that is null. A function of its
+// own, so that a pass over rows keeps its registers.
 template <typename S>
-KVRT_INLINE void widen_row(const uint8_t* from, const uint8_t* far, uint32_t v_dim, const float* scales, float* to) {
-  constexpr uint32_t kVectors = 16 / S::kLanes;
-  for (uint32_t d = 0; d < v_dim; d += kInt4Group) {
+[[gnu::noinline]] void widen_row(const uint8_t* from, const uint8_t* far, uint32_t v_dim, const float* scales, float* to) {
+  constexpr uint32_t kVectors = 2 * 16 / S::kLanes;
+  alignas(64) float rest[kInt4Group];
+  for (uint32_t d = 0; d < v_dim; d += kInt4Group, from += kInt4Group / 2) {
     if (d % 128 == 0) prefetch_far(far + d / 2);
-    alignas(64) float wide[kInt4Group];
-    typename S::F v[2 * kVectors];
-    S::load_pairs(from + d / 2, v, v + kVectors);
-    float* out = d + kInt4Group <= v_dim ? to + d : wide;
-    const typename S::F scale = S::set1(scales ? scales[uint64_t{d} / kInt4Group * kSpanTokens] : 1.0f);
-    KVRT_UNROLL for (uint32_t n = 0; n < 2 * kVectors; ++n) S::store(out + S::kLanes * n, scales ? S::mul(v[n], scale) : v[n]);
-    if (out == wide) __builtin_memcpy(to + d, wide, (v_dim - d) * sizeof(float));
+    typename S::F v[kVectors];
+    S::load_pairs(from, v, v + kVectors / 2);
+    if (scales) {
+      const typename S::F scale = S::broadcast(scales + uint64_t{d} / kInt4Group * kSpanTokens);
+      KVRT_UNROLL for (uint32_t n = 0; n < kVectors; ++n) v[n] = S::mul(v[n], scale);
+    }
+    float* out = d + kInt4Group <= v_dim ? to + d : rest;
+    KVRT_UNROLL for (uint32_t n = 0; n < kVectors; ++n) S::store(out + S::kLanes * n, v[n]);
   }
+  if (v_dim % kInt4Group != 0) __builtin_memcpy(to + v_dim / kInt4Group * kInt4Group, rest, v_dim % kInt4Group * sizeof(float));
 }
 
 }  // namespace kvrt::simd

@@ -29,12 +29,10 @@ struct Values {
 };
 
 // The place of the scores (rows kSpanTokens apart), K's scales of these keys or null (int4: [group][kSpanTokens]), and the scale of all.
-// biased: what is there already is a part of them.
 struct Scores {
   float* to;
   const float* key_scales;
   float scale;
-  bool biased;
 };
 
 // A piece of K or V that was copied, and so lies in the cache.
@@ -67,22 +65,6 @@ KVRT_INLINE void multiply_add(const float* x, uint32_t stride, From from, typena
   }
 }
 
-template <typename S, uint32_t R, uint32_t V>
-KVRT_INLINE void put_scores(uint32_t slot, const Scores& scores, const float* key_scales, typename S::F (&acc)[R][V]) {
-  const typename S::F scale = S::set1(scores.scale);
-  KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) {
-    const uint32_t j = 16 * slot + S::kLanes * v;
-    if (key_scales != nullptr) {
-      const typename S::F by = S::load(key_scales + j);
-      KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) acc[r][v] = S::mul(acc[r][v], by);
-    }
-    if (scores.biased) {
-      KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) acc[r][v] = S::add(acc[r][v], S::load(scores.to + r * kSpanTokens + j));
-    }
-    KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) S::store(scores.to + r * kSpanTokens + j, S::mul(acc[r][v], scale));
-  }
-}
-
 // Scores of R rows (q: [k_dim][R]) against V vectors of keys from 16 * slot on.
 template <typename S, typename T, uint32_t R, uint32_t V>
 KVRT_INLINE void score_tile(const float* q, uint32_t k_dim, const Keys& k, uint32_t slot, const Scores& scores) {
@@ -104,7 +86,15 @@ KVRT_INLINE void score_tile(const float* q, uint32_t k_dim, const Keys& k, uint3
     };
     multiply_add<S, T, R, V>(q, 1, from, acc);
   }
-  put_scores<S, R, V>(slot, scores, scores.key_scales, acc);
+  const typename S::F scale = S::set1(scores.scale);
+  KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) {
+    const uint32_t j = 16 * slot + S::kLanes * v;
+    if (scores.key_scales != nullptr) {
+      const typename S::F by = S::load(scores.key_scales + j);
+      KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) acc[r][v] = S::mul(acc[r][v], by);
+    }
+    KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) S::store(scores.to + r * kSpanTokens + j, S::mul(acc[r][v], scale));
+  }
 }
 
 // Scores of R rows against 16 * slots keys.
@@ -121,11 +111,13 @@ void score_rows(const float* q, uint32_t k_dim, const Keys& k, uint32_t slots, c
   }
 }
 
-// What a bias gives R rows (q: [pairs][2][R]) for keys [from, end): V vectors of them at a time. lines: a pair's cosines, its sines after them.
+// Adds what a bias gives to the scores of R rows (q: [pairs][2][R]) for keys [from, end): V vectors of them at a time. lines: a pair's cosines, its sines after them.
 template <typename S, uint32_t R, uint32_t V>
 KVRT_INLINE void bias_tile(const float* q, uint32_t pairs, const float* const* lines, uint32_t j, float* to) {
   typename S::F acc[R][V];
-  KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) { KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) acc[r][v] = S::zero(); }
+  KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
+    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) acc[r][v] = S::load(to + r * kSpanTokens + j + S::kLanes * v);
+  }
   for (uint32_t i = 0; i < pairs; ++i, q += 2 * R) {
     const auto cosines = [at = lines[i] + j](uint32_t v) __attribute__((always_inline)) {
       return reinterpret_cast<const uint8_t*>(at + S::kLanes * v);

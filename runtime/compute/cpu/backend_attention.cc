@@ -263,7 +263,6 @@ TileBias CpuBackend::turn_bias(const AttentionParams& params, const KvGeometry& 
   const BiasTable& table = bias_table(*bias.rope, static_cast<uint32_t>(last / kSpanTokens) + 1);
   const uint32_t half = bias.rope->dims / 2, group = params.heads / kv.kv_heads;
   const bool interleaved = bias.rope->style == RopeStyle::kInterleaved;
-  const auto unit = static_cast<float>(kv.transforms_keys() ? hadamard_dim(kv.k.dim) : 1);  // of the scores before their scale
   const uint32_t apart = interleaved ? 1 : half, between = interleaved ? 2 : 1;
   TileBias out{bias.pairs, bias.values, nullptr, uint64_t{params.heads} * 2 * bias.pairs, table.turns.data(), table.offsets.data()};
   if (bias_rows_.size() < step.n_rows() * out.stride) bias_rows_.resize(step.n_rows() * out.stride);
@@ -273,8 +272,8 @@ TileBias CpuBackend::turn_bias(const AttentionParams& params, const KvGeometry& 
       const float *head = q + uint64_t{row} * stride + h * kv.k.dim, *b = bias.values + uint64_t{h / group} * 3 * bias.pairs;
       for (uint32_t i = 0; i < bias.pairs; ++i, to += 2, b += 3) {
         const float* first = head + static_cast<uint32_t>(b[0]) * between;
-        to[0] = (first[0] * b[1] + first[apart] * b[2]) * unit;
-        to[1] = (first[apart] * b[1] - first[0] * b[2]) * unit;
+        to[0] = (first[0] * b[1] + first[apart] * b[2]) * params.scale;
+        to[1] = (first[apart] * b[1] - first[0] * b[2]) * params.scale;
       }
     }
   });

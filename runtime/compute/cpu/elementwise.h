@@ -229,43 +229,61 @@ template <typename S, typename Put>
   return scale;
 }
 
+// The number of the entry of int4 nearest to v; of two the lower one. A NaN's is 0.
+template <typename S>
+KVRT_INLINE typename S::I int4_code(typename S::F v) {
+  typename S::I code = S::set1_int(0);
+  KVRT_UNROLL for (int step = 8; step > 0; step /= 2) {
+    const typename S::I above = S::add_int(code, S::set1_int(step));
+    code = S::select_int(S::less(S::look_up(kInt4Between, above), v), above, code);
+  }
+  return code;
+}
+
 // A group of at most kInt4Group elements to int4: a code a byte. Gives its scale (NUMERICS.md §7).
 template <typename S>
 [[gnu::noinline]] uint16_t int4_group(const float* x, uint32_t n, uint8_t* codes) {
   using F = typename S::F;
   constexpr uint32_t kLanes = S::kLanes, kVectors = kInt4Group / kLanes, kHalf = kVectors / 2;
-  F most = S::zero(), least = S::zero();
-  for (uint32_t i = 0; i < n; i += kLanes) {
-    const F v = S::load_n(x + i, static_cast<int>(n - i));
-    most = S::max(v, most);
-    least = S::min(v, least);
+  F given[kVectors], most = S::zero(), least = S::zero();
+  KVRT_UNROLL for (uint32_t i = 0; i < kVectors; ++i) {
+    given[i] = S::load_n(x + i * kLanes, static_cast<int>(n) - static_cast<int>(i * kLanes));
+    most = S::max(given[i], most);
+    least = S::min(given[i], least);
   }
-  const float up = S::max_lanes(most), down = S::max_lanes(S::sub(S::zero(), least));
-  float wanted = (up >= down ? up : -down) / kInt4Top;
-  wanted = wanted < 65504.0f ? wanted : 65504.0f;
-  const uint16_t first = S::to_f16(wanted > -65504.0f ? wanted : -65504.0f);
-  const float scale = S::from_f16(first);
-  const F inverse = S::set1(scale != 0 ? 1.0f / scale : 0.0f), one = S::set1(1.0f);
-  typename S::Lanes16 with = S::zero16(), own = S::zero16();
-  uint8_t out[kInt4Group];
-  for (uint32_t i = 0; i < kVectors; ++i) {
-    const int lanes = static_cast<int>(n) - static_cast<int>(i * kLanes);
-    const F given = S::load_n(x + i * kLanes, lanes), v = S::mul(given, inverse);
-    F code = S::zero(), value = S::set1(kInt4Levels[0]);
-    for (uint32_t entry = 1; entry < 16; ++entry) {
-      const auto above = S::less(S::set1(int4_between(entry)), v);
-      code = S::add(code, S::keep(above, one));
-      value = S::add(value, S::keep(above, S::set1(static_cast<float>(kInt4Levels[entry] - kInt4Levels[entry - 1]))));
+  const float up = S::max_lanes(most), down = S::max_lanes(S::sub(S::zero(), least)), largest = (up >= down ? up : -down) / kInt4Top;
+  float best = 0, scale = 0;
+  uint8_t out[kInt4Group] = {};
+  for (uint32_t t = 0; t < sizeof kInt4Tries / sizeof *kInt4Tries; ++t) {
+    float tried = largest * kInt4Tries[t];
+    tried = tried < 65504.0f ? tried : 65504.0f;
+    tried = S::from_f16(S::to_f16(tried > -65504.0f ? tried : -65504.0f));
+    const F inverse = S::set1(tried != 0 ? 1.0f / tried : 0.0f), less = S::set1(-tried);
+    typename S::Lanes16 errors = S::zero16();
+    typename S::I code[kVectors];
+    KVRT_UNROLL for (uint32_t i = 0; i < kVectors; ++i) {
+      code[i] = int4_code<S>(S::mul(given[i], inverse));
+      const auto there = S::first_lanes(static_cast<int>(n) - static_cast<int>(i * kLanes));
+      const F off = S::keep(there, S::fma(S::look_up(kInt4Entries, code[i]), less, given[i]));
+      F& sum = errors.v[i % kHalf];
+      sum = i < kHalf ? S::mul(off, off) : S::fma(off, off, sum);
     }
-    value = S::keep(S::first_lanes(lanes), value);
-    F& sum = with.v[i % kHalf];
-    sum = i < kHalf ? S::mul(given, value) : S::fma(given, value, sum);
-    own.v[i % kHalf] = S::add(own.v[i % kHalf], S::mul(value, value));
-    S::store_i8(out + i * kLanes, S::round_to_int(code));
+    const float error = S::sum16(errors);
+    if (t > 0 && !(error < best)) continue;
+    best = error, scale = tried;
+    KVRT_UNROLL for (uint32_t i = 0; i < kVectors; ++i) S::store_i8(out + i * kLanes, code[i]);
   }
   __builtin_memcpy(codes, out, n);
+  typename S::Lanes16 with = S::zero16(), own = S::zero16();
+  KVRT_UNROLL for (uint32_t i = 0; i < kVectors; ++i) {
+    const auto there = S::first_lanes(static_cast<int>(n) - static_cast<int>(i * kLanes));
+    const F entry = S::keep(there, S::look_up(kInt4Entries, S::load_i8_int(out + i * kLanes)));
+    F& sum = with.v[i % kHalf];
+    sum = i < kHalf ? S::mul(given[i], entry) : S::fma(given[i], entry, sum);
+    own.v[i % kHalf] = S::add(own.v[i % kHalf], S::mul(entry, entry));
+  }
   const float fit = S::sum16(with) / S::sum16(own);
-  return __builtin_fabsf(fit) < 65504.0f && scale != 0 ? S::to_f16(fit) : first;
+  return S::to_f16(__builtin_fabsf(fit) < 65504.0f && scale != 0 ? fit : scale);
 }
 
 template <typename S>

@@ -59,7 +59,7 @@ struct MatmulTable {
 };
 
 // A part of K's bias that K is stored without (KeyBias), for the rows of a tile. With q and b of a pair, q turned by its row's position and
-// b not: a row has q·b, and q's part along b after a quarter turn, q1 b0 - q0 b1. To a key at position span_first + j it gives these two
+// b not: a row has q·b, and q's part along b after a quarter turn, q1 b0 - q0 b1, both times the scale of the scores. To a key at position span_first + j it gives these two
 // turned by the angle of span_first, times cos and sin of j's.
 struct TileBias {
   uint32_t pairs = 0;             // 0: K is stored whole

@@ -53,18 +53,17 @@ float scale_at(const AttentionTile& tile, const uint8_t* scales, uint32_t j, uin
   return f16_to_f32(load<uint16_t>(block_at(tile, scales, j) + kKvScaleBytes * (uint64_t{i} * tile.block_tokens + j % tile.block_tokens)));
 }
 
-// What the bias that K is stored without gives position j of the span, before the scale of the scores.
-float bias_score(const AttentionTile& tile, const float* bias, uint32_t j) {
-  float sum = 0;
+// A score of the span's position j and what the bias that K is stored without gives.
+float with_bias(const AttentionTile& tile, const float* bias, uint32_t j, float score) {
   for (uint32_t i = 0; i < tile.bias.pairs; ++i) {
     const uint64_t pair = tile.bias.pair(i);
     const float* turn = tile.bias.turns + 2 * pair;
     const float along = bias[2 * i], across = bias[2 * i + 1];
     const float* cos = tile.bias.offsets + 2 * pair * kSpanTokens;
-    sum = std::fmaf(std::fmaf(along, turn[0], across * turn[1]), cos[j], sum);
-    sum = std::fmaf(std::fmaf(across, turn[0], -(along * turn[1])), cos[kSpanTokens + j], sum);
+    score = std::fmaf(std::fmaf(along, turn[0], across * turn[1]), cos[j], score);
+    score = std::fmaf(std::fmaf(across, turn[0], -(along * turn[1])), cos[kSpanTokens + j], score);
   }
-  return sum;
+  return score;
 }
 
 // q·k of position j. int4: of each group, times its scale; a latent's elements are times it, in their own order.
@@ -76,11 +75,12 @@ float dot_key(const AttentionTile& tile, const float* q, uint32_t j) {
     const RowAt row = row_at<format>(d);
     return element<format>(k + (at + row.cell * line) * kv_cell_bytes(format), row.high);
   };
-  float dot = 0;
   if (format != KvFormat::kI4) {
+    float dot = 0;
     for (uint32_t d = 0; d < tile.k_dim; ++d) dot = std::fmaf(q[d], value(d), dot);
     return kv_scaled(format) ? dot * scale_at(tile, tile.k_scales, j, 0) : dot;
   }
+  float dot = 0;
   for (uint32_t first = 0; first < tile.k_dim; first += kInt4Group) {
     const float scale = scale_at(tile, tile.k_scales, j, first / kInt4Group);
     float part = 0;
@@ -100,9 +100,7 @@ template <KvFormat format>
 float score_keys(const AttentionTile& tile, const float* q, const float* bias, uint32_t first, uint32_t end, float* scores) {
   float max = -INFINITY;
   for (uint32_t j = first; j < end; ++j) {
-    float dot = dot_key<format>(tile, q, j);
-    if (tile.bias.pairs > 0) dot = dot + bias_score(tile, bias, j);
-    scores[j] = dot * tile.scale;
+    scores[j] = with_bias(tile, bias, j, dot_key<format>(tile, q, j) * tile.scale);
     if (tile.softcap > 0) softcap_row(tile.softcap, 1, scores + j);
     max = scores[j] > max ? scores[j] : max;
   }
@@ -164,22 +162,35 @@ uint16_t int4_group(const float* x, uint32_t n, uint8_t* codes) {
     most = x[i] > most ? x[i] : most;
     least = x[i] < least ? x[i] : least;
   }
-  float wanted = (most >= -least ? most : least) / kInt4Top;
-  wanted = wanted < kF16Max ? wanted : kF16Max;
-  const uint16_t first = f32_to_f16(wanted > -kF16Max ? wanted : -kF16Max);
-  const float scale = f16_to_f32(first), inverse = scale != 0 ? 1.0f / scale : 0.0f;
+  const float largest = (most >= -least ? most : least) / kInt4Top;
+  float best = 0, scale = 0;
+  for (const float times : kInt4Tries) {
+    float tried = largest * times;
+    tried = tried < kF16Max ? tried : kF16Max;
+    tried = f16_to_f32(f32_to_f16(tried > -kF16Max ? tried : -kF16Max));
+    const float inverse = tried != 0 ? 1.0f / tried : 0.0f;
+    float errors[16] = {};
+    uint8_t found[kInt4Group];
+    for (uint32_t i = 0; i < n; ++i) {
+      const float v = x[i] * inverse;
+      found[i] = 0;
+      for (uint32_t entry = 1; entry < 16; ++entry) found[i] += v > kInt4Between[entry];
+      const float off = std::fmaf(kInt4Entries[found[i]], -tried, x[i]);
+      errors[i % 16] = i < 16 ? off * off : std::fmaf(off, off, errors[i % 16]);
+    }
+    const float error = sum_lanes(errors);
+    if (times != kInt4Tries[0] && !(error < best)) continue;
+    best = error, scale = tried;
+    std::copy_n(found, n, codes);
+  }
   float with[16] = {}, own = 0;
   for (uint32_t i = 0; i < n; ++i) {
-    const float v = x[i] * inverse;
-    uint8_t code = 0;
-    for (uint32_t level = 1; level < 16; ++level) code += v > int4_between(level);
-    codes[i] = code;
-    const float value = kInt4Levels[code];
-    with[i % 16] = i < 16 ? x[i] * value : std::fmaf(x[i], value, with[i % 16]);
-    own += value * value;
+    const float entry = kInt4Entries[codes[i]];
+    with[i % 16] = i < 16 ? x[i] * entry : std::fmaf(x[i], entry, with[i % 16]);
+    own += entry * entry;
   }
   const float fit = sum_lanes(with) / own;  // of all scales the one with the least squared error
-  return std::fabs(fit) < kF16Max && scale != 0 ? f32_to_f16(fit) : first;
+  return f32_to_f16(std::fabs(fit) < kF16Max && scale != 0 ? fit : scale);
 }
 
 uint8_t to_int8(float v) { return static_cast<uint8_t>(static_cast<int8_t>((v + kRoundMagic) - kRoundMagic)); }

@@ -67,7 +67,7 @@ struct Simd {
   }
   // The elements of 16 cells of int4: low[2] those in the low four bits, high[2] the others.
   KVRT_INLINE void load_pairs(const void* p, F* low, F* high) {
-    const __m128i levels = _mm_setr_epi8(-110, -86, -67, -51, -37, -25, -13, -3, 8, 19, 31, 44, 59, 76, 97, 125);
+    const __m128i levels = _mm_load_si128(reinterpret_cast<const __m128i*>(kInt4Levels));
     const __m128i cells = _mm_loadu_si128(static_cast<const __m128i*>(p)), mask = _mm_set1_epi8(15);
     const __m128i below = _mm_shuffle_epi8(levels, _mm_and_si128(cells, mask));
     const __m128i above = _mm_shuffle_epi8(levels, _mm_and_si128(_mm_srli_epi16(cells, 4), mask));
@@ -139,6 +139,13 @@ struct Simd {
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
   }
+
+  // Entry `index` of a table of 16.
+  KVRT_INLINE F look_up(const float* table, I index) {
+    const F low = _mm256_permutevar8x32_ps(load(table), index), high = _mm256_permutevar8x32_ps(load(table + 8), index);
+    return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));
+  }
+  KVRT_INLINE I select_int(Mask m, I yes, I no) { return _mm256_blendv_epi8(no, yes, _mm256_castps_si256(m)); }
 
   // Keeps g++ from hoisting all loads of an unrolled block and spilling the accumulators. Only inside a fully unrolled block:
   // in a rolled loop it forces them to the stack instead.

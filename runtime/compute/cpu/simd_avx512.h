@@ -61,8 +61,7 @@ struct Simd {
     return _mm512_cvtph_ps(bits);
   }
   KVRT_INLINE void load_pairs(const void* p, F* low, F* high) {
-    alignas(64) static constexpr float kLevels[16] = {-110, -86, -67, -51, -37, -25, -13, -3, 8, 19, 31, 44, 59, 76, 97, 125};
-    const F levels = load(kLevels);
+    const F levels = load(kInt4Entries);
     const I codes = _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));  // of an index the low four bits count
     *low = _mm512_permutexvar_ps(codes, levels);
     *high = _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 4), levels);
@@ -114,6 +113,10 @@ struct Simd {
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
   }
+
+  // Entry `index` of a table of 16.
+  KVRT_INLINE F look_up(const float* table, I index) { return _mm512_permutexvar_ps(index, load(table)); }
+  KVRT_INLINE I select_int(Mask m, I yes, I no) { return _mm512_mask_blend_epi32(m, no, yes); }
 
   KVRT_INLINE void pin(F& v) { asm volatile("" : "+v"(v)); }
   KVRT_INLINE void pin(I& v) { asm volatile("" : "+v"(v)); }
