@@ -31,6 +31,7 @@ report = json.load(open("a.json"))
 base, again, int8 = report["result"]["configurations"]
 assert [c["configuration"] for c in (base, again, int8)] == ["f16", "f16 again", "int8"], report
 assert again["divergence"]["most"] == 0 and again["flips"]["mean"] == 0 and again["divergence"]["n"] > 100 and again["text_divergence"]["n"] > 300, again["divergence"]
+assert again["text_divergence"]["mean"] == 0 and again["text_divergence"]["per_mille_999"] == 0, again["text_divergence"]
 assert int8["divergence"]["mean"] > 0 and int8["text_divergence"]["mean"] > 0, int8
 assert base["kv_bytes_per_token"] == again["kv_bytes_per_token"] > int8["kv_bytes_per_token"] > 0
 assert base["rows"] == again["rows"] > 0
@@ -54,8 +55,11 @@ grep -q "^result sha256 $(cat want)\$" out || fail "another result with one thre
 grep -q '^files  *80 .*at chance' out || fail "the table: $(cat out)"
 exits 0 eval $few --axes counting -o b --json
 cp out b.out
-exits 0 eval $few --axes counting -o b --json --threads 1 --isa scalar
-is "$(json b.out 'j["result_sha256"]')" "$(json out 'j["result_sha256"]')" "the result of scalar kernels"
+for how in "" "--threads 2" "--threads 1 --isa scalar" "--threads 2 --isa avx2"; do
+  [ "${how#*avx2}" = "$how" ] || "$kvrt" run -m model.gguf --tokens 1,2 -n 1 --isa avx2 >/dev/null 2>&1 || continue
+  exits 0 eval $few --axes counting -o b --json $how
+  is "$(json b.out 'j["result_sha256"]')" "$(json out 'j["result_sha256"]')" "the result of another run: $how"
+done
 
 # A run whose end fails leaves its record; cut in the middle of a line it goes on to the same result.
 mkdir c.json
