@@ -9,6 +9,7 @@ namespace cli::eval {
 namespace {
 
 constexpr size_t kParts = 8, kRun = 8;
+constexpr uint32_t kNear = 32;    // positions so near each other may be hard together: they count as one case of an interval
 constexpr double kNoChance = -1;  // of a program's axis: nobody knows
 
 // The scores of all answers of an axis: of each part by its name, and of the whole answer.
@@ -99,24 +100,29 @@ void summarize_decodes(const Size& size, const Measured& base, const Measured& m
 // The positions that predict tokens of the base's long answers, and apart from these all of the long text.
 void summarize_readings(const Size& size, const Measured& base, const Measured& measured, Summary* out) {
   std::vector<double> answers, text, flips;
+  std::vector<uint32_t> near;  // by position
   std::vector<std::vector<double>> parts(kParts);
   for (uint32_t i = 0; i < size.decodes && measured.readings.contains(i); ++i) {
     const Reading& reading = measured.readings.at(i);
     const std::set<uint64_t> flipped(reading.flips.begin(), reading.flips.end());
     const size_t first = std::max<uint64_t>(base.decodes.at(i).prompt, 1) - 1, count = reading.divergence.size() - first;
+    const uint32_t before = near.empty() ? 0 : near.back() + 1;
     for (size_t at = first; at < reading.divergence.size(); ++at) {
       answers.push_back(reading.divergence[at]);
+      near.push_back(before + static_cast<uint32_t>(at - first) / kNear);
       flips.push_back(flipped.contains(at) ? 1 : 0);
       parts[(at - first) * kParts / count].push_back(reading.divergence[at]);
     }
   }
   if (measured.readings.contains(size.decodes)) text = measured.readings.at(size.decodes).divergence;
-  out->divergence = mean_of(answers);
+  out->divergence = mean_of(answers, near);
   out->divergence_999 = per_mille(answers, 999);
   out->divergence_most = answers.empty() ? 0 : *std::max_element(answers.begin(), answers.end());
-  out->flips = mean_of(flips);
+  out->flips = mean_of(flips, near);
   for (const auto& part : parts) out->divergence_by_part.push_back(mean_of(part).value);
-  out->text_divergence = mean_of(text);
+  near.clear();
+  for (uint32_t at = 0; at < text.size(); ++at) near.push_back(at / kNear);
+  out->text_divergence = mean_of(text, near);
   out->text_divergence_999 = per_mille(text, 999);
 }
 
