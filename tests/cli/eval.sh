@@ -32,6 +32,7 @@ base, again, int8 = report["result"]["configurations"]
 assert [c["configuration"] for c in (base, again, int8)] == ["f16", "f16 again", "int8"], report
 assert again["divergence"]["most"] == 0 and again["flips"]["mean"] == 0 and again["divergence"]["n"] > 100 and again["text_divergence"]["n"] > 300, again["divergence"]
 assert again["text_divergence"]["mean"] == 0 and again["text_divergence"]["per_mille_999"] == 0, again["text_divergence"]
+assert again["text_divergence"]["log10"]["mean"] == -12 < int8["text_divergence"]["log10"]["mean"] < 0, (again["text_divergence"], int8)
 assert int8["divergence"]["mean"] > 0 and int8["text_divergence"]["mean"] > 0, int8
 assert base["kv_bytes_per_token"] == again["kv_bytes_per_token"] > int8["kv_bytes_per_token"] > 0
 assert base["rows"] == again["rows"] > 0

@@ -57,8 +57,11 @@ Json summary_json(const Summary& s) {
   json.add("divergence", mean_json(s.divergence)
                              .add("per_mille_999", s.divergence_999, kDigits)
                              .add("most", s.divergence_most, kDigits)
+                             .add("log10", mean_json(s.divergence_log10))
                              .add("by_eighth_of_position", by_part));
-  json.add("text_divergence", mean_json(s.text_divergence).add("per_mille_999", s.text_divergence_999, kDigits));
+  json.add(
+      "text_divergence",
+      mean_json(s.text_divergence).add("per_mille_999", s.text_divergence_999, kDigits).add("log10", mean_json(s.text_divergence_log10)));
   json.add("flips", mean_json(s.flips));
   json.add("decode", Json()
                          .add("tokens_before_first_difference", mean_json(s.first_difference))
@@ -89,8 +92,10 @@ std::vector<std::pair<std::string, double>> figures(const EvalReport& report) {
     add("divergence.mean", s.divergence.value);
     add("divergence.per_mille_999", s.divergence_999);
     add("divergence.most", s.divergence_most);
+    add("divergence.log10", s.divergence_log10.value);
     add("text_divergence.mean", s.text_divergence.value);
     add("text_divergence.per_mille_999", s.text_divergence_999);
+    add("text_divergence.log10", s.text_divergence_log10.value);
     add("flips", s.flips.value);
     add("decode.tokens_before_first_difference", s.first_difference.value);
     add("decode.repetition", s.repetition.value);

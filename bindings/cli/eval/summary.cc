@@ -9,7 +9,8 @@ namespace cli::eval {
 namespace {
 
 constexpr size_t kParts = 8, kRun = 8;
-constexpr uint32_t kNear = 32;    // positions so near each other may be hard together: they count as one case of an interval
+constexpr uint32_t kNear = 32;  // positions so near each other may be hard together: they count as one case of an interval
+constexpr double kLog10E = 0x1.bcb7b1526e50ep-2;
 constexpr double kNoChance = -1;  // of a program's axis: nobody knows
 
 // The scores of all answers of an axis: of each part by its name, and of the whole answer.
@@ -97,6 +98,12 @@ void summarize_decodes(const Size& size, const Measured& base, const Measured& m
   out->length = mean_of(length);
 }
 
+// Of decimal logarithms; 1e-12 is the least.
+Mean log10_mean(std::vector<double> values, std::span<const uint32_t> near) {
+  for (double& v : values) v = log_of(std::max(v, 1e-12)) * kLog10E;
+  return mean_of(values, near);
+}
+
 // The positions that predict tokens of the base's long answers, and apart from these all of the long text.
 void summarize_readings(const Size& size, const Measured& base, const Measured& measured, Summary* out) {
   std::vector<double> answers, text, flips;
@@ -118,12 +125,14 @@ void summarize_readings(const Size& size, const Measured& base, const Measured& 
   out->divergence = mean_of(answers, near);
   out->divergence_999 = per_mille(answers, 999);
   out->divergence_most = answers.empty() ? 0 : *std::max_element(answers.begin(), answers.end());
+  out->divergence_log10 = log10_mean(answers, near);
   out->flips = mean_of(flips, near);
   for (const auto& part : parts) out->divergence_by_part.push_back(mean_of(part).value);
   near.clear();
   for (uint32_t at = 0; at < text.size(); ++at) near.push_back(at / kNear);
   out->text_divergence = mean_of(text, near);
   out->text_divergence_999 = per_mille(text, 999);
+  out->text_divergence_log10 = log10_mean(text, near);
 }
 
 }  // namespace

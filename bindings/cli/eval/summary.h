@@ -59,8 +59,10 @@ struct Summary {
   Mean divergence;            // KL(base || this), in nats, where tokens of long answers are predicted
   double divergence_999 = 0;  // 99.9 % of positions have no more
   double divergence_most = 0;
+  Mean divergence_log10;                   // of the decimal logarithms: what a typical position has, whatever a few cost
   Mean text_divergence;                    // of each position of the long text and the answer to it
   double text_divergence_999 = 0;          // likewise
+  Mean text_divergence_log10;              // likewise
   Mean flips;                              // the share of positions whose best token is another
   std::vector<double> divergence_by_part;  // means of eighths of the long answers, by position
   Mean first_difference;                   // tokens of a long answer before it leaves the base's
