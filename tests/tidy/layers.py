@@ -66,6 +66,7 @@ LAYERS = {
     "tests/bench": {"abi", "bindings/cli", "tests/api", "tests/cuda", "tests/support"} | BELOW_ENGINE | COMPUTE | CUDA,
     "tests/bench/overhead": {"abi"},
     "tests/bindings": {"abi", "bindings/cpp"},
+    "tests/cli": {"runtime/base", "tests/support"} | COMPUTE,
     "tests/consumer": {"abi"},
     "tests/consumer/project": {"abi"},
     "tests/cuda": {"runtime/base", "runtime/engine/sampling", "tests/api", "tests/cuda/emulation", "tests/ops", "tests/support"} | COMPUTE | CUDA,
