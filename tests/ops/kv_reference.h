@@ -134,12 +134,12 @@ inline Int4Row int4_of(const std::vector<float>& x) {
       std::vector<float> errors(16);
       std::vector<uint8_t> found;
       for (size_t i = 0; i < group.size(); ++i) {
-        const float v = group[i] * inverse;
+        const float scaled = group[i] * inverse;
+        const double v = scaled > 1e3f ? 1e3 : scaled < -1e3f ? -1e3 : double{scaled};
         uint8_t code = 0;  // the nearest; of two the lower one
         for (uint8_t c = 1; c < 16; ++c) {
-          if (std::fabs(double{v} - kEntries[c]) < std::fabs(double{v} - kEntries[code])) code = c;
+          if (std::fabs(v - kEntries[c]) < std::fabs(v - kEntries[code])) code = c;
         }
-        if (std::isinf(v)) code = v > 0 ? 15 : 0;
         found.push_back(code);
         const float off = std::fmaf(static_cast<float>(kEntries[code]), -tried, group[i]);
         add(&errors, i, off, off);
