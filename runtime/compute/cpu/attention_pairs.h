@@ -51,7 +51,7 @@ struct PairSums {
 // From: PairsI4, or Copied.
 // Scores of R rows (q: [dims][R] in the order of the cells, dims of whole groups) against V vectors of keys from 16 * slot on.
 template <typename S, typename From, uint32_t R, uint32_t V>
-KVRT_INLINE void score_pairs_tile(const float* q, uint32_t dims, const Keys& k, uint32_t slot, const Scores& scores) {
+[[gnu::noinline]] void score_pairs_tile(const float* q, uint32_t dims, const Keys& k, uint32_t slot, const Scores& scores) {
   using F = typename S::F;
   constexpr uint32_t kVectors = 16 / S::kLanes, kSlots = V / kVectors;
   const uint8_t *at[kSlots], *far[kSlots];
