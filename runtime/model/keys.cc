@@ -133,6 +133,12 @@ void take_factors(const PairSquares& squares, const Heads& heads, const RopePara
   }
 }
 
+// Whether K is the rotated product of W, and maybe b: nothing lies between, and the rows are in order.
+bool plain_keys(const LayerTensors& tensors, const Layer& layer, Mixer mixer, const Heads& heads) {
+  const bool dealt = std::ranges::any_of(tensors.qkv, [](const PlannedTensor& part) { return part.deal.run != 0; });
+  return mixer == Mixer::kAttention && layer.q_norm.values.empty() && !heads.gate && !dealt;
+}
+
 }  // namespace
 
 Status fit_keys(const GgufFile& file, KvFormat format, const Backend& backend, Model* model) {
@@ -146,8 +152,7 @@ Status fit_keys(const GgufFile& file, KvFormat format, const Backend& backend, M
     Layer& layer = model->layers[i];
     const RopeParams* rope = d.rope_of(i);
     const Heads heads = d.heads_of(i);
-    const bool as_it_is = std::ranges::any_of(plan.layers[i].qkv, [](const PlannedTensor& part) { return part.deal.run != 0; });
-    if (d.mixer(i) != Mixer::kAttention || !rope || !layer.q_norm.values.empty() || heads.gate || as_it_is) continue;
+    if (!rope || !plain_keys(plan.layers[i], layer, d.mixer(i), heads)) continue;
     if (format != KvFormat::kI4 && layer.qkv_bias.values.empty()) continue;
     const PairSquares squares = pair_squares(plan.layers[i], layer, heads, *rope, d.width);
     if (take_bias(squares, heads, *rope, &layer)) model->bias_apart = true;

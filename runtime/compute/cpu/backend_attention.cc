@@ -129,6 +129,12 @@ void store_head(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, 
   put_scales(kv, kv.v, scales, slot, base + kv.v_scales_at() + head * kv.head_scale_bytes(kv.v));
 }
 
+// Whether vectors fit heads of these dimensions.
+bool fit(const KvGeometry& kv) {
+  const uint32_t lanes = kv.v_rows().format == KvFormat::kI4 ? kInt4Group / 2 : 8;
+  return kv.v.dim % lanes == 0 && std::max(kv.k.dim, kv.v.dim) <= kHeadDimMax;
+}
+
 // Tells the tile the place of a KV head, the same in every block.
 void locate(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t head, TileKv* tile) {
   const uint8_t* base = pool + layer * kv.layer_bytes();
@@ -315,8 +321,7 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
   const uint32_t k_dim = kv.k.dim, v_dim = kv.v.dim;
   const TileBias bias = turn_bias(params, kv, step, q, stride);
   if (kv.transforms_keys()) q = transform_queries(k_dim, step.n_rows(), params.heads * k_dim, q, &stride, &scale);
-  const uint32_t lanes = kv.v_rows().format == KvFormat::kI4 ? kInt4Group / 2 : 8;
-  const CpuKernels& kernels = v_dim % lanes == 0 && std::max(k_dim, v_dim) <= kHeadDimMax ? kernels_ : *scalar_kernels();  // the same bits
+  const CpuKernels& kernels = fit(kv) ? kernels_ : *scalar_kernels();  // the same bits
   const uint32_t heads = params.heads, group = heads_of_tile(kv, heads), parts = heads / group;
   const uint32_t tile_tokens = tile_tokens_of(step, parts, group, pool_.size());
   const int64_t window = params.window > 0 ? params.window : kNoWindow;

@@ -155,7 +155,21 @@ uint16_t scaled_row(float top, float unit, const float* x, uint32_t n, uint8_t* 
   }
   return scale;
 }
-// A group of int4: its codes, one a byte, and its scale (NUMERICS.md §7).
+// The codes of a group of int4 under a scale, one a byte; gives the squared error.
+float int4_codes(const float* x, uint32_t n, float scale, uint8_t* codes) {
+  const float inverse = scale != 0 ? 1.0f / scale : 0.0f;
+  float errors[16] = {};
+  for (uint32_t i = 0; i < n; ++i) {
+    const float v = x[i] * inverse;
+    codes[i] = 0;
+    for (uint32_t entry = 1; entry < 16; ++entry) codes[i] += v > kInt4Between[entry];
+    const float off = std::fmaf(kInt4Entries[codes[i]], -scale, x[i]);
+    errors[i % 16] = i < 16 ? off * off : std::fmaf(off, off, errors[i % 16]);
+  }
+  return sum_lanes(errors);
+}
+
+// A group of int4: its codes and its scale (NUMERICS.md §7).
 uint16_t int4_group(const float* x, uint32_t n, uint8_t* codes) {
   float most = 0, least = 0;
   for (uint32_t i = 0; i < n; ++i) {
@@ -168,17 +182,8 @@ uint16_t int4_group(const float* x, uint32_t n, uint8_t* codes) {
     float tried = largest * times;
     tried = tried < kF16Max ? tried : kF16Max;
     tried = f16_to_f32(f32_to_f16(tried > -kF16Max ? tried : -kF16Max));
-    const float inverse = tried != 0 ? 1.0f / tried : 0.0f;
-    float errors[16] = {};
     uint8_t found[kInt4Group];
-    for (uint32_t i = 0; i < n; ++i) {
-      const float v = x[i] * inverse;
-      found[i] = 0;
-      for (uint32_t entry = 1; entry < 16; ++entry) found[i] += v > kInt4Between[entry];
-      const float off = std::fmaf(kInt4Entries[found[i]], -tried, x[i]);
-      errors[i % 16] = i < 16 ? off * off : std::fmaf(off, off, errors[i % 16]);
-    }
-    const float error = sum_lanes(errors);
+    const float error = int4_codes(x, n, tried, found);
     if (times != kInt4Tries[0] && !(error < best)) continue;
     best = error, scale = tried;
     std::copy_n(found, n, codes);
