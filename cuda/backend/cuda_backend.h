@@ -54,7 +54,6 @@ class CudaBackend final : public Backend {
   Result<std::unique_ptr<Buffer>> alloc(uint64_t bytes, bool populate) override;
   Result<std::unique_ptr<Buffer>> alloc_host(uint64_t bytes) override;
   bool unified() const override { return false; }
-  bool stores(KvFormat format) const override { return format != KvFormat::kI4; }
   bool fits_keys() const override { return false; }
   uint32_t rows_alike() const override { return determinism_ == Determinism::kStrict ? UINT32_MAX : kFewRows; }
   void device_memory(uint64_t* total, uint64_t* free) const override;

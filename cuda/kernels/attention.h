@@ -1,5 +1,5 @@
-// Code that the kernels of attention share: the places of K and V of a layer, the transform of int8's keys and queries, pairs of 16-bit
-// numbers for tensor cores.
+// Code that the kernels of attention share: the places of K and V of a layer, the transform of keys and queries, pairs of 16-bit numbers
+// for tensor cores.
 #pragma once
 
 #include "cuda/kernels/device.h"
@@ -12,10 +12,11 @@ inline constexpr uint32_t kHeadDimMax = 576;
 // A layer's part of every block, as byte offsets from the pool's begin (runtime/compute/step.h).
 struct KvLayer {
   uint64_t layer_at, block_bytes, v_at, k_scales_at, v_scales_at;
-  uint32_t k_dim, v_dim, k_elem, v_elem, token_shift;  // block_tokens = 1 << token_shift
-  uint32_t k_slot, k_row, v_row;                       // bytes from a position's K to the next one's, from a dimension of K, a position's V
+  uint32_t k_dim, v_dim, k_elem, v_elem, token_shift;  // block_tokens = 1 << token_shift; bytes of a cell
+  uint32_t k_slot, k_row, v_row;                       // bytes from a position's K to the next one's, from a cell of K, a position's V
+  uint32_t k_cells, v_cells;                           // of a row
   KvFormat k_format, v_format;
-  bool latent;
+  bool latent, transforms_keys, transforms_values;
 
   __device__ __forceinline__ uint32_t slot(int32_t position) const { return static_cast<uint32_t>(position) & ((1u << token_shift) - 1); }
   __device__ __forceinline__ uint64_t block_at(const int32_t* table, int32_t position) const {
@@ -23,17 +24,24 @@ struct KvLayer {
   }
   // The first element of a position's K; the next one is k_row_bytes() further.
   __device__ __forceinline__ uint64_t key_at(const int32_t* table, uint32_t head, int32_t position) const {
-    return block_at(table, position) + (uint64_t{head} * k_dim << token_shift) * k_elem + slot(position) * k_slot;
+    return block_at(table, position) + (uint64_t{head} * k_cells << token_shift) * k_elem + slot(position) * k_slot;
   }
   __device__ __forceinline__ uint32_t k_row_bytes() const { return k_row; }
   // The first element of a position's V; the block's next position is v_row_bytes() further.
   __device__ __forceinline__ uint64_t value_at(const int32_t* table, uint32_t head, int32_t position) const {
-    return block_at(table, position) + v_at + (uint64_t{head} * v_dim << token_shift) * v_elem + slot(position) * v_row_bytes();
+    return block_at(table, position) + v_at + (uint64_t{head} * v_cells << token_shift) * v_elem + slot(position) * v_row_bytes();
   }
   __host__ __device__ __forceinline__ uint32_t v_row_bytes() const { return v_row; }
-  // A position's scale of K (k_scales_at) or V (v_scales_at).
+  // A position's scale of K (k_scales_at) or V (v_scales_at), where a row has one.
   __device__ __forceinline__ uint64_t scale_at(uint64_t scales_at, const int32_t* table, uint32_t head, int32_t position) const {
     return block_at(table, position) + scales_at + ((head << token_shift) + slot(position)) * kKvScaleBytes;
+  }
+  // The first of a position's scales of K or V; the next group's is (2 << token_shift) bytes further.
+  __device__ __forceinline__ uint64_t scales_of(bool values, const int32_t* table, uint32_t head, int32_t position) const {
+    const uint32_t cells = values ? v_cells : k_cells,
+                   scales = (values ? v_format : k_format) == KvFormat::kI4 ? cells / (kInt4Group / 2) : 1;
+    return block_at(table, position) + (values ? v_scales_at : k_scales_at) +
+           ((head * scales << token_shift) + slot(position)) * kKvScaleBytes;
   }
 };
 
@@ -50,11 +58,15 @@ inline KvLayer kv_layer(const KvGeometry& kv, uint32_t layer) {
   out.v_elem = kv.v.cell_bytes();
   out.k_format = kv.k.format;
   out.v_format = kv.v.format;
+  out.k_cells = kv.k.cells();
+  out.v_cells = kv.v_rows().cells();
   out.latent = kv.latent;
+  out.transforms_keys = kv.transforms_keys();
+  out.transforms_values = kv.transforms_values();
   while (1u << out.token_shift < kv.block_tokens) ++out.token_shift;
-  out.k_slot = kv.latent ? kv.k.dim * out.k_elem : out.k_elem;
+  out.k_slot = kv.latent ? out.k_cells * out.k_elem : out.k_elem;
   out.k_row = kv.latent ? out.k_elem : out.k_elem << out.token_shift;
-  out.v_row = (kv.latent ? kv.k.dim : kv.v.dim) * out.v_elem;
+  out.v_row = out.v_cells * out.v_elem;
   return out;
 }
 
@@ -62,14 +74,15 @@ inline KvLayer kv_layer(const KvGeometry& kv, uint32_t layer) {
 // kernel more, not one for each pair.
 template <KvFormat format>
 struct Alike {
-  static constexpr uint32_t kElemMax = kv_cell_bytes(format);  // bytes of an element at most
-  static constexpr bool kScaled = kv_scaled(format);           // K or V may have scales
+  static constexpr uint32_t kElemMax = kv_cell_bytes(format);                           // bytes of an element at most
+  static constexpr bool kScaled = kv_scaled(format);                                    // K or V may have scales
+  static constexpr bool kTensor = format != KvFormat::kF32 && format != KvFormat::kI4;  // there are kernels on tensor cores
   static __host__ __device__ __forceinline__ constexpr KvFormat k(const KvLayer&) { return format; }
   static __host__ __device__ __forceinline__ constexpr KvFormat v(const KvLayer&) { return format; }
 };
 struct Unlike {
   static constexpr uint32_t kElemMax = 2;  // on tensor cores
-  static constexpr bool kScaled = true;
+  static constexpr bool kScaled = true, kTensor = true;
   static __host__ __device__ __forceinline__ KvFormat k(const KvLayer& kv) { return kv.k_format; }
   static __host__ __device__ __forceinline__ KvFormat v(const KvLayer& kv) { return kv.v_format; }
 };
@@ -90,16 +103,21 @@ void with_formats(const KvGeometry& kv, const Fn& fn) {
     case KvFormat::kF8:
       return fn.template operator()<Alike<KvFormat::kF8>>();
     case KvFormat::kI4:
-      break;  // CudaBackend::stores
+      return fn.template operator()<Alike<KvFormat::kI4>>();
   }
 }
+
+// Tensor cores take both formats.
+inline bool on_tensor_cores(KvFormat format) { return format != KvFormat::kF32 && format != KvFormat::kI4; }
+// A row has one scale.
+__host__ __device__ __forceinline__ constexpr bool one_scale(KvFormat format) { return kv_scaled(format) && format != KvFormat::kI4; }
 
 // The length of the runs that are transformed (runtime/compute/NUMERICS.md §7): the largest power of two that divides k_dim.
 __host__ __device__ __forceinline__ uint32_t hadamard_dim(uint32_t k_dim) { return k_dim & (0 - k_dim); }
 
 // The factor of q · k.
 inline float score_scale(const KvGeometry& kv, float scale) {
-  return kv.k.format == KvFormat::kI8 && !kv.latent ? scale / static_cast<float>(hadamard_dim(kv.k.dim)) : scale;
+  return kv.transforms_keys() ? scale / static_cast<float>(hadamard_dim(kv.k.dim)) : scale;
 }
 
 // A whole block transforms n elements in shared memory; a barrier comes before and after.
@@ -127,6 +145,19 @@ __device__ __forceinline__ Seen seen_from(int32_t position, uint32_t window) {
   return {first > 0 ? static_cast<int32_t>(first) : 0, position};
 }
 
+// Four of int4's levels as bytes, from the i-th four.
+constexpr uint32_t int4_levels(uint32_t i) {
+  uint32_t word = 0;
+  for (uint32_t j = 0; j < 4; ++j) word |= static_cast<uint32_t>(static_cast<uint8_t>(kInt4Levels[4 * i + j])) << 8 * j;
+  return word;
+}
+__device__ __forceinline__ float int4_level(uint32_t code) {
+  constexpr uint32_t kWords[] = {int4_levels(0), int4_levels(1), int4_levels(2), int4_levels(3)};
+  const uint32_t low = __byte_perm(kWords[0], kWords[1], code & 7), high = __byte_perm(kWords[2], kWords[3], code & 7);
+  return static_cast<int8_t>(code < 8 ? low : high);
+}
+
+// int4 has elements of its own: int4_level.
 __device__ __forceinline__ float kv_element(KvFormat format, const uint8_t* at) {
   switch (format) {
     case KvFormat::kF16:

@@ -5,8 +5,7 @@
 // and then tokens of V, several steps ahead, so that no phase waits for memory with nothing under way. Tensor cores do both products:
 // columns stand for 8 keys (or dimensions), and the sums run over rows. Queries and weights keep their precision: each is a 16-bit number
 // and a second one for the rest; up to 8 heads have these in the two halves of a fragment, more in two fragments.
-#include <type_traits>
-
+#include "cuda/kernels/attention_plain.h"
 #include "cuda/kernels/attention_ring.h"
 
 namespace kvrt::cuda {
@@ -163,114 +162,6 @@ __global__ void __launch_bounds__(kPartThreads, wide ? 3 : 4) attend_part(Decode
   }
 }
 
-// ---- a part of any dimensions and formats: the CPU's arithmetic in its order, so that a row that sees one part has the CPU's bits
-
-constexpr uint32_t kPlainHeads = 4;  // heads that share a read of K and V
-// Rows of K or tokens of V at a time, as registers allow.
-template <typename Kv>
-constexpr uint32_t kPlainRows = std::is_same_v<Kv, Unlike>                 ? 1
-                                : std::is_same_v<Kv, Alike<KvFormat::kF8>> ? 2
-                                                                           : 4;
-template <typename Kv>
-constexpr uint32_t kPlainTokens = kPlainRows<Kv> < 4 ? 1 : 4;
-
-// Puts the scores of `n` heads at the part's position i into weights[head][i]; the thread has the positions i and i + kPartThreads.
-template <typename Kv>
-__device__ __forceinline__ void plain_scores(const DecodeArgs& a, const Part& part, uint32_t kv_head, const float* q, float* weights) {
-  for (uint32_t i = threadIdx.x; i < kSplitTokens; i += kPartThreads) {
-    const int32_t position = part.first + static_cast<int32_t>(i);
-    if (!part.seen.has(position)) continue;
-    const uint8_t* k = a.pool + a.kv.key_at(part.table, kv_head, position);
-    float dot[kPlainHeads] = {};
-#pragma unroll(kPlainRows <Kv>)
-    for (uint32_t d = 0; d < a.kv.k_dim; ++d, k += a.kv.k_row_bytes()) {
-      const float x = kv_element(Kv::k(a.kv), k);
-#pragma unroll
-      for (uint32_t h = 0; h < kPlainHeads; ++h) dot[h] = fmaf(q[h * a.kv.k_dim + d], x, dot[h]);
-    }
-    float scale = 1;
-    if (kv_scaled(Kv::k(a.kv))) scale = scale_of(a, part, a.kv.k_scales_at, kv_head, position);
-#pragma unroll
-    for (uint32_t h = 0; h < kPlainHeads; ++h) weights[h * kSplitTokens + i] = a.score(dot[h] * scale);
-  }
-}
-
-// Turns scores into weights, and gives each head's largest score and, by 16 virtual lanes, its sum of weights. Then the weights are
-// multiplied by the scales of V, where it has them. They are 0 for positions that are not seen.
-__device__ __forceinline__ void plain_weights(const DecodeArgs& a, const Part& part, bool scaled, uint32_t kv_head, float* weights,
-                                              float* maxima, float* sums) {
-  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  static_assert(kPlainHeads == kPartWarps);
-  __syncthreads();
-  float max = -INFINITY, sum = 0;
-  for (uint32_t i = lane; i < kSplitTokens; i += kWarp) {
-    if (part.seen.has(part.first + static_cast<int32_t>(i))) max = fmaxf(weights[warp * kSplitTokens + i], max);
-  }
-  max = warp_max(max);
-  for (uint32_t i = lane; i < kSplitTokens; i += kWarp) {
-    float& at = weights[warp * kSplitTokens + i];
-    at = part.seen.has(part.first + static_cast<int32_t>(i)) ? exp_of(at - max) : 0.0f;
-  }
-  __syncwarp();
-  for (uint32_t i = lane % 16; i < kSplitTokens; i += 16) sum = sum + weights[warp * kSplitTokens + i];
-  sum = warp_sum(sum, 16);
-  if (lane == 0) maxima[warp] = max, sums[warp] = sum;
-  __syncthreads();
-  if (scaled) {
-    for (uint32_t i = threadIdx.x; i < kSplitTokens; i += kPartThreads) {
-      const int32_t position = part.first + static_cast<int32_t>(i);
-      if (!part.seen.has(position)) continue;
-      const float scale = scale_of(a, part, a.kv.v_scales_at, kv_head, position);
-      for (uint32_t h = 0; h < kPlainHeads; ++h) weights[h * kSplitTokens + i] = weights[h * kSplitTokens + i] * scale;
-    }
-    __syncthreads();
-  }
-}
-
-// A thread per dimension sums over V, token after token. Heads [first, first + n).
-template <typename Kv>
-__device__ __forceinline__ void plain_values(const DecodeArgs& a, const Part& part, uint32_t kv_head, uint32_t first, uint32_t n,
-                                             const float* weights, const float* sums) {
-  const int32_t begin = max(part.first, part.seen.first), end = min(part.first + int32_t{kSplitTokens}, part.seen.last + 1);
-  for (uint32_t d = threadIdx.x; d < a.kv.v_dim; d += kPartThreads) {
-    float acc[kPlainHeads] = {};
-    const uint8_t* v = nullptr;
-#pragma unroll(kPlainTokens <Kv>)
-    for (int32_t at = begin; at < end; ++at, v += a.kv.v_row_bytes()) {
-      if (at == begin || a.kv.slot(at) == 0) v = a.pool + a.kv.value_at(part.table, kv_head, at);
-      const float x = kv_element(Kv::v(a.kv), v + d * a.kv.v_elem);
-#pragma unroll
-      for (uint32_t h = 0; h < kPlainHeads; ++h) acc[h] = fmaf(weights[h * kSplitTokens + at - part.first], x, acc[h]);
-    }
-    for (uint32_t h = 0; h < n; ++h) a.put(part.only, blockIdx.z, first + h, d, acc[h], sums[h]);
-  }
-}
-
-// Like attend_part; K and V are read once for each kPlainHeads heads of a group.
-template <typename Kv>
-__global__ void __launch_bounds__(kPartThreads, 8) attend_part_plain(DecodeArgs a) {
-  KVRT_DYNAMIC_SHARED(memory);
-  __shared__ float maxima[kPlainHeads], sums[kPlainHeads];
-  grid_wait();
-  const Part part = part_of(a);
-  if (part.none) return;
-  auto* weights = reinterpret_cast<float*>(memory);
-  float* q = weights + kPlainHeads * kSplitTokens;
-  const uint32_t kv_head = blockIdx.y, last = (kv_head + 1) * a.group, k_dim = a.kv.k_dim;
-  for (uint32_t head = kv_head * a.group; head < last; head += kPlainHeads) {
-    const uint32_t n = min(kPlainHeads, last - head);
-    const float* from = a.q + uint64_t{blockIdx.z} * a.stride + uint64_t{head} * k_dim;
-    __syncthreads();
-    for (uint32_t i = threadIdx.x; i < kPlainHeads * k_dim; i += kPartThreads) q[i] = i < n * k_dim ? from[i] : 0.0f;
-    if (Kv::k(a.kv) == KvFormat::kI8 && !a.kv.latent) hadamard(hadamard_dim(k_dim), kPlainHeads * k_dim, q);
-    __syncthreads();
-    plain_scores<Kv>(a, part, kv_head, q, weights);
-    plain_weights(a, part, kv_scaled(Kv::v(a.kv)), kv_head, weights, maxima, sums);
-    if (!part.only && threadIdx.x < n) a.put_sums(blockIdx.z, head + threadIdx.x, maxima[threadIdx.x], sums[threadIdx.x]);
-    plain_values<Kv>(a, part, kv_head, head, n, weights, sums);
-  }
-}
-
 // ---- the parts of a row, in order
 
 constexpr int32_t kMergeAtOnce = 16;  // parts whose sums over V are loaded at a time
@@ -321,6 +212,18 @@ __global__ void __launch_bounds__(kHeadDimMax) merge_parts(DecodeArgs a) {
   if (threadIdx.x < a.kv.v_dim) a.out[head * a.kv.v_dim + dim] = acc * (1.0f / sum);
 }
 
+// V is stored as its transform: so is what attention gives, and comes back. A block per head (x) and row (y). Bytes: 8 per element.
+__global__ void __launch_bounds__(kPartThreads) transform_back(uint32_t dim, float* out) {
+  __shared__ float x[kHeadDimMax];
+  grid_wait();
+  grid_launch_next();
+  float* at = out + (uint64_t{blockIdx.y} * gridDim.x + blockIdx.x) * dim;
+  for (uint32_t i = threadIdx.x; i < dim; i += kPartThreads) x[i] = at[i];
+  hadamard(hadamard_dim(dim), dim, x);
+  const float factor = 1 / static_cast<float>(hadamard_dim(dim));  // exact: a power of two
+  for (uint32_t i = threadIdx.x; i < dim; i += kPartThreads) at[i] = x[i] * factor;
+}
+
 template <typename Kernel>
 void start(Stream* stream, Kernel kernel, const DecodeArgs& a, dim3 grid, uint32_t shared) {
   // A block may have this much by default, less its static part.
@@ -341,8 +244,8 @@ bool start_ring(Stream* stream, const DecodeArgs& a, dim3 grid) {
 template <typename Kv>
 void start_parts(Stream* stream, const DecodeArgs& a, dim3 grid) {
   const uint32_t k_dim = a.kv.k_dim;
-  if constexpr (Kv::kElemMax <= 2) {
-    const bool plain = a.kv.latent || Kv::k(a.kv) == KvFormat::kF32 || Kv::v(a.kv) == KvFormat::kF32;
+  if constexpr (Kv::kTensor) {
+    const bool plain = a.kv.latent || !on_tensor_cores(Kv::k(a.kv)) || !on_tensor_cores(Kv::v(a.kv));
     if (!plain && a.kv.v_row_bytes() % 16 == 0) {  // rows of V must be whole pieces of 16 bytes
       if (a.group <= Heads<false>::kCount ? start_ring<Kv, false>(stream, a, grid) : start_ring<Kv, true>(stream, a, grid)) return;
     }
@@ -375,8 +278,9 @@ void decode_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool,
   a.sinks = params.sinks;
   const dim3 grid(splits, kv.kv_heads, rows);
   with_formats(kv, [&]<typename Kv>() { start_parts<Kv>(stream, a, grid); });
-  if (splits == 1 && params.sinks == nullptr) return;
-  launch(merge_parts, dim3(params.heads, rows), dim3((kv.v.dim + kWarp - 1) / kWarp * kWarp), 0, stream, a);
+  if (splits > 1 || params.sinks != nullptr)
+    launch(merge_parts, dim3(params.heads, rows), dim3((kv.v.dim + kWarp - 1) / kWarp * kWarp), 0, stream, a);
+  if (kv.transforms_values()) launch(transform_back, dim3(params.heads, rows), dim3(kPartThreads), 0, stream, kv.v.dim, out);
 }
 
 }  // namespace kvrt::cuda

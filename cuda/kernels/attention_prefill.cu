@@ -86,7 +86,7 @@ struct Warp {
 #pragma unroll
         for (uint32_t j = 0; j < 4; ++j) x[k][j] = row < tile.n && 16 * k < a.kv.k_dim ? from[16 * k + 8 * (j / 2) + j % 2] : 0.0f;
       }
-      if (Kv::k(a.kv) == KvFormat::kI8) hadamard_fragments(hadamard_dim(a.kv.k_dim), x);
+      if (Kv::kScaled && a.kv.transforms_keys) hadamard_fragments(hadamard_dim(a.kv.k_dim), x);
 #pragma unroll
       for (uint32_t k = 0; k < kSteps; ++k) {
         if (!k_bf16(a)) {
@@ -333,7 +333,7 @@ void start(Stream* stream, const PrefillArgs& a, uint32_t n_tiles) {
 bool prefill_supported(const KvGeometry& kv) {
   uint32_t most = 0;
   with_formats(kv, [&]<typename Kv>() { most = kDimMax<Kv>; });
-  const auto fits = [&](const KvRows& rows) { return rows.format != KvFormat::kF32 && rows.dim % 16 == 0 && rows.dim <= most; };
+  const auto fits = [&](const KvRows& rows) { return on_tensor_cores(rows.format) && rows.dim % 16 == 0 && rows.dim <= most; };
   return fits(kv.k) && fits(kv.v);
 }
 
@@ -355,7 +355,7 @@ void prefill_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool
   a.softcap = params.softcap;
   a.sinks = params.sinks;
   with_formats(kv, [&]<typename Kv>() {
-    if constexpr (Kv::kElemMax <= 2) start<Kv>(stream, a, n_tiles);
+    if constexpr (Kv::kTensor) start<Kv>(stream, a, n_tiles);
   });
 }
 

@@ -240,7 +240,7 @@ __device__ __forceinline__ void load_queries(const DecodeArgs& a, uint32_t first
   const uint32_t k_dim = a.kv.k_dim, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const float* q = a.q + uint64_t{blockIdx.z} * a.stride + uint64_t{first} * k_dim;
   for (uint32_t i = threadIdx.x; i < Heads<wide>::kCount * k_dim; i += kPartThreads) shared.rows[i] = i < n * k_dim ? q[i] : 0.0f;
-  if (Kv::k(a.kv) == KvFormat::kI8) hadamard(hadamard_dim(k_dim), Heads<wide>::kCount * k_dim, shared.rows);
+  if (Kv::kScaled && a.kv.transforms_keys) hadamard(hadamard_dim(k_dim), Heads<wide>::kCount * k_dim, shared.rows);
   __syncthreads();
   for (uint32_t head = warp; head < Heads<wide>::kCount; head += kPartWarps) {
     float* row = shared.rows + head * k_dim;

@@ -7,15 +7,10 @@ namespace kvrt::cuda {
 
 inline constexpr uint32_t kStoreThreads = 128;  // threads of a block that stores a head
 
-// Stores a row as elements and one scale; the elements lie `step` bytes apart, from `to` on. int8 transforms keys, but not latents.
+// Stores a row as elements and one scale; the elements lie `step` bytes apart, from `to` on.
 template <KvFormat format>
-__device__ __forceinline__ void store_scaled(const float* row, uint32_t dim, bool key, bool latent, uint8_t* to, uint32_t step,
-                                             uint16_t* scale_at) {
-  __shared__ float x[kHeadDimMax];
+__device__ __forceinline__ void store_scaled(const float* x, uint32_t dim, bool key, uint8_t* to, uint32_t step, uint16_t* scale_at) {
   __shared__ float maxima[kStoreThreads / kWarp];
-  for (uint32_t i = threadIdx.x; i < dim; i += kStoreThreads) x[i] = row[i];
-  if (format == KvFormat::kI8 && key && !latent) hadamard(hadamard_dim(dim), dim, x);
-  __syncthreads();
   float max = 0;
   for (uint32_t i = threadIdx.x; i < dim; i += kStoreThreads) max = fmaxf(fabsf(x[i]), max);
   max = warp_max(max);
@@ -35,17 +30,58 @@ __device__ __forceinline__ void store_scaled(const float* row, uint32_t dim, boo
   if (threadIdx.x == 0) *scale_at = scale;
 }
 
-// Stores the elements `from` of a head's K (key) or V in its format at the position of a row of the step.
+// A lane's element of a group of int4 (0, where it has none) becomes *code; returns the group's scale, for all lanes of a half alike.
+__device__ __forceinline__ uint16_t int4_group(float x, bool has, bool second_has, uint32_t* code) {
+  const float most = warp_max(x > 0 ? x : 0.0f), least = warp_max(x < 0 ? -x : 0.0f);
+  float wanted = (most >= least ? most : -least) / kInt4Top;
+  wanted = wanted < 65504.0f ? wanted : 65504.0f;
+  const uint16_t first = float_to_f16(wanted > -65504.0f ? wanted : -65504.0f);
+  const float scale = f16_to_float(first), inverse = scale != 0 ? 1.0f / scale : 0.0f, v = x * inverse;
+  *code = 0;
+#pragma unroll
+  for (uint32_t level = 1; level < 16; ++level) *code += v > (int4_level(level - 1) + int4_level(level)) / 2 ? 1 : 0;
+  const float value = int4_level(*code), second = __shfl_down_sync(kFullWarp, x, 16), second_value = __shfl_down_sync(kFullWarp, value, 16);
+  float with = has ? x * value : 0.0f;
+  if (second_has) with = fmaf(second, second_value, with);
+  const float fit = warp_sum(with, 16) / warp_sum(has ? value * value : 0.0f);  // the second sum is exact in any order
+  if (!has) *code = 0;
+  return fabsf(fit) < 65504.0f && scale != 0 ? float_to_f16(fit) : first;
+}
+
+// Stores a row as groups of int4, a warp for each. Cells lie `step` bytes apart, scales `scale_step` numbers.
+__device__ __forceinline__ void store_int4(const float* x, uint32_t dim, uint8_t* to, uint32_t step, uint16_t* scales,
+                                           uint32_t scale_step) {
+  constexpr uint32_t kHalf = kInt4Group / 2;
+  static_assert(kInt4Group == kWarp);
+  const uint32_t lane = threadIdx.x % kWarp;
+  for (uint32_t group = threadIdx.x / kWarp; group * kInt4Group < dim; group += kStoreThreads / kWarp) {
+    const uint32_t i = group * kInt4Group + lane;
+    uint32_t code;
+    const uint16_t scale = int4_group(i < dim ? x[i] : 0.0f, i < dim, lane < kHalf && i + kHalf < dim, &code);
+    const uint32_t high = __shfl_down_sync(kFullWarp, code, kHalf);
+    if (lane < kHalf) to[uint64_t{group * kHalf + lane} * step] = static_cast<uint8_t>(code | high << 4);
+    if (lane == 0) scales[uint64_t{group} * scale_step] = scale;
+  }
+}
+
+// Stores the elements `from` of a head's K (key) or V in its format at the position of a row of the step. x: shared, for formats with scales.
 template <KvFormat format>
 __device__ __forceinline__ void store_rounded(const KvLayer& kv, uint8_t* pool, const DeviceStep& step, uint32_t row, uint32_t head,
-                                              bool key, const float* from) {
+                                              bool key, const float* from, float* x) {
   const int32_t position = step.positions[row];
   const int32_t* table = step.tables + step.tables_at[row];
   uint8_t* to = pool + (key ? kv.key_at(table, head, position) : kv.value_at(table, head, position));
   const uint32_t apart = key ? kv.k_row_bytes() : kv.v_elem, dim = key ? kv.k_dim : kv.v_dim;
   if constexpr (kv_scaled(format)) {
-    uint8_t* scale = pool + kv.scale_at(key ? kv.k_scales_at : kv.v_scales_at, table, head, position);
-    store_scaled<format>(from, dim, key, kv.latent, to, apart, reinterpret_cast<uint16_t*>(scale));
+    auto* scales = reinterpret_cast<uint16_t*>(pool + kv.scales_of(!key, table, head, position));
+    for (uint32_t i = threadIdx.x; i < dim; i += kStoreThreads) x[i] = from[i];
+    if (key ? kv.transforms_keys : kv.transforms_values) hadamard(hadamard_dim(dim), dim, x);
+    __syncthreads();
+    if constexpr (format == KvFormat::kI4) {
+      store_int4(x, dim, to, apart, scales, 1u << kv.token_shift);
+    } else {
+      store_scaled<format>(x, dim, key, to, apart, scales);
+    }
   } else {
     for (uint32_t i = threadIdx.x; i < dim; i += kStoreThreads) {
       uint8_t* at = to + uint64_t{i} * apart;
@@ -71,7 +107,7 @@ __device__ __forceinline__ void with_format(KvFormat format, const Fn& fn) {
     case KvFormat::kF8:
       return fn.template operator()<KvFormat::kF8>();
     case KvFormat::kI4:
-      break;
+      return fn.template operator()<KvFormat::kI4>();
   }
 }
 
@@ -79,8 +115,9 @@ __device__ __forceinline__ void with_format(KvFormat format, const Fn& fn) {
 template <typename Kv>
 __device__ __forceinline__ void store_head(const KvLayer& kv, uint8_t* pool, const DeviceStep& step, uint32_t row, uint32_t head, bool key,
                                            const float* from) {
+  [[maybe_unused]] __shared__ float x[Kv::kScaled ? kHeadDimMax : 1];
   if (step.stores[row] == 0) return;
-  with_format(key ? Kv::k(kv) : Kv::v(kv), [&]<KvFormat format>() { store_rounded<format>(kv, pool, step, row, head, key, from); });
+  with_format(key ? Kv::k(kv) : Kv::v(kv), [&]<KvFormat format>() { store_rounded<format>(kv, pool, step, row, head, key, from, x); });
 }
 
 }  // namespace kvrt::cuda

@@ -87,7 +87,7 @@ kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_
     const bool geometry = !path && !path_size;
     KVRT_ASSIGN(const kvrt::ModelCost cost, geometry ? cost_of_geometry(o) : cost_of_file(*held, path, path_size, o));
     const kvrt::KvFormats formats = kv_formats_of(o.kv_format, o.kv_format_v);
-    KVRT_TRY(kvrt::check_formats(cost.dims, formats, *held->backend()));
+    KVRT_TRY(kvrt::check_formats(cost.dims, formats));
     const kvrt::ModelKv kv = kvrt::model_kv(cost.dims, o.block_tokens, formats);
     uint64_t total = 0, budget = o.memory_bytes;
     if (!budget) held->backend()->device_memory(&total, &budget);

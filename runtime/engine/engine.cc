@@ -64,7 +64,7 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
   const ModelDims& d = model_->dims();
   const uint32_t prefill_chunk = options.prefill_chunk ? options.prefill_chunk : kStepRowsMax;
   KvFormats formats = options.load.kv_format;
-  KVRT_TRY(check_formats(d, formats, *runtime_->backend()));
+  KVRT_TRY(check_formats(d, formats));
   formats.bias_apart = model_->weights() && model_->weights()->bias_apart;
   const ModelKv kv = model_kv(d, options.block_tokens, formats, prefill_chunk, options.windows);
   uint64_t memory_bytes = 0, free_bytes = 0;

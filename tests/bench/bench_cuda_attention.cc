@@ -26,6 +26,8 @@ const char* format_name(KvFormat format) {
       return "f32";
     case KvFormat::kI8:
       return "i8";
+    case KvFormat::kI4:
+      return "int4";
     case KvFormat::kF8:
       return "fp8";
   }
@@ -37,7 +39,7 @@ std::string formats_name(KvFormats formats) {
   return formats.k == formats.v ? k : k + "/" + format_name(formats.v);
 }
 
-// Blocks of ordinary numbers: those of a layer, over and over. f16, int8 and fp8.
+// Blocks of ordinary numbers: those of a layer, over and over. f16, int8, fp8 and int4.
 std::vector<uint8_t> some_blocks(const KvGeometry& kv) {
   constexpr uint32_t kBlocks = 16;
   const std::vector<uint8_t> halves = random_halves(kv.layer_bytes() / 2, -2, 1), bytes = random_bytes(kv.layer_bytes(), 1);
@@ -142,7 +144,8 @@ void measure_prefill(Device* device, const Heads& heads, KvFormats formats, uint
 }  // namespace
 
 void bench_attention(Device* device) {
-  for (const KvFormats formats : {KvFormats(KvFormat::kF16), {KvFormat::kI8}, {KvFormat::kF8}, {KvFormat::kI8, KvFormat::kF16}}) {
+  for (const KvFormats formats :
+       {KvFormats(KvFormat::kF16), {KvFormat::kI8}, {KvFormat::kF8}, {KvFormat::kI4}, {KvFormat::kI8, KvFormat::kF16}}) {
     if (device->smoke) {
       measure_decode(device, {"tried", 4, 2, 64}, formats, 2, 70);
       measure_prefill(device, {"tried", 4, 2, 64}, formats, 40, 70);

@@ -17,6 +17,7 @@ struct Shape {
   float softcap = 0;
   uint32_t v_dim = head_dim;   // head_dim is Q's and K's
   std::vector<float> sinks{};  // [heads], or none
+  bool latent = false;         // v is not read
 
   uint32_t q_width() const { return heads * head_dim; }
   uint32_t out_width() const { return heads * v_dim; }
@@ -24,7 +25,11 @@ struct Shape {
   uint32_t v_width() const { return kv_heads * v_dim; }
   uint32_t stride() const { return q_width() + k_width() + v_width() + 3; }
   bool alike() const { return formats.k == formats.v; }
-  KvGeometry kv() const { return {2, kv_heads, {head_dim, formats.k}, {v_dim, formats.v}, block_tokens}; }
+  KvGeometry kv() const {
+    KvGeometry kv{2, kv_heads, {head_dim, formats.k}, {v_dim, formats.v}, block_tokens};
+    kv.latent = latent;
+    return kv;
+  }
   cuda::DeviceAttention params(const float* sinks_on_device = nullptr) const { return {heads, kScale, softcap, window, sinks_on_device}; }
 };
 inline std::ostream& operator<<(std::ostream& out, const Shape& s) {
@@ -167,6 +172,22 @@ inline std::vector<float> on_cpu(World* world, const Batch& batch) {
     backend->attention(s.kv(), bytes.data(), {kLayer}, step, params, x.data(), s.stride(), out.data());
   });
   return out;
+}
+
+// The bytes of a pool whose rows the CPU stored as well: alike but for the kind of a NaN.
+inline void expect_same_bytes(const Shape& shape, const std::vector<uint8_t>& want, const std::vector<uint8_t>& got) {
+  const KvGeometry kv = shape.kv();
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (got[i] == want[i]) continue;
+    const uint64_t in_layer = i % kv.layer_bytes();
+    ASSERT_LT(in_layer, kv.k_scales_at()) << shape << " byte " << i;
+    const KvFormat format = in_layer < kv.v_at() ? shape.formats.k : shape.formats.v;
+    const auto is_nan = [&](const std::vector<uint8_t>& bytes) {  // K and V begin at even places
+      const auto h = static_cast<uint16_t>(bytes[i / 2 * 2] | bytes[i / 2 * 2 + 1] << 8);
+      return std::isnan(format == KvFormat::kF16 ? f16_to_f32(h) : bf16_to_f32(h));
+    };
+    ASSERT_TRUE(kv_cell_bytes(format) == 2 && is_nan(got) && is_nan(want)) << shape << " byte " << i;
+  }
 }
 
 // ---- float64

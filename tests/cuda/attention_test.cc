@@ -11,6 +11,7 @@
 namespace kvrt::test {
 namespace {
 
+bool on_tensor_cores(KvFormat format) { return format != KvFormat::kF32 && format != KvFormat::kI4; }
 bool has_bf16(const KvFormats& formats) { return formats.k == KvFormat::kBF16 || formats.v == KvFormat::kBF16; }
 
 // ---- decode
@@ -55,12 +56,31 @@ TEST(Decode, PlainPartHasTheCpusBits) {
                                          {KvFormat::kI8, 24u},
                                          {KvFormat::kI8, 40u},
                                          {KvFormat::kF8, 24u},
-                                         {KvFormat::kF8, 40u}}) {
+                                         {KvFormat::kF8, 40u},
+                                         {KvFormat::kI4, 24u},
+                                         {KvFormat::kI4, 64u},
+                                         {KvFormat::kI4, 80u}}) {
     for (const float softcap : {0.0f, 2.0f}) {
       World world({6, 1, head_dim, format, 16, softcap > 0 ? 100u : 0u, softcap}, {256}, head_dim);
       fill(&world);
       const Batch batch = {{0, 0, 2}, {0, 14, 4}, {0, 254, 2}};
       EXPECT_SAME_BITS(on_cpu(&world, batch), decode(&world, batch)) << world.shape;
+    }
+  }
+}
+
+// A row of a latent is K and V. Any format; 44 and 28 are no whole groups of int4.
+TEST(Decode, LatentsHaveTheCpusBits) {
+  for (const KvFormat format : kKvFormats) {
+    for (const auto& [k_dim, v_dim] : {std::pair{40u, 32u}, {44u, 28u}, {576u, 512u}}) {
+      Shape shape{6, 1, k_dim, format, 32, 0, 0, v_dim};
+      shape.latent = true;
+      World world(shape, {300}, k_dim);
+      fill(&world);
+      const Batch batch = {{0, 0, 2}, {0, 14, 1}, {0, 255, 1}, {0, 299, 1}};
+      const std::vector<float> got = decode(&world, batch), cpu = on_cpu(&world, batch);
+      EXPECT_SAME_BITS(rows_of(world, cpu, 0, 4), rows_of(world, got, 0, 4)) << shape;  // one part each
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], cpu[i], 2e-5) << shape << " " << i;
     }
   }
 }
@@ -78,7 +98,7 @@ TEST(Decode, UnlikeFormatsAndDimensions) {
       const std::vector<float> got = decode(&world, batch), cpu = on_cpu(&world, batch);
       expect_decode_near(&world, batch, got);
       for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], cpu[i], has_bf16(formats) ? 1e-4 : 2e-5) << shape << " " << i;
-      const bool plain = formats.k == KvFormat::kF32 || formats.v == KvFormat::kF32 || shape.kv().v.bytes() % 16 != 0;
+      const bool plain = !on_tensor_cores(formats.k) || !on_tensor_cores(formats.v) || shape.kv().v.bytes() % 16 != 0;
       if (!plain) continue;
       EXPECT_SAME_BITS(rows_of(world, cpu, 0, 3), rows_of(world, got, 0, 3)) << shape;
     }
@@ -108,7 +128,7 @@ TEST(Decode, SplitsCompanyAndBlocksDoNotShow) {
 // Sinks below, among and above the scores, with one part and with many; where kernels keep the CPU's order, one part has its bits.
 TEST(Decode, Sinks) {
   for (const auto& [format, head_dim] :
-       {std::pair{KvFormat::kF16, 64u}, {KvFormat::kI8, 32u}, {KvFormat::kF32, 24u}, {KvFormat::kF16, 20u}}) {
+       {std::pair{KvFormat::kF16, 64u}, {KvFormat::kI8, 32u}, {KvFormat::kF32, 24u}, {KvFormat::kF16, 20u}, {KvFormat::kI4, 64u}}) {
     for (const uint32_t window : {0u, 300u}) {
       Shape shape{6, 2, head_dim, format, 32, window};
       shape.sinks = {-30, -1, 0, 0.5f, 2, 40};
@@ -117,7 +137,7 @@ TEST(Decode, Sinks) {
       for (const Batch& batch : {Batch{{0, 0, 2}, {1, 40, 1}, {0, 254, 3}, {0, 699, 1}}, Batch{{1, 40, 1}, {0, 0, 2}}}) {
         const std::vector<float> got = decode(&world, batch), cpu = on_cpu(&world, batch);
         expect_decode_near(&world, batch, got);
-        const bool plain = format == KvFormat::kF32 || head_dim == 20;
+        const bool plain = !on_tensor_cores(format) || head_dim == 20;
         if (!plain) continue;
         EXPECT_SAME_BITS(rows_of(world, cpu, 0, 2), rows_of(world, got, 0, 2)) << shape;
       }
@@ -194,6 +214,7 @@ TEST(Prefill, WithinBoundOfFloat64AndOfCpu) {
 TEST(Prefill, UnlikeFormatsAndDimensions) {
   uint32_t seed = 80;
   for (const KvFormats formats : unlike_formats(/*f32=*/false)) {
+    if (!on_tensor_cores(formats.k) || !on_tensor_cores(formats.v)) continue;
     for (const Shape& shape :
          {Shape{2, 2, 64, formats, 32}, Shape{3, 1, 80, formats, 16, 0, 2.0f, 48}, Shape{4, 1, 32, formats, 64, 100, 0, 128},
           Shape{2, 1, 128, formats, 256, 3, 0, 16}, Shape{1, 1, 256, formats, 32}}) {
@@ -311,6 +332,7 @@ TEST(Prefill, BeginsTilesInTheirOrder) {
 TEST(Prefill, SaysWhatItSupports) {
   EXPECT_TRUE(cuda::prefill_supported({1, 1, 80, 32, KvFormat::kF16}));
   EXPECT_FALSE(cuda::prefill_supported({1, 1, 80, 32, KvFormat::kF32}));
+  EXPECT_FALSE(cuda::prefill_supported({1, 1, {64, KvFormat::kI8}, {64, KvFormat::kI4}, 32}));
   EXPECT_FALSE(cuda::prefill_supported({1, 1, 24, 32, KvFormat::kF16}));
   EXPECT_FALSE(cuda::prefill_supported({1, 1, 512, 32, KvFormat::kI8}));
   EXPECT_TRUE(cuda::prefill_supported({1, 1, 128, 32, KvFormat::kF8}));
@@ -323,42 +345,42 @@ TEST(Prefill, SaysWhatItSupports) {
 // ---- the store
 
 // The CPU's bytes, of extremes too, in every slot of the pool; rows whose K and V are there already write nothing.
+void expect_cpus_bytes(const Shape& shape) {
+  World world(shape, {37, 20}, shape.head_dim);
+  const uint32_t last = shape.kv_heads - 1;
+  const float extremes[] = {65520.0f, 1e-7f, 2049.0f, 0.0f, -65519.0f, 1e-40f, 3.4e38f, INFINITY, -INFINITY, NAN};
+  for (uint32_t i = 0; i < std::size(extremes); ++i) {
+    world.k(0, i, 0)[5] = world.v(0, i, last)[6] = extremes[i];
+  }
+  for (uint32_t d = 0; d < shape.v_dim; ++d) world.v(0, 20, 0)[d] = 0, world.v(0, 21, 0)[d] *= 1e-6f;
+  for (uint32_t d = 0; d < shape.head_dim; ++d) {
+    world.k(0, 22, last)[d] *= 1e9f;
+    world.k(0, 23, 0)[d] = d % 2 == 0 ? 0.0f : -0.0f;
+    world.k(0, 24, last)[d] *= -1e-5f;
+  }
+  std::vector<uint8_t> want = world.pool.to_host();
+  const auto backend = open_backend("scalar");
+  for (uint32_t i = 0; i < 2; ++i) {
+    const uint32_t n = i == 0 ? 37 : 19;
+    const std::vector<int32_t> positions(n);
+    const StepSeq seq{0, n, 0, world.blocks[i].data(), static_cast<uint32_t>(world.blocks[i].size())};
+    backend->run({}, [&] {
+      backend->kv_store(shape.kv(), want.data(), {kLayer}, {{&seq, 1}, positions, positions, {}}, 0, n, world.k(i, 0, 0), world.v(i, 0, 0),
+                        shape.stride());
+    });
+  }
+  store(&world, {{1, 0, 19}, {0, 0, 37}, {1, 19, 1, false}});
+  expect_same_bytes(shape, want, world.pool.to_host());
+}
+
 TEST(KvStore, HasTheCpusBytes) {
   for (const KvFormats formats : some_formats()) {
     for (const auto& [head_dim, v_dim] : {std::pair{24u, 24u}, {64u, 64u}, {80u, 80u}, {128u, 40u}, {512u, 512u}}) {
-      World world({2, 2, head_dim, formats, 16, 0, 0, v_dim}, {37, 20}, head_dim);
-      const float extremes[] = {65520.0f, 1e-7f, 2049.0f, 0.0f, -65519.0f, 1e-40f, 3.4e38f, INFINITY, -INFINITY, NAN};
-      for (uint32_t i = 0; i < std::size(extremes); ++i) {
-        world.k(0, i, 0)[5] = world.v(0, i, 1)[6] = extremes[i];
-      }
-      for (uint32_t d = 0; d < v_dim; ++d) world.v(0, 20, 0)[d] = 0, world.v(0, 21, 0)[d] *= 1e-6f;
-      for (uint32_t d = 0; d < head_dim; ++d) world.k(0, 22, 1)[d] *= 1e9f;
-      std::vector<uint8_t> want = world.pool.to_host();
-      const auto backend = open_backend("scalar");
-      for (uint32_t i = 0; i < 2; ++i) {
-        const uint32_t n = i == 0 ? 37 : 19;
-        const std::vector<int32_t> positions(n);
-        const StepSeq seq{0, n, 0, world.blocks[i].data(), static_cast<uint32_t>(world.blocks[i].size())};
-        backend->run({}, [&] {
-          backend->kv_store(world.shape.kv(), want.data(), {kLayer}, {{&seq, 1}, positions, positions, {}}, 0, n, world.k(i, 0, 0),
-                            world.v(i, 0, 0), world.shape.stride());
-        });
-      }
-      store(&world, {{1, 0, 19}, {0, 0, 37}, {1, 19, 1, false}});
-      const std::vector<uint8_t> got = world.pool.to_host();
-      const KvGeometry kv = world.shape.kv();
-      for (size_t i = 0; i < got.size(); ++i) {
-        if (got[i] == want[i]) continue;
-        const uint64_t in_layer = i % kv.layer_bytes();
-        ASSERT_LT(in_layer, kv.k_scales_at()) << world.shape << " byte " << i;
-        const KvFormat format = in_layer < kv.v_at() ? formats.k : formats.v;
-        const auto is_nan = [&](const std::vector<uint8_t>& bytes) {  // K and V begin at even places
-          const auto h = static_cast<uint16_t>(bytes[i / 2 * 2] | bytes[i / 2 * 2 + 1] << 8);
-          return std::isnan(format == KvFormat::kF16 ? f16_to_f32(h) : bf16_to_f32(h));
-        };
-        ASSERT_TRUE(kv_elem_bytes(format) == 2 && is_nan(got) && is_nan(want)) << world.shape << " byte " << i;
-      }
+      expect_cpus_bytes({2, 2, head_dim, formats, 16, 0, 0, v_dim});
     }
+    Shape latent{2, 1, 576, formats, 16, 0, 0, 512};
+    latent.latent = true;
+    if (formats.k == formats.v) expect_cpus_bytes(latent);
   }
 }
 

@@ -89,12 +89,7 @@ uint64_t ModelKv::state_bytes() const {
   return uint64_t{s.layers} * (uint64_t{s.inputs.items} * s.inputs.bytes + uint64_t{s.heads.items} * s.heads.bytes);
 }
 
-Status check_formats(const ModelDims& dims, KvFormats formats, const Backend& backend) {
-  for (const KvFormat format : {formats.k, formats.v}) {
-    if (backend.stores(format)) continue;
-    return error(Code::kUnsupported, Detail::kNone, "KV in %s: %s does not compute with it yet: use int8, or the CPU", kv_format_name(format),
-                 backend.name());
-  }
+Status check_formats(const ModelDims& dims, KvFormats formats) {
   if (dims.latent.rank == 0 || formats.k == formats.v) return {};
   return error(Code::kInvalid, Detail::kNone,
                "kv_format is %s, kv_format_v %s: the model's K and V are one row (latents), expected one format", kv_format_name(formats.k),

@@ -31,7 +31,7 @@ struct ModelKv {
 // one group, which keeps everything.
 enum class Windows { kFreed, kKept };
 // INVALID where the model's tokens cannot be stored so: latents have one format.
-Status check_formats(const ModelDims& dims, KvFormats formats, const Backend& backend);
+Status check_formats(const ModelDims& dims, KvFormats formats);
 // block_tokens 0: kBlockTokensDefault. step_rows 0: kStepRowsMax; the prompt rows of a session in a step.
 ModelKv model_kv(const ModelDims& dims, uint32_t block_tokens, KvFormats formats = {}, uint32_t step_rows = 0,
                  Windows windows = Windows::kFreed);
