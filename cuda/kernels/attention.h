@@ -157,6 +157,11 @@ __device__ __forceinline__ float int4_level(uint32_t code) {
   return static_cast<int8_t>(code < 8 ? low : high);
 }
 
+__device__ __forceinline__ float int4_try(uint32_t i) {
+  const float size = i < 2 ? kInt4Tries[0] : i < 4 ? kInt4Tries[2] : kInt4Tries[4];
+  return i % 2 == 0 ? size : -size;
+}
+
 // int4 has elements of its own: int4_level.
 __device__ __forceinline__ float kv_element(KvFormat format, const uint8_t* at) {
   switch (format) {

@@ -18,21 +18,27 @@ constexpr uint32_t kPlainRows = std::is_same_v<Kv, Unlike>                 ? 1
 template <typename Kv>
 constexpr uint32_t kPlainTokens = kPlainRows<Kv> < 4 ? 1 : 4;
 
-// q · k of a position of int4, for all heads: in the order of the cells, a latent's in that of the elements.
+// q · k of a position of int4, for all heads: of each group in the order of the cells, times its scale; a latent's in that of the elements.
 __device__ __forceinline__ void int4_dots(const DecodeArgs& a, const Part& part, uint32_t kv_head, int32_t position, const float* q,
                                           float (&dot)[kPlainHeads]) {
   constexpr uint32_t kHalf = kInt4Group / 2;
   const uint8_t* k = a.pool + a.kv.key_at(part.table, kv_head, position);
   const auto* scale_at = reinterpret_cast<const uint16_t*>(a.pool + a.kv.scales_of(false, part.table, kv_head, position));
   for (uint32_t first = 0; first < a.kv.k_dim; first += kInt4Group, k += kHalf * a.kv.k_row_bytes(), scale_at += 1u << a.kv.token_shift) {
-    const float scale = f16_to_float(*scale_at);
+    const float scale = f16_to_float(*scale_at), each = a.kv.latent ? scale : 1.0f;
+    float part_dot[kPlainHeads] = {};
     for (uint32_t i = 0; i < kInt4Group; ++i) {
       const uint32_t cell = a.kv.latent ? i % kHalf : i / 2, high = a.kv.latent ? i / kHalf : i % 2, d = first + cell + kHalf * high;
       if (d >= a.kv.k_dim) continue;
-      const float x = int4_level(k[cell * a.kv.k_row_bytes()] >> 4 * high & 15) * scale;
+      const float x = int4_level(k[cell * a.kv.k_row_bytes()] >> 4 * high & 15) * each;
 #pragma unroll
-      for (uint32_t h = 0; h < kPlainHeads; ++h) dot[h] = fmaf(q[h * a.kv.k_dim + d], x, dot[h]);
+      for (uint32_t h = 0; h < kPlainHeads; ++h) {
+        float& sum = a.kv.latent ? dot[h] : part_dot[h];
+        sum = fmaf(q[h * a.kv.k_dim + d], x, sum);
+      }
     }
+#pragma unroll
+    for (uint32_t h = 0; h < kPlainHeads && !a.kv.latent; ++h) dot[h] = fmaf(part_dot[h], scale, dot[h]);
   }
 }
 
@@ -115,15 +121,16 @@ __device__ __forceinline__ void plain_values(const DecodeArgs& a, const Part& pa
 #pragma unroll(kPlainTokens <Kv>)
     for (int32_t at = begin; at < end; ++at, v += a.kv.v_row_bytes()) {
       if (at == begin || a.kv.slot(at) == 0) v = a.pool + a.kv.value_at(part.table, kv_head, at);
-      float x = 0;
+      float x = 0, scale = 1;
       if (int4) {
         const uint64_t scales = a.kv.scales_of(true, part.table, kv_head, at) + (group * kKvScaleBytes << a.kv.token_shift);
-        x = int4_level(v[cell] >> 4 * high & 15) * f16_to_float(*reinterpret_cast<const uint16_t*>(a.pool + scales));
+        x = int4_level(v[cell] >> 4 * high & 15);
+        scale = f16_to_float(*reinterpret_cast<const uint16_t*>(a.pool + scales));
       } else {
         x = kv_element(Kv::v(a.kv), v + cell * a.kv.v_elem);
       }
 #pragma unroll
-      for (uint32_t h = 0; h < kPlainHeads; ++h) acc[h] = fmaf(weights[h * kSplitTokens + at - part.first], x, acc[h]);
+      for (uint32_t h = 0; h < kPlainHeads; ++h) acc[h] = fmaf(weights[h * kSplitTokens + at - part.first] * scale, x, acc[h]);
     }
     for (uint32_t h = 0; h < n; ++h) a.put(part.only, blockIdx.z, first + h, d, acc[h], sums[h]);
   }

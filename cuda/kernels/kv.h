@@ -30,22 +30,35 @@ __device__ __forceinline__ void store_scaled(const float* x, uint32_t dim, bool 
   if (threadIdx.x == 0) *scale_at = scale;
 }
 
-// A lane's element of a group of int4 (0, where it has none) becomes *code; returns the group's scale, for all lanes of a half alike.
+// The sum of the lanes' numbers as 16 virtual lanes have it, whose first number is a product and whose second one is added by an fma.
+__device__ __forceinline__ float int4_sum(float a, float b, bool has, bool second_has) {
+  const float second_a = __shfl_down_sync(kFullWarp, a, 16), second_b = __shfl_down_sync(kFullWarp, b, 16);
+  float sum = has ? a * b : 0.0f;
+  if (second_has) sum = fmaf(second_a, second_b, sum);
+  return __shfl_sync(kFullWarp, warp_sum(sum, 16), 0);
+}
+
+// A lane's element of a group of int4 (0, where it has none) becomes *code; returns the group's scale.
 __device__ __forceinline__ uint16_t int4_group(float x, bool has, bool second_has, uint32_t* code) {
   const float most = warp_max(x > 0 ? x : 0.0f), least = warp_max(x < 0 ? -x : 0.0f);
-  float wanted = (most >= least ? most : -least) / kInt4Top;
-  wanted = wanted < 65504.0f ? wanted : 65504.0f;
-  const uint16_t first = float_to_f16(wanted > -65504.0f ? wanted : -65504.0f);
-  const float scale = f16_to_float(first), inverse = scale != 0 ? 1.0f / scale : 0.0f, v = x * inverse;
-  *code = 0;
+  const float largest = (most >= least ? most : -least) / kInt4Top;
+  float best = 0, scale = 0;
+  for (uint32_t t = 0; t < 6; ++t) {
+    float tried = largest * int4_try(t);
+    tried = tried < 65504.0f ? tried : 65504.0f;
+    tried = f16_to_float(float_to_f16(tried > -65504.0f ? tried : -65504.0f));
+    const float v = x * (tried != 0 ? 1.0f / tried : 0.0f);
+    uint32_t found = 0;
 #pragma unroll
-  for (uint32_t level = 1; level < 16; ++level) *code += v > (int4_level(level - 1) + int4_level(level)) / 2 ? 1 : 0;
-  const float value = int4_level(*code), second = __shfl_down_sync(kFullWarp, x, 16), second_value = __shfl_down_sync(kFullWarp, value, 16);
-  float with = has ? x * value : 0.0f;
-  if (second_has) with = fmaf(second, second_value, with);
-  const float fit = warp_sum(with, 16) / warp_sum(has ? value * value : 0.0f);  // the second sum is exact in any order
+    for (uint32_t level = 1; level < 16; ++level) found += v > (int4_level(level - 1) + int4_level(level)) / 2 ? 1 : 0;
+    const float off = fmaf(int4_level(found), -tried, x), error = int4_sum(off, off, has, second_has);
+    if (t > 0 && !(error < best)) continue;
+    best = error, scale = tried, *code = found;
+  }
+  const float level = int4_level(*code),
+              fit = int4_sum(x, level, has, second_has) / warp_sum(has ? level * level : 0.0f);  // exact in any order
   if (!has) *code = 0;
-  return fabsf(fit) < 65504.0f && scale != 0 ? float_to_f16(fit) : first;
+  return float_to_f16(fabsf(fit) < 65504.0f && scale != 0 ? fit : scale);
 }
 
 // Stores a row as groups of int4, a warp for each. Cells lie `step` bytes apart, scales `scale_step` numbers.
