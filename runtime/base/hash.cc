@@ -2,6 +2,7 @@
 
 #include <sodium.h>
 
+#include "runtime/base/block_items.h"
 #include "runtime/base/check.h"
 
 #define XXH_INLINE_ALL
@@ -65,13 +66,20 @@ Hash256 Hasher::finish() {
   return out;
 }
 
-BlockKey chain_key(const BlockKey& parent, std::span<const int32_t> tokens) {
+BlockKey chain_key(const BlockKey& parent, std::span<const int32_t> tokens, std::span<const uint8_t> items) {
   Hasher hasher(parent);
   std::array<uint8_t, 5 * 64> packed;  // (tag, id) pairs, a run of them per update
   size_t at = 0;
-  for (int32_t token : tokens) {
-    packed[at] = 0;
-    std::memcpy(&packed[at + 1], &token, sizeof token);
+  auto item = take_item(&items);
+  for (size_t row = 0; row < tokens.size(); row++) {
+    for (; item && item->row == row; item = take_item(&items)) {
+      hasher.add({packed.data(), at});
+      at = 0;
+      const uint8_t head[] = {item->tag, static_cast<uint8_t>(item->bytes.size())};
+      hasher.add(head).add(item->bytes);
+    }
+    packed[at] = kTokenTag;
+    std::memcpy(&packed[at + 1], &tokens[row], sizeof tokens[row]);
     at += 5;
     if (at == packed.size()) {
       hasher.add(packed);

@@ -45,9 +45,10 @@ class Hasher {
   alignas(64) std::array<uint8_t, 384> state_;  // libsodium's crypto_generichash_blake2b_state
 };
 
-// The key of a run of tokens after `parent`: BLAKE2b keyed with `parent` over (tag u8 = 0, id u32) per token. A full block
-// and a tail of n tokens use the same function. The first block's parent is kv_root.
-BlockKey chain_key(const BlockKey& parent, std::span<const int32_t> tokens);
+// The key of a run of tokens after `parent`: BLAKE2b keyed with `parent` over (tag u8 = 0, id u32) per token, and before it (tag u8, n u8,
+// u8[n]) per item of its row (block_items.h). A full block and a tail of n tokens use the same function. The first block's parent is
+// kv_root.
+BlockKey chain_key(const BlockKey& parent, std::span<const int32_t> tokens, std::span<const uint8_t> items = {});
 
 struct Checksum128 {
   uint64_t low = 0, high = 0;

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "runtime/base/block_items.h"
+
 namespace kvrt {
 namespace {
 
@@ -55,6 +57,21 @@ TEST(Hash, ChainKeyIsTagAndIdPerToken) {
   EXPECT_EQ(chain_key(counting_key(), tokens).hex(), "01c34a46b5b1f044484b75955a33916e6a42ba7ee59578ee6a677aaf4f8d5c12");
   EXPECT_EQ(chain_key(counting_key(), std::vector<int32_t>{7}).hex(), "3f4d53a09e77de91075a04c95a281e5b9462bc416d70fdefcce15b86ad95d5d6");
   EXPECT_EQ(chain_key(counting_key(), {}).hex(), "4e51e7a913fc80137da52880fecca175bf81e117d5c68126dc2774033517ea0d");
+}
+
+TEST(Hash, ChainKeyHasItemsBeforeTheTokenOfTheirRow) {
+  // The same, with bytes([tag, len(item)]) + item before the tokens 0 (two items), 64 and 100.
+  std::vector<int32_t> tokens;
+  for (int32_t t = 0; t < 100000; t += 997) tokens.push_back(t);
+  std::vector<uint8_t> items, empty;
+  append_item({0, 1, {}}, &items);
+  append_item({0, 2, bytes_of("abc")}, &items);
+  append_item({64, 9, cycle(255)}, &items);
+  append_item({100, 255, std::vector<uint8_t>{0}}, &items);
+  EXPECT_EQ(chain_key(counting_key(), tokens, items).hex(), "8d01595174ac44d8c7f000f81df64d762d71842744d45c02e8db6faf20bcfa48");
+  append_item({0, 1, {}}, &empty);
+  EXPECT_EQ(chain_key(counting_key(), std::vector<int32_t>{7}, empty).hex(),
+            "362b24b18b4c047cd598422220eb8a302fa0d8da5e356a39751b9f28bfde4675");
 }
 
 // Values of PyPI xxhash's xxh3_128; the first is the published one of the empty input.
