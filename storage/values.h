@@ -33,6 +33,7 @@ struct StoreOptions {
   bool must_exist = false;      // NOT_FOUND instead of creating
   uint64_t disk_bytes_max = 0;  // 0: no cap. A save that would pass it takes the KV of other sessions, else it is NO_SPACE
   uint64_t free_bytes_min = 0;  // to stay free on the file system, likewise; 0: a twentieth of it, at most 1 GiB
+  uint8_t item_tag_max = 0;     // the last tag of items that the caller knows; 0: none. A chunk with a later one is a hole
 };
 
 struct SessionId {
@@ -70,6 +71,7 @@ struct ChunkIn {
   std::span<const uint8_t> payload;  // raw block bytes
   ChunkCodec codec = ChunkCodec::kDefault;
   uint32_t group = 0;
+  std::span<const uint8_t> items{};  // as NodeIn's
 };
 
 // A chunk's group, and the length of its frame on disk.
@@ -82,9 +84,10 @@ struct ChunkSize {
 struct NodeIn {
   BlockKey key, parent;
   std::span<const int32_t> tokens;
+  std::span<const uint8_t> items{};  // what its bits depend on besides them (runtime/base/block_items.h)
 };
 
-// The nodes of these tokens after a root: of `block_tokens` each, and a tail.
+// The nodes of these tokens after a root, without items: of `block_tokens` each, and a tail.
 inline std::vector<NodeIn> chain_of(const BlockKey& root, std::span<const int32_t> tokens, uint64_t block_tokens) {
   std::vector<NodeIn> nodes;
   BlockKey parent = root;
@@ -143,6 +146,7 @@ struct SessionOut {
   uint32_t block_tokens = 0;    // as saved; 0: there was only a tail, and the saver did not give it
   std::vector<BlockKey> keys;   // one per node
   std::vector<uint32_t> node_tokens;
+  std::vector<std::vector<uint8_t>> node_items;  // as NodeIn's, whether or not this kvrt knows their tags
   std::vector<uint8_t> manifest;
 };
 

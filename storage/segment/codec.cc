@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "runtime/base/block_items.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
@@ -62,14 +63,14 @@ Status check_lengths(const FrameHeader& h, uint64_t frame_bytes) {
     return error(Code::kCorrupt, Detail::kFormat, "a payload of %llu bytes from %llu, more than %llu times as many", ull(high),
                  ull(h.high_bytes), ull(kPackRatioMax));
   }
-  uint64_t want = kFrameHeaderBytes + uint64_t{4} * h.n_tokens + h.low_bytes + h.high_bytes + kChecksumBytes;
+  uint64_t want = kFrameHeaderBytes + uint64_t{4} * h.n_words + h.low_bytes + h.high_bytes + kChecksumBytes;
   if (want != frame_bytes) {
     return error(Code::kCorrupt, Detail::kFormat, "frame of %llu bytes, its header says %llu", ull(frame_bytes), ull(want));
   }
   return {};
 }
 
-uint16_t version_of(uint32_t group) { return group == 0 ? kFrameOfAllLayers : kFrameVersion; }
+uint16_t version_of(uint32_t group, bool items) { return items ? kFrameVersion : group == 0 ? kFrameOfAllLayers : kFrameOfGroup; }
 
 // For a frame whose checksum is right, so that its header can be believed: a newer kvrt wrote an unknown version, cipher, group or flag, and
 // can read it. Where there is a cipher, the fields behind the stored id may be sealed: they tell nothing.
@@ -80,16 +81,38 @@ Status check_known(uint16_t version, uint8_t flags, uint8_t cipher, uint32_t gro
   if (cipher != kNoCipher) {
     return error(Code::kIncompatible, Detail::kStoreTooNew, "frame with cipher %u of a newer kvrt, this one knows none", cipher);
   }
-  if (version == kFrameVersion && group >= kChunkGroups) {
+  if (version >= kFrameOfGroup && group >= kChunkGroups) {
     return error(Code::kIncompatible, Detail::kStoreTooNew, "frame of number %u of a newer kvrt, this one knows numbers below %u", group,
                  kChunkGroups);
   }
-  if (version != version_of(group)) return error(Code::kCorrupt, Detail::kFormat, "frame version %u with number %u", version, group);
+  if (version != version_of(group, version == kFrameVersion))
+    return error(Code::kCorrupt, Detail::kFormat, "frame version %u with number %u", version, group);
   constexpr uint8_t kKnown = kFrameHighZstd | kFramePlain;
   if ((flags & ~kKnown) != 0) {
     return error(Code::kIncompatible, Detail::kStoreTooNew, "frame flags %02x of a newer kvrt, this one knows %02x", flags, kKnown);
   }
   if (flags == kKnown) return error(Code::kCorrupt, Detail::kFormat, "frame flags %02x, of which one excludes the other", flags);
+  return {};
+}
+
+// What lies between header and planes, whose length check_lengths found right: tokens, and of a frame with items their count before them and
+// the items behind them.
+Status parse_words(std::span<const uint8_t> words, bool with_items, FrameHeader* h) {
+  h->n_tokens = h->n_words;
+  std::span<const uint8_t> items;
+  if (with_items) {
+    h->n_tokens = h->n_words != 0 ? load_at<uint32_t>(words, 0) : 0;
+    if (h->n_words == 0 || h->n_tokens >= h->n_words - 1) {
+      return error(Code::kCorrupt, Detail::kFormat, "%u tokens and items in %u words", h->n_tokens, h->n_words);
+    }
+    words = words.subspan(4);
+    items = words.subspan(size_t{4} * h->n_tokens);
+    const char* wrong = find_wrong_item(items, h->n_tokens);
+    if (wrong != nullptr) return error(Code::kCorrupt, Detail::kFormat, "%s", wrong);
+  }
+  h->tokens.resize(h->n_tokens);
+  std::memcpy(h->tokens.data(), words.data(), size_t{4} * h->n_tokens);
+  h->items.assign(items.begin(), items.end());
   return {};
 }
 
@@ -173,7 +196,8 @@ Result<FrameHeader> parse_frame(std::span<const uint8_t> frame) {
   FrameHeader h;
   h.flags = frame[6];
   h.group = load_at<uint32_t>(frame, 108);
-  KVRT_TRY(check_known(load_at<uint16_t>(frame, 4), h.flags, frame[7], h.group));
+  const auto version = load_at<uint16_t>(frame, 4);
+  KVRT_TRY(check_known(version, h.flags, frame[7], h.group));
   h.key = load_key(frame, 8);  // the stored id
   h.parent = load_key(frame, 40);
   h.raw_bytes = load_at<uint64_t>(frame, 72);
@@ -181,10 +205,9 @@ Result<FrameHeader> parse_frame(std::span<const uint8_t> frame) {
   h.high_bytes = load_at<uint64_t>(frame, 88);
   h.layout = load_at<uint32_t>(frame, 96);
   h.elem_bytes = load_at<uint32_t>(frame, 100);
-  h.n_tokens = load_at<uint32_t>(frame, 104);
+  h.n_words = load_at<uint32_t>(frame, 104);
   KVRT_TRY(check_lengths(h, frame.size()));
-  h.tokens.resize(h.n_tokens);  // check_lengths found that the frame holds them
-  std::memcpy(h.tokens.data(), frame.data() + kFrameHeaderBytes, size_t{4} * h.n_tokens);
+  KVRT_TRY(parse_words(frame.subspan(kFrameHeaderBytes, size_t{4} * h.n_words), version == kFrameVersion, &h));
   return h;
 }
 
@@ -212,22 +235,27 @@ Result<std::span<const uint8_t>> Codec::encode(const ChunkIn& chunk) {
   if (chunk.group >= kChunkGroups) {
     return error(Code::kInvalid, Detail::kNone, "chunk of number %u, the last is %u", chunk.group, kChunkGroups - 1);
   }
+  const char* wrong = find_wrong_item(chunk.items, chunk.tokens.size());
+  if (wrong != nullptr) return error(Code::kInvalid, Detail::kNone, "%s", wrong);
   size_t raw = chunk.payload.size();
   size_t low = chunk.codec == ChunkCodec::kNone ? 0 : raw - raw / chunk.elem_bytes;
-  size_t head = kFrameHeaderBytes + chunk.tokens.size_bytes();
+  const bool items = !chunk.items.empty();
+  const size_t words = chunk.tokens.size() + (items ? 1 + chunk.items.size() / 4 : 0), head = kFrameHeaderBytes + 4 * words;
   frame_.resize(head + low + ZSTD_compressBound(raw - low) + kChecksumBytes);
   uint8_t flags = 0;
   size_t n = encode_payload(chunk, frame_.data() + head, low, &flags);
   ByteWriter header;
   header.write(kFrameMagic);
-  header.write(version_of(chunk.group));
+  header.write(version_of(chunk.group, items));
   header.write(flags);
   header.write(kNoCipher);
   header.write_bytes(chunk.key.bytes.data(), 32);
   header.write_bytes(chunk.parent.bytes.data(), 32);
   for (uint64_t size : {raw, low, n}) header.write(size);
-  for (uint32_t v : {chunk.layout, chunk.elem_bytes, static_cast<uint32_t>(chunk.tokens.size()), chunk.group}) header.write(v);
+  for (uint32_t v : {chunk.layout, chunk.elem_bytes, static_cast<uint32_t>(words), chunk.group}) header.write(v);
+  if (items) header.write(static_cast<uint32_t>(chunk.tokens.size()));
   header.write_bytes(chunk.tokens.data(), chunk.tokens.size_bytes());
+  header.write_bytes(chunk.items.data(), chunk.items.size());
   KVRT_CHECK(header.bytes().size() == head);
   std::memcpy(frame_.data(), header.bytes().data(), head);
   size_t body = head + low + n;
@@ -276,24 +304,28 @@ Status Codec::decode_payload(const FrameHeader& h, std::span<const uint8_t> payl
   return {};
 }
 
-Status Codec::decode(std::span<const uint8_t> frame, const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out) {
+Status Codec::decode(std::span<const uint8_t> frame, const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out,
+                     uint8_t item_tag_max) {
   KVRT_ASSIGN(FrameHeader h, parse_frame(frame));
   if (h.key != node.key) return error(Code::kCorrupt, Detail::kFormat, "holds chunk %.16s", h.key.hex().c_str());
-  if (h.parent != node.parent || !std::equal(h.tokens.begin(), h.tokens.end(), node.tokens.begin(), node.tokens.end())) {
-    return error(Code::kCorrupt, Detail::kFormat, "other tokens, or another parent, under the same key");
+  if (const uint8_t tag = highest_tag(h.items); tag > item_tag_max) {
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "an item with tag %u of a newer kvrt, the last known is %u", tag, item_tag_max);
+  }
+  if (h.parent != node.parent || !std::ranges::equal(h.tokens, node.tokens) || !std::ranges::equal(h.items, node.items)) {
+    return error(Code::kCorrupt, Detail::kFormat, "other tokens or items, or another parent, under the same key");
   }
   if (h.group != group) return error(Code::kCorrupt, Detail::kFormat, "holds number %u, expected number %u", h.group, group);
   if (h.layout != layout || h.raw_bytes != out.size()) {
     return error(Code::kCorrupt, Detail::kFormat, "layout %u with %llu bytes, expected layout %u with %zu", h.layout, ull(h.raw_bytes),
                  layout, out.size());
   }
-  return decode_payload(h, frame.subspan(kFrameHeaderBytes + node.tokens.size_bytes()), out);
+  return decode_payload(h, frame.subspan(h.head_bytes()), out);
 }
 
 Status Codec::check(std::span<const uint8_t> frame, FrameHeader* header) {
   KVRT_ASSIGN(*header, parse_frame(frame));
   if ((header->flags & kFrameHighZstd) == 0) return {};  // the checksum covers raw bytes
-  const size_t at = kFrameHeaderBytes + size_t{4} * header->n_tokens + static_cast<size_t>(header->low_bytes);
+  const size_t at = header->head_bytes() + static_cast<size_t>(header->low_bytes);
   const auto packed = frame.subspan(at, static_cast<size_t>(header->high_bytes));
   return inflate_away(dctx_, packed, header->raw_bytes - header->low_bytes, &raw_);
 }

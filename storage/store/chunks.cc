@@ -19,7 +19,7 @@ ChunkState StoreImpl::read(const NodeIn& node, uint32_t number, uint32_t layout,
     CodecPool::Lease codec(&store_.codecs);
     auto file = store_.files.open(at.segment, at.offset + at.bytes);
     auto frame = file.is_ok() ? read_frame(**file, at.offset, at.bytes, codec->read_buffer()) : file.take_status();
-    Status status = frame.is_ok() ? codec->decode(*frame, node, number, layout, out) : frame.take_status();
+    Status status = frame.is_ok() ? codec->decode(*frame, node, number, layout, out, store_.item_tag_max) : frame.take_status();
     if (status.is_ok()) return ChunkState::kOk;
     std::optional<ChunkState> lost = lose(chunk, at, status, damage);
     if (lost) return *lost;

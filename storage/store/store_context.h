@@ -19,11 +19,13 @@ inline constexpr uint64_t kSliceNs = 5'000'000;  // of gc's work; waits for the 
 
 // Files are read, and frames are encoded, outside of the store's mutexes.
 struct StoreContext {
-  StoreContext(Env* e, Log* l, StoreDirectory directory) : env(e), log(l), dir(std::move(directory)) {}
+  StoreContext(Env* e, Log* l, StoreDirectory directory, uint8_t last_item_tag)
+      : env(e), log(l), item_tag_max(last_item_tag), dir(std::move(directory)) {}
 
   Env* const env;
   Log* const log;
-  StoreDirectory dir;  // changed by Writer::open, and by a writer that takes up writing, which holds its mutex and the reader's
+  const uint8_t item_tag_max;  // as StoreOptions'
+  StoreDirectory dir;          // changed by Writer::open, and by a writer that takes up writing, which holds its mutex and the reader's
   SegmentCache files{env, dir.root, kOpenSegmentsMax};
   CodecPool codecs;
   OpenSegments open{env, dir.root};

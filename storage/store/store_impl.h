@@ -21,7 +21,7 @@ namespace kvrt {
 class StoreImpl final : public Store {
  public:
   StoreImpl(Env* env, Log* log, StoreDirectory dir, const StoreOptions& options)
-      : store_(env, log, std::move(dir)), open_names_(store_.dir.lock.get()), space_(&store_, options) {}
+      : store_(env, log, std::move(dir), options.item_tag_max), open_names_(store_.dir.lock.get()), space_(&store_, options) {}
   ~StoreImpl() override;
 
   Status start();

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/block_items.h"
 #include "runtime/base/env.h"
 #include "storage/store/store.h"
 
@@ -60,19 +61,24 @@ inline std::vector<std::string> segment_files(const std::string& root) {
 
 // A chain of blocks over `tokens`, with payloads that look like f16: random low bytes, few different high bytes.
 struct Chain {
+  using Items = std::vector<std::vector<uint8_t>>;
   static constexpr uint32_t kBlock = 16;
   BlockKey root;
   std::vector<int32_t> tokens;
+  const Items items;  // by block; of the blocks behind them: none
   std::vector<NodeIn> nodes;
   std::vector<std::vector<uint8_t>> payloads;
 
-  Chain(std::vector<int32_t> ids, size_t bytes_per_token = 64, uint8_t root_byte = 1) : tokens(std::move(ids)) {
+  Chain(std::vector<int32_t> ids, size_t bytes_per_token = 64, uint8_t root_byte = 1, Items with = {})
+      : tokens(std::move(ids)), items(std::move(with)) {
     root.bytes.fill(root_byte);
     BlockKey parent = root;
     for (size_t at = 0; at < tokens.size(); at += kBlock) {
       std::span<const int32_t> part(tokens.data() + at, std::min<size_t>(kBlock, tokens.size() - at));
-      BlockKey key = chain_key(parent, part);
-      nodes.push_back({key, parent, part});
+      const size_t block = at / kBlock;
+      const auto own = block < items.size() ? std::span<const uint8_t>(items[block]) : std::span<const uint8_t>();
+      BlockKey key = chain_key(parent, part, own);
+      nodes.push_back({key, parent, part, own});
       uint64_t state;
       std::memcpy(&state, key.bytes.data(), 8);
       std::vector<uint8_t> payload(part.size() * bytes_per_token);
@@ -126,7 +132,7 @@ struct SaveOptions {
 
 inline Status put_chunk(Store::Save* save, const Chain& chain, size_t block, uint32_t group) {
   const NodeIn& node = chain.nodes[block];
-  return save->put({node.key, node.parent, node.tokens, 1, 2, group_payload(chain, block, group), ChunkCodec::kDefault, group});
+  return save->put({node.key, node.parent, node.tokens, 1, 2, group_payload(chain, block, group), ChunkCodec::kDefault, group, node.items});
 }
 
 inline Result<uint64_t> save_once(Store* store, const std::string& name, const Chain& chain, SaveOptions* o, bool reuse_chunks) {
@@ -183,7 +189,16 @@ inline size_t readable_chunks(Store* store, const Chain& chain, uint32_t group =
   return good;
 }
 
-inline Result<std::unique_ptr<Store>> open_store(const std::string& path, StoreOptions options = {}, Env* env = posix_env()) {
+// A list of one item, of a tag that open_store knows if it is not above kItemTag.
+inline constexpr uint8_t kItemTag = 3;
+inline std::vector<uint8_t> one_item(uint16_t row, uint8_t tag = kItemTag, const std::string& bytes = "item") {
+  std::vector<uint8_t> items;
+  append_item({row, tag, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}}, &items);
+  return items;
+}
+
+inline Result<std::unique_ptr<Store>> open_store(const std::string& path, StoreOptions options = {.item_tag_max = kItemTag},
+                                                 Env* env = posix_env()) {
   return Store::open(env, nullptr, path, options);
 }
 

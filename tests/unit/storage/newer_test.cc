@@ -70,7 +70,7 @@ class Newer : public Damage {
 
 TEST_F(Newer, AFrameIsNeitherReadNorForgottenNorCopied) {
   const auto good = test::read_file(segment());
-  for (const Change& change : {Change{{4, 3}}, Change{{6, 0x0004}}, Change{{6, 0x0101}}, Change{{6, 0xff00}}, Change{{4, 2}, {108, 32}},
+  for (const Change& change : {Change{{4, 4}}, Change{{6, 0x0004}}, Change{{6, 0x0101}}, Change{{6, 0xff00}}, Change{{4, 2}, {108, 32}},
                                Change{{6, 0x0200}, {108, 0xabcd}, {40, 0x1234}}}) {
     SCOPED_TRACE(change.back().first);
     const auto catalog_before = test::read_file(catalog());
