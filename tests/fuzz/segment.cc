@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/base/block_items.h"
 #include "storage/segment/codec.h"
 #include "storage/segment/segment.h"
 #include "tests/fuzz/require.h"
@@ -55,23 +56,31 @@ void try_frame(Bytes frame) {
   const Status checked = codec.check(frame, &header);
   if (!checked.is_ok()) return require(!checked.message().empty(), "a failure says why");
   require(header.tokens.size() == header.n_tokens && header.raw_bytes <= uint64_t{1} << 30, "sizes are sane");
+  require(find_wrong_item(header.items, header.n_tokens) == nullptr, "the items are some of the block's");
   Bytes payload(header.raw_bytes), again(header.raw_bytes);
-  const NodeIn node{header.key, header.parent, header.tokens};
-  require(codec.decode(frame, node, header.group, header.layout, payload).is_ok(), "what was found good decodes");
+  const NodeIn node{header.key, header.parent, header.tokens, header.items};
+  const auto decode = [&](const Bytes& of, const NodeIn& as, uint32_t group, Bytes* out, uint8_t item_tag_max = 255) {
+    return codec.decode(of, as, group, header.layout, *out, item_tag_max);
+  };
+  require(decode(frame, node, header.group, &payload).is_ok(), "what was found good decodes");
   std::vector<int32_t> others = header.tokens;
   if (!others.empty()) others.back() ^= 1;
-  require(others.empty() || !codec.decode(frame, {header.key, header.parent, others}, header.group, header.layout, again).is_ok(),
+  require(others.empty() || !decode(frame, {header.key, header.parent, others, header.items}, header.group, &again).is_ok(),
           "other tokens are another chunk");
+  Bytes items = header.items;
+  append_item({0, 1, {}}, &items);
+  require(!decode(frame, {header.key, header.parent, header.tokens, items}, header.group, &again).is_ok(), "other items are another chunk");
+  require(header.items.empty() || decode(frame, node, header.group, &again, 0).code() == Code::kIncompatible, "an unknown tag is a hole");
   BlockKey stranger = header.parent;
   stranger.bytes[0] ^= 1;
-  require(!codec.decode(frame, {header.key, stranger, header.tokens}, header.group, header.layout, again).is_ok(),
+  require(!decode(frame, {header.key, stranger, header.tokens, header.items}, header.group, &again).is_ok(),
           "another parent is another chunk");
-  require(!codec.decode(frame, node, header.group ^ 1, header.layout, again).is_ok(), "another group is another chunk");
-  auto encoded = codec.encode(
-      {header.key, header.parent, header.tokens, header.layout, header.elem_bytes, payload, ChunkCodec::kDefault, header.group});
+  require(!decode(frame, node, header.group ^ 1, &again).is_ok(), "another group is another chunk");
+  auto encoded = codec.encode({header.key, header.parent, header.tokens, header.layout, header.elem_bytes, payload, ChunkCodec::kDefault,
+                               header.group, header.items});
   if (!encoded.is_ok()) return;  // limits of a writer are tighter
   const Bytes copy(encoded->begin(), encoded->end());
-  require(codec.decode(copy, node, header.group, header.layout, again).is_ok() && again == payload, "a chunk survives a rewrite");
+  require(decode(copy, node, header.group, &again).is_ok() && again == payload, "a chunk survives a rewrite");
 }
 
 void try_segment(Bytes file) {
