@@ -29,6 +29,7 @@ struct ChunkRow {  // for verify
   int64_t segment = 0;
   std::optional<BlockKey> parent;  // the parent of its node; none: the node is a first block that no session needs any more
   std::vector<int32_t> tokens;
+  std::vector<uint8_t> items;
   std::string session;  // a session that uses it
 };
 

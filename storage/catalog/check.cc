@@ -30,9 +30,11 @@ class TreeCheck {
   }
 
   Status read_chunks(std::vector<ChunkRow>* chunks) {
-    Query q = db_->query(
-        "SELECT c.node, n.tokens, c.grp, c.segment, c.offset, c.bytes, c.raw_bytes FROM chunks c JOIN nodes n ON n.id = c.node"
-        " ORDER BY c.segment, c.offset");
+    KVRT_ASSIGN(const bool with_items, nodes_have_items(db_));
+    Query q = db_->query(with_items ? "SELECT c.node, n.tokens, c.grp, c.segment, c.offset, c.bytes, c.raw_bytes, n.items"
+                                      " FROM chunks c JOIN nodes n ON n.id = c.node ORDER BY c.segment, c.offset"
+                                    : "SELECT c.node, n.tokens, c.grp, c.segment, c.offset, c.bytes, c.raw_bytes, NULL"
+                                      " FROM chunks c JOIN nodes n ON n.id = c.node ORDER BY c.segment, c.offset");
     for (;;) {
       KVRT_ASSIGN(bool row, q.next());
       if (!row) return {};
@@ -40,6 +42,7 @@ class TreeCheck {
       auto tokens = q.blob(1);
       chunk.tokens.resize(tokens.size() / 4);
       std::memcpy(chunk.tokens.data(), tokens.data(), chunk.tokens.size() * 4);
+      chunk.items.assign(q.blob(7).begin(), q.blob(7).end());
       chunk.place = {{nodes_[q.integer(0)].key, static_cast<uint32_t>(q.integer(2))}, q.u64(4), q.u64(5), q.u64(6)};
       chunk.segment = q.integer(3);
       live_[chunk.segment] += chunk.place.bytes;

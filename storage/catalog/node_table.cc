@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "runtime/base/block_items.h"
 #include "runtime/base/limits.h"
 #include "storage/catalog/rows.h"
 
@@ -15,14 +16,17 @@ constexpr size_t kSharedSumsMax = 64u << 10;  // some 6 MB
 
 Result<NodeTable::Chain> NodeTable::find_chain(std::span<const NodeIn> nodes) {
   KVRT_TRY(db_->check_content());
+  KVRT_ASSIGN(const bool with_items, nodes_have_items(db_));
   Chain chain;
   int64_t parent = 0;
   for (const NodeIn& node : nodes) {
-    Query q = db_->query(
-        "SELECT id, parent, tokens, refs, (SELECT coalesce(sum(1 << grp), 0) FROM chunks WHERE node = n.id) FROM nodes n WHERE key = ?");
+    Query q = db_->query(with_items ? "SELECT id, parent, tokens, refs, (SELECT coalesce(sum(1 << grp), 0) FROM chunks WHERE node = n.id),"
+                                      " items FROM nodes n WHERE key = ?"
+                                    : "SELECT id, parent, tokens, refs, (SELECT coalesce(sum(1 << grp), 0) FROM chunks WHERE node = n.id),"
+                                      " NULL FROM nodes n WHERE key = ?");
     KVRT_ASSIGN(bool row, q.bind_blob(node.key.bytes).next());
     if (!row) break;
-    if (q.integer(1) != parent || !same_bytes(q.blob(2), token_bytes(node.tokens))) {
+    if (q.integer(1) != parent || !same_bytes(q.blob(2), token_bytes(node.tokens)) || !same_bytes(q.blob(5), node.items)) {
       chain.collides = true;
       break;
     }
@@ -39,8 +43,9 @@ Result<bool> NodeTable::has(const BlockKey& key) {
   return q.bind_blob(key.bytes).next();
 }
 
-Result<NodeTable::NodeRow> NodeTable::read_node(int64_t id) {
-  Query q = db_->query("SELECT key, parent, tokens, refs FROM nodes WHERE id = ?");
+Result<NodeTable::NodeRow> NodeTable::read_node(int64_t id, bool with_items) {
+  Query q = db_->query(with_items ? "SELECT key, parent, tokens, refs, items FROM nodes WHERE id = ?"
+                                  : "SELECT key, parent, tokens, refs, NULL FROM nodes WHERE id = ?");
   KVRT_ASSIGN(bool row, q.bind(id).next());
   NodeRow node;
   if (!row || !copy_exact(q.blob(0), node.key.bytes)) return broken_row("node");
@@ -51,6 +56,8 @@ Result<NodeTable::NodeRow> NodeTable::read_node(int64_t id) {
   node.tokens.resize(tokens.size() / 4);
   std::memcpy(node.tokens.data(), tokens.data(), tokens.size());
   node.refs = q.integer(3);
+  if (find_wrong_item(q.blob(4), node.tokens.size()) != nullptr) return broken_row("node items");
+  node.items.assign(q.blob(4).begin(), q.blob(4).end());
   return node;
 }
 
@@ -62,20 +69,21 @@ Result<int64_t> NodeTable::chain_nodes_max() {
   return std::min<int64_t>(q.integer(0), kContextMax);
 }
 
-// Checks every key against its parent and tokens.
+// Checks every key against its parent, tokens and items.
 Result<std::vector<NodeTable::NodeRow>> NodeTable::read_chain(int64_t head, const BlockKey& root) {
   std::vector<NodeRow> chain;
+  KVRT_ASSIGN(const bool with_items, nodes_have_items(db_));
   KVRT_ASSIGN(const int64_t nodes_max, chain_nodes_max());
   for (int64_t id = head; id != 0; id = chain.back().parent) {
     if (static_cast<int64_t>(chain.size()) >= nodes_max) return broken_row("chain of nodes (it has a loop)");
-    KVRT_ASSIGN(NodeRow node, read_node(id));
+    KVRT_ASSIGN(NodeRow node, read_node(id, with_items));
     chain.push_back(std::move(node));
   }
   std::reverse(chain.begin(), chain.end());
   const BlockKey* parent = &root;
   for (const NodeRow& node : chain) {
-    if (chain_key(*parent, node.tokens) != node.key) {
-      return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: node %.16s does not fit its parent and tokens",
+    if (chain_key(*parent, node.tokens, node.items) != node.key) {
+      return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: node %.16s does not fit its parent, tokens and items",
                    node.key.hex().c_str());
     }
     parent = &node.key;
@@ -125,7 +133,7 @@ Result<NodeTable::Added> NodeTable::add(const SessionIn& s) {
   KVRT_ASSIGN(const Chain there, find_chain(s.nodes));
   const size_t known = there.ids.size();
   if (there.collides) {
-    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "node %.16s has other tokens, or another parent, in the catalog",
+    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "node %.16s has other tokens or items, or another parent, in the catalog",
                  s.nodes[known].key.hex().c_str());
   }
   if (known != 0) {
@@ -133,16 +141,23 @@ Result<NodeTable::Added> NodeTable::add(const SessionIn& s) {
     added.refs = there.refs;
   }
   KVRT_ASSIGN(added.first, db_->number("SELECT coalesce(max(id), 0) + 1 FROM nodes"));
+  KVRT_ASSIGN(bool with_items, nodes_have_items(db_));
+  if (!with_items && std::any_of(s.nodes.begin(), s.nodes.end(), [](const NodeIn& node) { return !node.items.empty(); })) {
+    KVRT_TRY(add_items_column(db_));
+    with_items = true;
+  }
   if (known < s.nodes.size() && added.below != 0) {
     KVRT_TRY(db_->query("UPDATE nodes SET refs = refs + 1 WHERE id = ?").bind(added.below).run());
   }
   for (size_t i = known; i < s.nodes.size(); i++) {
     const NodeIn& node = s.nodes[i];
     const BlockKey& before = i == 0 ? s.root : s.nodes[i - 1].key;
-    if (node.tokens.empty() || node.parent != before || chain_key(before, node.tokens) != node.key) {
-      return error(Code::kInvalid, Detail::kNone, "node %zu is not the chain key of its parent and tokens", i);
+    if (node.tokens.empty() || node.parent != before || find_wrong_item(node.items, node.tokens.size()) != nullptr ||
+        chain_key(before, node.tokens, node.items) != node.key) {
+      return error(Code::kInvalid, Detail::kNone, "node %zu is not the chain key of its parent, tokens and items", i);
     }
-    Query q = db_->query("INSERT INTO nodes(key, parent, n, tokens, refs) VALUES(?, ?, ?, ?, ?)");
+    Query q = db_->query(with_items ? "INSERT INTO nodes(key, parent, n, tokens, refs, items) VALUES(?, ?, ?, ?, ?, ?)"
+                                    : "INSERT INTO nodes(key, parent, n, tokens, refs) VALUES(?, ?, ?, ?, ?)");
     q.bind_blob(node.key.bytes);
     if (added.head == 0) {
       q.bind_null();
@@ -150,6 +165,7 @@ Result<NodeTable::Added> NodeTable::add(const SessionIn& s) {
       q.bind(added.head);
     }
     q.bind_u64(node.tokens.size()).bind_blob(token_bytes(node.tokens)).bind(i + 1 < s.nodes.size() ? 1 : 0);
+    if (!node.items.empty()) q.bind_blob(node.items);
     KVRT_TRY(q.run());
     added.head = db_->last_rowid();
   }

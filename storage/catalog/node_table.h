@@ -35,7 +35,7 @@ class NodeTable {
     std::vector<int64_t> ids;
     std::vector<uint32_t> groups;  // by node: the numbers of the chunks that it has, as a bit mask
     int64_t refs = 0;              // the references of the last node
-    bool collides = false;         // a row has the next node's key, with other tokens or another parent
+    bool collides = false;         // a row has the next node's key, with other tokens or items, or another parent
   };
   Result<Chain> find_chain(std::span<const NodeIn> nodes);
   Result<bool> has(const BlockKey& key);
@@ -44,6 +44,7 @@ class NodeTable {
     int64_t id = 0, parent = 0, refs = 0;
     BlockKey key;
     std::vector<int32_t> tokens;
+    std::vector<uint8_t> items;
   };
   Result<std::vector<NodeRow>> read_chain(int64_t head, const BlockKey& root);
   // What a walk up a chain reads of a node.
@@ -77,7 +78,7 @@ class NodeTable {
                            const ChunkKeys& needed, Evicted* evicted);
 
  private:
-  Result<NodeRow> read_node(int64_t id);
+  Result<NodeRow> read_node(int64_t id, bool with_items);
   Result<Sums> sum_node(int64_t id, const SharedSums* known);
   Status wake_session(int64_t node);
   Result<std::vector<bool>> boundaries(int64_t head, std::span<const SessionGroup> needs);

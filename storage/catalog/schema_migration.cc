@@ -70,9 +70,10 @@ FROM nodes n WHERE n.segment IS NOT NULL;
 PRAGMA user_version = 3;
 )sql";
 
-// From the schema of 0.1. Its segments are sealed, and synced in full or not at all. A node's chunk gets a row of its own, of number 0; a wrong
-// one stays wrong, which costs that chunk. The rename is SQLite's old one, which leaves the sessions' references to nodes as they are. The cache
-// of model ids is made anew: its old rows had no checksum. migrate() adds the identity, and renews the checksums of sessions.
+// From the schema of 0.1. Its nodes have no items. Its segments are sealed, and synced in full or not at all. A node's chunk gets a row of
+// its own, of number 0; a wrong one stays wrong, which costs that chunk. The rename is SQLite's old one, which leaves the sessions'
+// references to nodes as they are. The cache of model ids is made anew: its old rows had no checksum. migrate() adds the identity, and
+// renews the checksums of sessions.
 constexpr char kFrom3[] = R"sql(
 PRAGMA legacy_alter_table=ON;
 ALTER TABLE nodes RENAME TO nodes_3;
@@ -95,8 +96,8 @@ CREATE TABLE nodes(
   parent INTEGER REFERENCES nodes(id),
   n INTEGER NOT NULL CHECK(n > 0 AND length(tokens) = 4 * n),
   tokens BLOB NOT NULL,
-  refs INTEGER NOT NULL CHECK(refs >= 0)) STRICT;
-INSERT INTO nodes SELECT id, key, parent, n, tokens, refs FROM nodes_3;
+  refs INTEGER NOT NULL CHECK(refs >= 0), items BLOB CHECK(length(items) > 0)) STRICT;
+INSERT INTO nodes SELECT id, key, parent, n, tokens, refs, NULL FROM nodes_3;
 CREATE TABLE chunks(
   node INTEGER NOT NULL REFERENCES nodes(id),
   grp INTEGER NOT NULL CHECK(grp BETWEEN 0 AND 31),

@@ -45,6 +45,7 @@ Result<SessionOut> SessionTable::load(std::string_view domain, std::string_view 
   for (const NodeTable::NodeRow& node : chain) {
     out.keys.push_back(node.key);
     out.node_tokens.push_back(static_cast<uint32_t>(node.tokens.size()));
+    out.node_items.push_back(node.items);
     out.tokens.insert(out.tokens.end(), node.tokens.begin(), node.tokens.end());
   }
   if (out.tokens.size() > out.token_count) {  // fewer: the manifest holds the rest

@@ -21,7 +21,7 @@ std::string compare(const ChunkRow& row, const FrameHeader& frame) {
     return "holds number " + std::to_string(frame.group) + ", number " + std::to_string(chunk.group) + " in the catalog";
   }
   if (row.parent && frame.parent != *row.parent) return "has another parent than the catalog";
-  if (frame.tokens != row.tokens) return "has other tokens than the catalog";
+  if (frame.tokens != row.tokens || frame.items != row.items) return "has other tokens or items than the catalog";
   if (frame.raw_bytes != row.place.raw_bytes) return "holds another size than the catalog";
   return "";
 }

@@ -87,7 +87,7 @@ TEST_F(Foreign, ACopyOfTheDirectoryIsAStore) {
 TEST_F(Foreign, ARowOfAnotherStoreIsNotResumed) {
   sql("ATTACH '" + other() +
       "/catalog.db' AS o; PRAGMA foreign_keys=OFF;"
-      "INSERT INTO nodes SELECT id + 1000, key, parent + 1000, n, tokens, refs FROM o.nodes;"
+      "INSERT INTO nodes SELECT id + 1000, key, parent + 1000, n, tokens, refs, items FROM o.nodes;"
       "INSERT INTO sessions SELECT * FROM o.sessions; UPDATE sessions SET head = head + 1000 WHERE name = 'bob'");
   {
     auto store = open_store(root());
