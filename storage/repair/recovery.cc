@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "runtime/base/block_items.h"
 #include "runtime/base/limits.h"
 #include "storage/repair/recovery_forest.h"
 #include "storage/store/names.h"
@@ -209,7 +210,7 @@ class Planner {
     }
     for (; !path.empty(); path.pop_back()) {
       if (last != 0) out_.nodes[last - 1].refs++;
-      out_.nodes.push_back({path.back()->key, path.back()->tokens, last, 0, path.back()->frames});
+      out_.nodes.push_back({path.back()->key, path.back()->tokens, path.back()->items, last, 0, path.back()->frames});
       last = numbers_[path.back()->key] = out_.nodes.size();
     }
     return last;
@@ -257,11 +258,14 @@ class Planner {
     return numbers_.count(node.key) == 0 && (node.in_catalog ? needed : !salvage_->all_nodes);
   }
 
-  static bool begins(std::span<const int32_t> tokens, std::span<const int32_t> with) {
-    return with.size() < tokens.size() && std::equal(with.begin(), with.end(), tokens.begin());
+  static bool begins(const ForestNode& node, const ForestNode& with) {
+    const size_t n = with.tokens.size();
+    return n < node.tokens.size() && std::equal(with.tokens.begin(), with.tokens.end(), node.tokens.begin()) &&
+           rows_alike(node.items, with.items) >= n;
   }
 
-  // Makes sessions of chains that lost sessions needed. A save replaced a tail that has no row and whose tokens another node begins with.
+  // Makes sessions of chains that lost sessions needed. A save replaced a tail that has no row and whose tokens and items another
+  // node begins with.
   void recover_chains() {
     std::unordered_map<BlockKey, std::vector<const ForestNode*>, Hash256Hasher> children;
     std::vector<ForestNode*> lost;
@@ -275,7 +279,7 @@ class Planner {
     for (ForestNode* node : lost) {
       const auto& beside = children[node->parent];
       const bool replaced =
-          !node->in_catalog && std::any_of(beside.begin(), beside.end(), [&](auto* other) { return begins(other->tokens, node->tokens); });
+          !node->in_catalog && std::any_of(beside.begin(), beside.end(), [&](auto* other) { return begins(*other, *node); });
       const bool continued = replaced || children.count(node->key) != 0;
       auto owner = owners_.find(node->root);
       if (owner == owners_.end() || owner->second.unclear) {

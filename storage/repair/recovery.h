@@ -1,5 +1,5 @@
 // The plan of a new catalog: the rows that the salvaged catalog and the frames in the segments prove. A node is right if its key is that of
-// its parent and tokens; a session, if its checksum is right with its head's key and all nodes up to its root are there.
+// its parent, tokens and items; a session, if its checksum is right with its head's key and all nodes up to its root are there.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ namespace kvrt {
 struct RecoveredNode {
   BlockKey key;
   std::vector<int32_t> tokens;
+  std::vector<uint8_t> items;
   size_t parent = 0;  // number in Recovery::nodes, from 1; 0: none
   int64_t refs = 0;
   std::vector<size_t> frames;  // numbers in FoundSegments::frames, each of another group

@@ -19,9 +19,10 @@ void Forest::add_frames(const FoundSegments& found) {
     const FoundFrame& frame = found.frames[i];
     const auto sound = [&](size_t number) { return found.segments[found.frames[number].segment].sound; };
     ForestNode& node = nodes_[frame.place.chunk.node];
-    node.key = frame.place.chunk.node;  // of which parent and tokens follow: they are the same in all of its frames
+    node.key = frame.place.chunk.node;  // of which parent, tokens and items follow: they are the same in all of its frames
     node.parent = frame.parent;
     node.tokens = frame.tokens;
+    node.items = frame.items;
     auto known = std::find_if(node.frames.begin(), node.frames.end(),
                               [&](size_t number) { return found.frames[number].place.chunk == frame.place.chunk; });
     if (known == node.frames.end()) {
@@ -39,6 +40,7 @@ void Forest::add_row(const SalvagedNode& row, const BlockKey& parent) {
     node.key = row.key;
     node.parent = parent;
     node.tokens = row.tokens;
+    node.items = row.items;
   }
   node.in_catalog = true;
   (row.logged ? node.needed_in_log : node.needed) |= row.refs > 0;
@@ -51,9 +53,9 @@ void Forest::add_rows(const Salvage& salvage) {
   for (auto& [id, row] : salvage.nodes) {
     const ForestNode* frame = find(row.key);
     auto parent = salvage.nodes.find(row.parent);
-    if (frame != nullptr && frame->tokens == row.tokens) {
+    if (frame != nullptr && frame->tokens == row.tokens && frame->items == row.items) {
       add_row(row, frame->parent);
-    } else if (row.parent != 0 && parent != salvage.nodes.end() && chain_key(parent->second.key, row.tokens) == row.key) {
+    } else if (row.parent != 0 && parent != salvage.nodes.end() && chain_key(parent->second.key, row.tokens, row.items) == row.key) {
       add_row(row, parent->second.key);
     } else {
       orphans.push_back(&row);
@@ -94,7 +96,7 @@ void Forest::guess_parents(const Salvage& salvage, const std::vector<const Salva
   for (const SalvagedNode* row : rows) {
     for (const BlockKey& parent : candidates) {
       if (++guesses > kRepairGuessesMax) return;
-      if (chain_key(parent, row->tokens) != row->key) continue;
+      if (chain_key(parent, row->tokens, row->items) != row->key) continue;
       add_row(*row, parent);
       break;
     }

@@ -14,6 +14,7 @@ namespace kvrt {
 struct ForestNode {
   BlockKey key, parent;
   std::vector<int32_t> tokens;
+  std::vector<uint8_t> items;
   std::vector<size_t> frames;                  // numbers in FoundSegments::frames, each of another group
   uint32_t found = 0, stored = 0;              // the groups of the frames; those that the catalog had
   bool in_catalog = false;                     // a row has it

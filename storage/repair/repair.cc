@@ -241,7 +241,8 @@ class Repair {
   }
 
   static bool is_of(const ChunkRow& row, const FoundFrame& frame) {
-    return frame.place == row.place && frame.tokens == row.tokens && (!row.parent || frame.parent == *row.parent);
+    return frame.place == row.place && frame.tokens == row.tokens && frame.items == row.items &&
+           (!row.parent || frame.parent == *row.parent);
   }
 
   Status mend_segment(Catalog* catalog, const Bad& bad) {

@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include "runtime/base/block_items.h"
 #include "storage/catalog/catalog.h"
 #include "storage/catalog/sqlite_bytes.h"
 #include "storage/catalog/sqlite_pages.h"
@@ -12,14 +13,17 @@ namespace {
 
 using Kind = RawValue::Kind;
 
-// The count of columns, with the size of the first, tells a row's table (FORMAT.md). A node of 0.1 had its chunk's columns behind its own.
-// A segment has as many as a node. An entry of the sessions' index has its two columns, and the row's number.
-constexpr size_t kSessionColumns = 22, kSessionColumnsOf3 = 21, kNodeColumns = 6, kNodeColumnsOf3 = 10, kChunkColumns = 6, kNameColumns = 3;
+// The count of columns, with the size of the first, tells a row's table (FORMAT.md). A node of 0.1 had its chunk's columns behind its own,
+// and one that was made between 0.1 and the next release may lack items: then a segment has as many. An entry of the sessions' index has
+// its two columns, and the row's number.
+constexpr size_t kSessionColumns = 22, kSessionColumnsOf3 = 21, kNodeColumns = 7, kNodeColumnsWithoutItems = 6, kNodeColumnsOf3 = 10;
+constexpr size_t kChunkColumns = 6, kNameColumns = 3;
 constexpr int64_t kLostHead = -1;  // no row has it
 
 bool wanted(size_t columns, bool in_table) {
   if (in_table) {
-    return columns == kSessionColumns || columns == kSessionColumnsOf3 || columns == kNodeColumns || columns == kNodeColumnsOf3;
+    return columns == kSessionColumns || columns == kSessionColumnsOf3 || columns == kNodeColumns || columns == kNodeColumnsOf3 ||
+           columns == kNodeColumnsWithoutItems;
   }
   return columns == 1 || columns == 2 || columns == kNameColumns || columns == kChunkColumns;
 }
@@ -111,11 +115,16 @@ void take_node(const RawRow& raw, Salvage* out) {
   const int64_t n = c.integer(1);
   auto tokens = c.bytes(Kind::kBlob);
   node.refs = c.integer();
+  if (raw.values.size() == kNodeColumns && !c.is(Kind::kNull)) {
+    const auto items = c.bytes(Kind::kBlob);
+    node.items.assign(items.begin(), items.end());
+  }
   node.logged = raw.logged;
   if (raw.values.size() == kNodeColumnsOf3) node.stored = c.integer_or_null() != 0 ? 1 : 0;  // of group 0
   if (!c.ok() || tokens.size() % 4 != 0 || tokens.size() / 4 != static_cast<uint64_t>(n)) return;
   node.tokens.resize(tokens.size() / 4);
   std::memcpy(node.tokens.data(), tokens.data(), tokens.size());
+  if (find_wrong_item(node.items, node.tokens.size()) != nullptr) return;
   out->nodes[raw.rowid] = std::move(node);
 }
 
@@ -246,7 +255,8 @@ Status read_pages(std::unique_ptr<File> database, std::unique_ptr<File> log, Sal
   KVRT_ASSIGN(auto pages, SqlitePages::open(std::move(database), std::move(log)));
   KVRT_TRY(pages->each_row(wanted, [&](const RawRow& row) { take_row(row, out); }));
   out->all_sessions = pages->is_whole("sessions", kSessionColumns) || pages->is_whole("sessions", kSessionColumnsOf3);
-  out->all_nodes = pages->is_whole("nodes", kNodeColumns) || pages->is_whole("nodes", kNodeColumnsOf3);
+  const auto nodes_have = [&](size_t columns) { return pages->is_whole("nodes", columns); };
+  out->all_nodes = nodes_have(kNodeColumns) || nodes_have(kNodeColumnsWithoutItems) || nodes_have(kNodeColumnsOf3);
   return {};
 }
 

@@ -22,6 +22,7 @@ struct SalvagedNode {
   BlockKey key;
   int64_t parent = 0, refs = 0;  // parent: its row; 0: none
   std::vector<int32_t> tokens;
+  std::vector<uint8_t> items;
   uint32_t stored = 0;  // of 0.1: the group that it had a chunk of, as a bit mask
   bool logged = false;  // from the log
 };

@@ -120,12 +120,12 @@ class Scan {
     const uint32_t group = frame.is_ok() && frame->size() >= kFrameHeaderBytes ? load<uint32_t>(&(*frame)[kFrameGroupAt]) : 0;
     Status status = frame.is_ok() ? codec_.check(*frame, &header) : frame.take_status();
     if (status.is_ok() && header.key != e.key) status = error(Code::kCorrupt, Detail::kFormat, "the frame has another key than the index");
-    if (status.is_ok() && (header.tokens.empty() || chain_key(header.parent, header.tokens) != header.key)) {
-      status = error(Code::kCorrupt, Detail::kFormat, "the key is not that of the parent and the tokens");
+    if (status.is_ok() && (header.tokens.empty() || chain_key(header.parent, header.tokens, header.items) != header.key)) {
+      status = error(Code::kCorrupt, Detail::kFormat, "the key is not that of the parent, the tokens and the items");
     }
     if (status.is_ok()) {
       const ChunkPlace place{{header.key, header.group}, e.offset, e.bytes, header.raw_bytes};
-      out_->frames.push_back({place, segment_, header.parent, std::move(header.tokens)});
+      out_->frames.push_back({place, segment_, header.parent, std::move(header.tokens), std::move(header.items)});
       return {};
     }
     if (!is_damage(status)) return std::move(status).annotate(segment().id.shown() + " at " + std::to_string(e.offset));

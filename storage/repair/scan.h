@@ -12,12 +12,13 @@
 
 namespace kvrt {
 
-// A frame that was checked whole: its checksum, its lengths, and its key against its parent and tokens.
+// A frame that was checked whole: its checksum, its lengths, and its key against its parent, tokens and items.
 struct FoundFrame {
   ChunkPlace place;
   size_t segment = 0;  // number in FoundSegments::segments
   BlockKey parent;
   std::vector<int32_t> tokens;
+  std::vector<uint8_t> items;
 };
 
 struct FoundSegment {

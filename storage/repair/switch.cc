@@ -45,9 +45,10 @@ Status add_segments(Db* db, const Recovery& plan, const FoundSegments& found, st
 Status add_nodes(Db* db, const Recovery& plan) {
   for (size_t i = 0; i < plan.nodes.size(); i++) {
     const RecoveredNode& node = plan.nodes[i];
-    Query q = db->query("INSERT INTO nodes(id, key, parent, n, tokens, refs) VALUES(?, ?, ?, ?, ?, ?)");
+    Query q = db->query("INSERT INTO nodes(id, key, parent, n, tokens, refs, items) VALUES(?, ?, ?, ?, ?, ?, ?)");
     q.bind_u64(i + 1).bind_blob(node.key.bytes);
-    KVRT_TRY(bind_row(q, node.parent).bind_u64(node.tokens.size()).bind_blob(token_bytes(node.tokens)).bind(node.refs).run());
+    bind_row(q, node.parent).bind_u64(node.tokens.size()).bind_blob(token_bytes(node.tokens)).bind(node.refs);
+    KVRT_TRY((node.items.empty() ? q.bind_null() : q.bind_blob(node.items)).run());
   }
   return {};
 }

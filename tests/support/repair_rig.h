@@ -31,8 +31,8 @@ struct BigStore {
   std::vector<std::unique_ptr<Chain>> chains;  // of every session there ever was
   std::map<SessionName, uint64_t> removed;     // and its last revision
 
-  const Chain& chain(std::vector<int32_t> ids, uint8_t root_byte) {
-    chains.push_back(std::make_unique<Chain>(std::move(ids), 64, root_byte));
+  const Chain& chain(std::vector<int32_t> ids, uint8_t root_byte, const Chain::Items& items = {}) {
+    chains.push_back(std::make_unique<Chain>(std::move(ids), 64, root_byte, items));
     return *chains.back();
   }
   void save(Store* store, const SessionName& name, const Chain& of, const std::string& manifest, uint8_t id, bool two_groups) {
@@ -47,15 +47,16 @@ struct BigStore {
     sessions[name] = {&of, manifest, *revision};
   }
   // Domain "" has root 1, domain "team" root 2. Some sessions share a prefix, some grew, some were renamed or removed. Those of a third of the
-  // prefixes have chunks of two groups.
+  // prefixes have chunks of two groups, and items.
   void fill(Store* store, int count = 30) {
     uint8_t id = 0;
     for (int i = 0; i < count; i++) {
       const SessionName name{i % 5 == 4 ? "team" : "", "s" + std::to_string(i) + "-"};
       const uint8_t root = i % 5 == 4 ? 2 : 1;
       const auto length = static_cast<size_t>(20 + 37 * i % 160);
-      save(store, name, chain(token_run(length, i % 3), root), long_manifest(name.second, i % 6 == 0 ? 1500 : 3), ++id, i % 3 == 2);
-      if (i % 4 == 1) save(store, name, chain(token_run(length + 40, i % 3), root), long_manifest(name.second, 5), id, i % 3 == 2);
+      const Chain::Items items = i % 3 == 2 ? Chain::Items{one_item(7), {}, one_item(0)} : Chain::Items();
+      save(store, name, chain(token_run(length, i % 3), root, items), long_manifest(name.second, i % 6 == 0 ? 1500 : 3), ++id, i % 3 == 2);
+      if (i % 4 == 1) save(store, name, chain(token_run(length + 40, i % 3), root, items), long_manifest(name.second, 5), id, i % 3 == 2);
       if (i % 10 == 7) {
         ASSERT_OK(store->remove(name.first, name.second));
         removed[name] = sessions[name].revision;
