@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/block_items.h"
 #include "runtime/base/check.h"
 
 namespace kvrt {
@@ -16,13 +17,15 @@ ChainLink::~ChainLink() {
   while (before.use_count() == 1) before = std::exchange(before->before, nullptr);
 }
 
-ChainRef PrefixIndex::link(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens, const BlockKey* hashed) {
+ChainRef PrefixIndex::link(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens, const BlockKey* hashed,
+                           std::span<const uint8_t> items) {
   const BlockKey& parent = before ? before->key : root;
-  const BlockKey key = hashed ? *hashed : chain_key(parent, tokens);
+  const BlockKey key = hashed ? *hashed : chain_key(parent, tokens, items);
   auto range = links_.equal_range(key);
   for (auto at = range.first; at != range.second; ++at) {
     ChainRef known = at->second.lock();
-    if (known && known->before == before && known->parent == parent && std::ranges::equal(known->tokens, tokens)) return known;
+    if (!known || known->before != before || known->parent != parent) continue;
+    if (std::ranges::equal(known->tokens, tokens) && std::ranges::equal(known->items, items)) return known;
   }
   if (links_.size() >= 2 * links_after_forgetting_ + 64) forget_dead_links();
   auto made = std::make_shared<ChainLink>();
@@ -30,6 +33,7 @@ ChainRef PrefixIndex::link(const ChainRef& before, const BlockKey& root, std::sp
   made->parent = parent;
   made->key = key;
   made->tokens.assign(tokens.begin(), tokens.end());
+  made->items.assign(items.begin(), items.end());
   links_.emplace(key, made);
   return made;
 }
@@ -85,8 +89,8 @@ void PrefixIndex::erase(BlockId block) {
   entries_.erase(it);
 }
 
-std::optional<size_t> PrefixIndex::shared_with_sibling(const ChainRef& before, const BlockKey& root,
-                                                       std::span<const int32_t> tokens) const {
+std::optional<size_t> PrefixIndex::shared_with_sibling(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens,
+                                                       std::span<const uint8_t> items) const {
   constexpr size_t kLookMax = 1000;
   std::optional<size_t> best;
   const auto siblings = by_parent_.find(before ? before->key : root);
@@ -95,6 +99,7 @@ std::optional<size_t> PrefixIndex::shared_with_sibling(const ChainRef& before, c
     const ChainLink& link = *sibling;
     if (link.before != before) continue;
     auto n = static_cast<size_t>(std::ranges::mismatch(link.tokens, tokens).in1 - link.tokens.begin());
+    n = std::min(n, rows_alike(link.items, items));
     if (n == link.tokens.size() && n < tokens.size()) continue;  // a state within the block: it tells no token that differs
     if (!best || n > *best) best = n;
   }

@@ -1,5 +1,5 @@
-// PrefixIndex: finds a group's sealed block by its tokens. A key names a block's tokens after those of the blocks before it; keys that
-// collide are a miss, never foreign KV.
+// PrefixIndex: finds a group's sealed block by its tokens and items. A key names those of a block after those of the blocks before it; keys
+// that collide are a miss, never foreign KV.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@
 
 namespace kvrt {
 
-// A block's tokens and, through `before`, all that come before. PrefixIndex makes equal ones one object: where two links are the same
-// pointer, every token up to the root has been compared.
+// A block's tokens and items and, through `before`, all that come before. PrefixIndex makes equal ones one object: where two links are the
+// same pointer, every token and item up to the root has been compared.
 struct ChainLink {
   ChainLink() = default;
   ChainLink(const ChainLink&) = delete;
@@ -26,6 +26,7 @@ struct ChainLink {
   BlockKey parent;                    // before's key; the root, of the first block
   BlockKey key;
   std::vector<int32_t> tokens;
+  std::vector<uint8_t> items;  // what its bits depend on besides them (runtime/base/block_items.h)
   // PrefixIndex's: by group, where its KV is; and, if it has a block, which of its siblings it is.
   std::array<Place, kKvGroupsMax> places;
   size_t sibling = 0;
@@ -39,8 +40,9 @@ using ChainRef = std::shared_ptr<ChainLink>;
 // Not thread-safe: guarded by its owner's lock, and so is every ChainRef.
 class PrefixIndex {
  public:
-  // The link of `tokens` after `before`, or after the root where that is null. `hashed`: its key; null: it is hashed here.
-  ChainRef link(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens, const BlockKey* hashed = nullptr);
+  // The link of `tokens` and `items` after `before`, or after the root where that is null. `hashed`: its key; null: it is hashed here.
+  ChainRef link(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens, const BlockKey* hashed = nullptr,
+                std::span<const uint8_t> items = {});
   static Place lookup(const ChainRef& link, uint32_t group = 0) { return link->places[group]; }  // a hole: a miss
   // False if the link has a block of this group already.
   bool insert(BlockId block, ChainRef link, uint32_t group = 0);
@@ -60,9 +62,10 @@ class PrefixIndex {
     }
     return nullptr;
   }
-  // After a miss: how many leading tokens some resident block of the same parent shares with `tokens`; nullopt without one. It looks at
-  // 1,000 blocks at most.
-  std::optional<size_t> shared_with_sibling(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens) const;
+  // After a miss: how many leading tokens, with their items, some resident block of the same parent shares with `tokens`; nullopt without
+  // one. It looks at 1,000 blocks at most.
+  std::optional<size_t> shared_with_sibling(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens,
+                                            std::span<const uint8_t> items = {}) const;
   size_t size() const { return entries_.size(); }
 
  private:

@@ -94,7 +94,7 @@ std::string Probe::check_index(bool deep) const {
     if (within && link->boundary != (link->kept[entry.group] == 1)) return say("a state within block %d is no boundary", block);
     if (!within && link->tokens.size() != cache().block_tokens())
       return say("block %d is indexed with %zu tokens", block, link->tokens.size());
-    if (deep && chain_key(link->parent, link->tokens) != link->key) return say("block %d is indexed under another key", block);
+    if (deep && chain_key(link->parent, link->tokens, link->items) != link->key) return say("block %d is indexed under another key", block);
   }
   return "";
 }

@@ -60,7 +60,7 @@ uint32_t needed_groups(const KvShape& shape, uint64_t block_tokens, uint64_t i, 
 void add_tail(const KvShape& shape, std::span<const int32_t> tokens, const BlockKey& parent, uint64_t begin, SavePlan* plan) {
   const NodeIn node{chain_key(parent, tokens), parent, tokens};
   for (uint32_t g = 0; g < plan->tail_blocks.size(); ++g) {
-    plan->chunks.push_back({plan->nodes.size(), g, node.key, node.parent, node.tokens, kNoBlock, {}});
+    plan->chunks.push_back({plan->nodes.size(), g, kNoBlock, {}});
   }
   plan->needs.push_back(shape.all());
   plan->nodes.push_back(node);
@@ -116,7 +116,7 @@ void add_full(const KvSequence& kv, const KvCache& cache, uint32_t i, const Node
     }
     if (block == kNoBlock || (shape.groups[g].state && (needs >> g & 1) == 0 && !keeps_state)) continue;
     has |= 1u << g;
-    plan->chunks.push_back({plan->nodes.size(), g, node.key, node.parent, node.tokens, block, cache.units_of(block)});
+    plan->chunks.push_back({plan->nodes.size(), g, block, cache.units_of(block)});
   }
   plan->blocks += (needs & ~has) == 0;
   plan->needs.push_back(needs);

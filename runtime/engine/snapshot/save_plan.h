@@ -14,8 +14,6 @@ struct SavePlan {
   struct Chunk {
     size_t node;  // in `nodes`
     uint32_t group;
-    BlockKey key, parent;
-    std::span<const int32_t> tokens;
     BlockId block = kNoBlock;    // kNoBlock: its bytes are in SavePlan::tails
     std::vector<BlockId> units;  // of the block
   };

@@ -99,6 +99,7 @@ Status Saver::copy_tail(Turn* turn, SavePlan* plan) {
 
 Status Saver::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, ChunkCodec codec, std::vector<uint8_t>* buffer) {
   const SavePlan::Chunk& chunk = plan.chunks[i];
+  const NodeIn& node = plan.nodes[chunk.node];
   const uint32_t number = chunk_number(memory_.groups(), chunk.group);
   const KvGeometry& geometry = memory_.chunk(number).geometry;
   std::span<const uint8_t> bytes;
@@ -106,13 +107,13 @@ Status Saver::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, Chunk
   if (chunk.block == kNoBlock) {
     codec = ChunkCodec::kZstd;  // always: the empty slots of a tail take no room then
     bytes = plan.tails[chunk.group];
-    if (chunk.tokens.size() * 4 <= memory_.kv().block_tokens() * uint64_t{3}) elem_bytes = 1;  // nor in a low plane, which stays raw
+    if (node.tokens.size() * 4 <= memory_.kv().block_tokens() * uint64_t{3}) elem_bytes = 1;  // nor in a low plane, which stays raw
   } else {
     KVRT_TRY(copy_block(chunk.group, chunk.units, buffer));
     to_payload(geometry, *buffer, memory_.kv().block_tokens());
     bytes = *buffer;
   }
-  return save->put({chunk.key, chunk.parent, chunk.tokens, memory_.chunk(number).layout(), elem_bytes, bytes, codec, number});
+  return save->put({node.key, node.parent, node.tokens, memory_.chunk(number).layout(), elem_bytes, bytes, codec, number, node.items});
 }
 
 // Puts the chunks that the store lacks. Unless the durability is KV, a chunk is left out if the store has no room or the device fails to

@@ -4,6 +4,7 @@
 #include <random>
 #include <vector>
 
+#include "runtime/base/block_items.h"
 #include "runtime/kv/kv_cache.h"
 
 namespace kvrt {
@@ -99,6 +100,35 @@ TEST(PrefixIndex, DropsALongChain) {
   const std::weak_ptr<ChainLink> first_but_one = last->before;
   last.reset();
   EXPECT_TRUE(first_but_one.expired());
+}
+
+std::vector<uint8_t> item(uint16_t row, uint8_t tag) {
+  std::vector<uint8_t> items;
+  append_item({row, tag, {}}, &items);
+  return items;
+}
+
+TEST(PrefixIndex, OtherItemsAreAnotherLink) {
+  PrefixIndex index;
+  const std::vector<int32_t> a{1, 2};
+  const ChainRef bare = index.link(nullptr, root_of(0), a), with = index.link(nullptr, root_of(0), a, nullptr, item(1, 5));
+  EXPECT_EQ(bare->key, chain_key(root_of(0), a));
+  EXPECT_EQ(with->key, chain_key(root_of(0), a, item(1, 5)));
+  EXPECT_NE(with, bare);
+  EXPECT_EQ(index.link(nullptr, root_of(0), a, nullptr, item(1, 5)), with);
+  EXPECT_NE(index.link(nullptr, root_of(0), a, nullptr, item(1, 6)), with);
+  EXPECT_NE(index.link(nullptr, root_of(0), a, nullptr, item(0, 5)), with);
+  EXPECT_NE(index.link(nullptr, root_of(0), a, &with->key), with) << "keys that collide are a miss";
+  EXPECT_NE(index.link(nullptr, root_of(0), a, &bare->key, item(1, 5)), bare);
+}
+
+TEST(PrefixIndex, SiblingsPartAtAnItem) {
+  PrefixIndex index;
+  const std::vector<int32_t> a{1, 2, 3, 4}, probe{1, 2, 3, 5};
+  index.insert(0, index.link(nullptr, root_of(0), a, nullptr, item(2, 5)));
+  EXPECT_EQ(index.shared_with_sibling(nullptr, root_of(0), probe), 2u);
+  EXPECT_EQ(index.shared_with_sibling(nullptr, root_of(0), probe, item(2, 5)), 3u);
+  EXPECT_EQ(index.shared_with_sibling(nullptr, root_of(0), probe, item(1, 5)), 1u);
 }
 
 TEST(PrefixIndex, SaysWhereSiblingsPart) {
