@@ -661,10 +661,10 @@ KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t th
 
 /** The format in which K or V is stored; the two may have different ones. A token takes kv_heads * head_dim elements
  * of each in every layer. A latent (DeepSeek) holds K and V in one row of head_dim, so both have one format. INT8 and
- * FP8 also take a scale of 2 bytes for each layer and KV head. In INT8, FP8 and INT4 K is stored without a bias of its
- * projection that is large beside what the projection gives (Qwen2.5), and attention adds it again. KV of one pair of formats is never used for another: a
- * session that is resumed with another pair keeps its tokens, and its KV is computed again (KVRT_REUSE_OTHER_NUMERICS).
- * Every device computes with every pair. */
+ * FP8 also take a scale of 2 bytes for each layer and KV head. On the CPU K in INT8, FP8 and INT4 is stored without
+ * a bias of its projection that is large beside what the projection gives (Qwen2.5), and attention adds it again. KV
+ * of one pair of formats is never used for another: a session that is resumed with another pair keeps its tokens, and
+ * its KV is computed again (KVRT_REUSE_OTHER_NUMERICS). Every device computes with every pair. */
 enum {
   KVRT_KV_DEFAULT = 0, /**< F16. */
   KVRT_KV_F16 = 1,     /**< 2 bytes an element. */

@@ -278,9 +278,9 @@ namespace Kvrt
     /// <summary>
     /// The format in which K or V is stored; the two may have different ones. A token takes KvHeads * HeadDim elements of each in every layer. A
     /// latent (DeepSeek) holds K and V in one row of HeadDim, so both have one format. Int8 and Fp8 also take a scale of 2 bytes for each layer and
-    /// KV head. In Int8, Fp8 and Int4 K is stored without a bias of its projection that is large beside what the projection gives (Qwen2.5), and
-    /// attention adds it again. KV of one pair of formats is never used for another: a session that is resumed with another pair keeps its tokens,
-    /// and its KV is computed again (ReuseStopped.OtherNumerics). Every device computes with every pair.
+    /// KV head. On the CPU K in Int8, Fp8 and Int4 is stored without a bias of its projection that is large beside what the projection gives
+    /// (Qwen2.5), and attention adds it again. KV of one pair of formats is never used for another: a session that is resumed with another pair keeps
+    /// its tokens, and its KV is computed again (ReuseStopped.OtherNumerics). Every device computes with every pair.
     /// </summary>
     public enum KvFormat
     {
