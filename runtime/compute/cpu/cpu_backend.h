@@ -156,7 +156,7 @@ class CpuBackend final : public Backend {
   std::vector<uint32_t> runs_;          // runs of panels: the begin of each, and the end
   std::vector<float> attention_scratch_;
   std::vector<float> transformed_;  // a step's queries
-  std::vector<float> bias_rows_;    // [rows][heads][pairs][2] (KeyBiasRow)
+  std::vector<float> bias_rows_;    // [rows][heads][pairs][2] (TileBias)
   BiasTable bias_tables_[2];
   uint32_t bias_last_ = 0;  // the table last used
   std::vector<AttentionShare> shares_;
