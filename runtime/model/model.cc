@@ -278,11 +278,11 @@ Status check_weight_values(const GgufFile& file, const Arch& arch, const ModelDi
 Status place_vectors(Model* model, Backend* backend) {
   std::vector<Vector*> all{&model->output_norm, &model->layer_inputs_norm};
   for (Layer& l : model->layers) {
-    for (Vector* v : {&l.attn_norm,     &l.ffn_norm,       &l.post_attn_norm, &l.post_ffn_norm, &l.qkv_bias,          &l.q_norm,
-                      &l.k_norm,        &l.out_bias,       &l.gate_up_bias,   &l.down_bias,     &l.router_bias,       &l.sinks,
-                      &l.latent_q_norm, &l.latent_norm,    &l.conv,           &l.conv_bias,     &l.dt_bias,           &l.a,
-                      &l.skip,          &l.state_norm,     &l.router_norm,    &l.experts_norm,  &l.post_experts_norm, &l.post_mlp_norm,
-                      &l.v_norm,        &l.post_input_norm, &l.key_bias, &l.qk_factors}) {
+    for (Vector* v : {&l.attn_norm,     &l.ffn_norm,        &l.post_attn_norm, &l.post_ffn_norm, &l.qkv_bias,          &l.q_norm,
+                      &l.k_norm,        &l.out_bias,        &l.gate_up_bias,   &l.down_bias,     &l.router_bias,       &l.sinks,
+                      &l.latent_q_norm, &l.latent_norm,     &l.conv,           &l.conv_bias,     &l.dt_bias,           &l.a,
+                      &l.skip,          &l.state_norm,      &l.router_norm,    &l.experts_norm,  &l.post_experts_norm, &l.post_mlp_norm,
+                      &l.v_norm,        &l.post_input_norm, &l.key_bias,       &l.qk_factors}) {
       all.push_back(v);
     }
   }

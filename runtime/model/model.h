@@ -219,10 +219,10 @@ struct Vector {
 struct Layer {
   Vector attn_norm, ffn_norm, post_attn_norm, post_ffn_norm;  // [width]
   Vector qkv_bias, out_bias;                                  // [(h + 2 kv) * d] of the layer's heads, [width]
-  Vector gate_up_bias, down_bias, router_bias;      // [2 ff] or, without a gate, [ff], [width], [experts]; of all experts, one by one
-  Vector sinks;                                     // [h]
-  Vector key_bias;                                  // [kv][key_bias_pairs][3]: KeyBias; qkv_bias lacks it
-  Vector qk_factors;                                // [(h + kv) * d] that Q and K are multiplied by
+  Vector gate_up_bias, down_bias, router_bias;  // [2 ff] or, without a gate, [ff], [width], [experts]; of all experts, one by one
+  Vector sinks;                                 // [h]
+  Vector key_bias;                              // [kv][key_bias_pairs][3]: KeyBias; qkv_bias lacks it
+  Vector qk_factors;                            // [(h + kv) * d] that Q and K are multiplied by
   uint32_t key_bias_pairs = 0;
   Vector conv, conv_bias;                           // [taps, channels], the oldest input's first, [channels]
   Vector dt_bias, a, skip, state_norm;              // [heads] [heads], negative, [heads] [inner], or one for all heads [head_dim]

@@ -9,9 +9,7 @@ namespace kvrt {
 
 namespace {
 
-std::string place(const SegmentId& id, uint64_t offset) {
-  return id.shown() + " at " + std::to_string(offset);
-}
+std::string place(const SegmentId& id, uint64_t offset) { return id.shown() + " at " + std::to_string(offset); }
 
 // The difference between a row and the frame that it points to; "" if there is none.
 std::string compare(const ChunkRow& row, const FrameHeader& frame) {
