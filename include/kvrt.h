@@ -677,8 +677,8 @@ enum {
    * unless you want K stored as it is, or each element with a precision relative to itself. */
   KVRT_KV_FP8 = 5,
   /** 4 bits, and a scale of 2 bytes for each 32 elements: 0.28 of F16's bytes (head_dim counts as the next multiple of
-   * 32). K and V are stored transformed, as K of INT8 is. With Qwen2.5-Coder 0.5B a divergence 65 times INT8's, with
-   * SmolLM2 100 times; of K in INT8 and V in INT4, 11 and 15 times. `kvrt eval` says what it costs a model. */
+   * 32). K and V are stored transformed, as K of INT8 is. With Qwen2.5-Coder 0.5B a divergence 64 times INT8's, with
+   * SmolLM2 90 times; of K in INT8 and V in INT4, 9 and 13 times. `kvrt eval` says what it costs a model. */
   KVRT_KV_INT4 = 6
 };
 

@@ -620,8 +620,8 @@ const (
 	KVFP8 KVFormat = 5
 
 	// KVINT4: 4 bits, and a scale of 2 bytes for each 32 elements: 0.28 of KVF16's bytes (HeadDim counts as the next multiple of 32). K and V are stored
-	// transformed, as K of KVINT8 is. With Qwen2.5-Coder 0.5B a divergence 65 times KVINT8's, with SmolLM2 100 times; of K in KVINT8 and V in KVINT4, 11
-	// and 15 times. `kvrt eval` says what it costs a model.
+	// transformed, as K of KVINT8 is. With Qwen2.5-Coder 0.5B a divergence 64 times KVINT8's, with SmolLM2 90 times; of K in KVINT8 and V in KVINT4, 9
+	// and 13 times. `kvrt eval` says what it costs a model.
 	KVINT4 KVFormat = 6
 )
 

@@ -304,8 +304,8 @@ namespace Kvrt
         Fp8 = Native.KVRT_KV_FP8,
         /// <summary>
         /// 4 bits, and a scale of 2 bytes for each 32 elements: 0.28 of F16's bytes (HeadDim counts as the next multiple of 32). K and V are stored
-        /// transformed, as K of Int8 is. With Qwen2.5-Coder 0.5B a divergence 65 times Int8's, with SmolLM2 100 times; of K in Int8 and V in Int4, 11
-        /// and 15 times. `kvrt eval` says what it costs a model.
+        /// transformed, as K of Int8 is. With Qwen2.5-Coder 0.5B a divergence 64 times Int8's, with SmolLM2 90 times; of K in Int8 and V in Int4, 9
+        /// and 13 times. `kvrt eval` says what it costs a model.
         /// </summary>
         Int4 = Native.KVRT_KV_INT4
     }
