@@ -158,7 +158,8 @@ __device__ __forceinline__ float int4_level(uint32_t code) {
 }
 
 __device__ __forceinline__ float int4_try(uint32_t i) {
-  const float size = i < 2 ? kInt4Tries[0] : i < 4 ? kInt4Tries[2] : kInt4Tries[4];
+  constexpr float kFirst = kInt4Tries[0], kSecond = kInt4Tries[2], kThird = kInt4Tries[4];
+  const float size = i < 2 ? kFirst : i < 4 ? kSecond : kThird;
   return i % 2 == 0 ? size : -size;
 }
 
