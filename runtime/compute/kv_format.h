@@ -58,6 +58,13 @@ alignas(64) inline constexpr float kInt4Entries[16] = {-123, -93, -72, -55, -41,
 // Half way between an entry (from number 1 on) and the one before.
 alignas(64) inline constexpr float kInt4Between[16] = {0, -108, -82.5f, -63.5f, -48,   -34.5f, -21.5f, -9,
                                                        3, 15,   27.5f,  41,     55.5f, 71.5f,  90.5f,  114};
+static_assert([] {  // the two follow from the levels
+  for (uint32_t i = 0; i < 16; ++i) {
+    const float level = kInt4Levels[i];
+    if (kInt4Entries[i] != level || (i > 0 && kInt4Between[i] != (kInt4Entries[i - 1] + level) / 2)) return false;
+  }
+  return true;
+}());
 // The scales that are tried: so many times that of the largest element, with its sign and against it.
 inline constexpr float kInt4Tries[] = {1, -1, 0.93f, -0.93f, 1.07f, -1.07f};
 inline constexpr uint32_t kInt4Group = 32;

@@ -71,15 +71,18 @@ struct BlockPair {
 struct KvRows {
   uint32_t dim = 0;
   KvFormat format = KvFormat::kF16;
-  uint32_t cell_bytes() const { return kv_row_of(format).cell_bytes; }
+  [[gnu::always_inline]] uint32_t cell_bytes() const { return kv_row_of(format).cell_bytes; }
   // A row's cells: elements, or pairs of them in whole groups: cell i of a group has its element i, and above it element kInt4Group / 2 + i.
-  uint32_t cells() const { return kv_row_of(format).cell_elems == 1 ? dim : kInt4Group / 2 * scales(); }
-  uint32_t scales() const {  // a row's
+  [[gnu::always_inline]] uint32_t cells() const {
+    const KvFormatRow& row = kv_row_of(format);
+    return row.cell_elems == 1 ? dim : scales() * row.scale_elems / row.cell_elems;
+  }
+  [[gnu::always_inline]] uint32_t scales() const {  // a row's
     const uint32_t elems = kv_row_of(format).scale_elems;
     return elems == 0 ? 0 : elems == kWholeRow ? 1 : (dim + elems - 1) / elems;
   }
-  uint32_t scale_bytes() const { return scales() * kKvScaleBytes; }    // a row's
-  uint64_t bytes() const { return uint64_t{cells()} * cell_bytes(); }  // a row's cells
+  uint32_t scale_bytes() const { return scales() * kKvScaleBytes; }                           // a row's
+  [[gnu::always_inline]] uint64_t bytes() const { return uint64_t{cells()} * cell_bytes(); }  // a row's cells
   bool operator==(const KvRows&) const = default;
 };
 

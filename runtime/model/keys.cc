@@ -3,6 +3,7 @@
 // int4 has one error for all dimensions of a head, pairs of dimensions that are large in Q and small in K are made less so.
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "runtime/base/fp_env.h"
 #include "runtime/compute/quant/quants.h"
@@ -14,7 +15,7 @@ namespace {
 
 // A pair whose bias has so many times what the projection gives loses it.
 constexpr double kBiasShare = 1.5;
-// A pair of K is multiplied by (|q|^2 / |k|^2)^kFactorPower, one of Q divided by it: 0.25 would make the error of q·k least if it were alone, and costs sums of small and large pairs.
+// A pair of K is multiplied by (|q|^2 / |k|^2)^kFactorPower, one of Q divided by it. By the estimate 0.25 would make the error of q·k least.
 constexpr double kFactorPower = 0.175;
 
 // A layer's mean squares over tokens, by KV head and pair, of Q (of the first head that reads the KV head) and of K, as far as the weights tell
@@ -25,7 +26,8 @@ struct PairSquares {
 
 class Reader {
  public:
-  Reader(const LayerTensors& tensors, const Vector& norm, uint32_t width) : tensors_(tensors), norm_(norm), row_(width) {}
+  // norm: [width], or empty.
+  Reader(const LayerTensors& tensors, std::span<const float> norm, uint32_t width) : tensors_(tensors), norm_(norm), row_(width) {}
   double square(uint64_t row) {
     for (const PlannedTensor& part : tensors_.qkv) {
       const uint64_t rows = part.tensor->view.ne[1];
@@ -36,7 +38,7 @@ class Reader {
       dequantize_row(part.tensor->view, static_cast<int32_t>(row), row_.data());
       double sum = 0;
       for (size_t i = 0; i < row_.size(); ++i) {
-        const double x = double{row_[i]} * (norm_.values.empty() ? 1.0 : double{norm_.values[i]});
+        const double x = double{row_[i]} * (norm_.empty() ? 1.0 : double{norm_[i]});
         sum += x * x;
       }
       return sum;
@@ -46,7 +48,7 @@ class Reader {
 
  private:
   const LayerTensors& tensors_;
-  const Vector& norm_;
+  std::span<const float> norm_;
   std::vector<float> row_;
 };
 
@@ -57,10 +59,8 @@ std::pair<uint32_t, uint32_t> pair_dims(const RopeParams& rope, uint32_t pair) {
 }
 
 PairSquares pair_squares(const LayerTensors& tensors, const Layer& layer, const Heads& heads, const RopeParams& rope, uint32_t width) {
-  Vector norm;
-  norm.values.assign(layer.attn_norm.values.begin(),
-                     layer.attn_norm.values.begin() + static_cast<ptrdiff_t>(std::min<size_t>(width, layer.attn_norm.values.size())));
-  Reader reader(tensors, norm, width);
+  const std::span<const float> norm = layer.attn_norm.values;  // LayerNorm has its biases behind
+  Reader reader(tensors, norm.first(std::min<size_t>(width, norm.size())), width);
   PairSquares out;
   const std::vector<float>& bias = layer.qkv_bias.values;
   for (uint32_t h = 0; h < heads.kv; ++h) {

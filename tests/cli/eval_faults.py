@@ -67,26 +67,13 @@ def tiny(kvrt, device, folder):
 
 def in_f16(source, path):
     """The same weights in F16, or in F32 where they are a vector."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden"))
     try:
-        import gguf
-        import numpy
+        from f16_file import dequantized
     except ImportError as missing:
         print(f"skipped: no model in F16: {missing}")
         sys.exit(77)
-    reader = gguf.GGUFReader(source)
-    writer = gguf.GGUFWriter(path, reader.get_field("general.architecture").contents())
-    for name, field in reader.fields.items():
-        if name.startswith("GGUF.") or name == "general.architecture":
-            continue
-        kind = field.types[0]
-        writer.add_key_value(name, field.contents(), kind, field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
-    for tensor in reader.tensors:
-        weights = gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape([int(n) for n in reversed(tensor.shape)])
-        writer.add_tensor(tensor.name, weights.astype(numpy.float16 if weights.ndim > 1 else numpy.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    dequantized(source, path)
 
 
 def found(kvrt, device, name, model):

@@ -19,12 +19,12 @@ import tempfile
 from pathlib import Path
 
 try:
-    import gguf
     import numpy as np
     import reference
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
+from f16_file import dequantized
 from kl import HERE, ROWS_AT_ONCE, WHICH, log_softmax
 
 # A format for both, or K's and V's. Of the mean; none: only the peer bounds it.
@@ -39,24 +39,6 @@ TEXT, WHOLE_TEXT = HERE.parent / "data" / "text_kjv.txt", ("smollm2", "gemma3")
 FLOORS = 2.0  # own weights: int8's share of the floor
 REFERENCE_TOKENS = 128
 SIZE_LIMITS = {"f16": 0.88, "bf16": 0.9, "f32": 2.0, "int8": 0.45, "fp8": 0.47, "int8/f16": 0.69, "f16/int8": 0.69, "int4": 0.3}  # of the bytes of a snapshot, in those of f16 without compression
-
-
-def dequantized(source, target):
-    """The same model, its quantized matrices in F16."""
-    reader = gguf.GGUFReader(source)
-    writer = gguf.GGUFWriter(target, reader.get_field("general.architecture").contents())
-    for name, field in reader.fields.items():
-        if name.startswith("GGUF.") or name == "general.architecture":
-            continue
-        kind = field.types[0]
-        writer.add_key_value(name, field.contents(), kind, field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
-    for tensor in reader.tensors:
-        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-        writer.add_tensor(tensor.name, values.astype(np.float32 if len(tensor.shape) == 1 else np.float16))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 def options(kv):

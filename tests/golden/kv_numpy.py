@@ -134,13 +134,7 @@ class Model(reference.Model):
             k = self.rounded((k * factor).astype(np.float32), self.k, True, self.any_apart) / factor + rotated
         if self.v != "f32":
             v = self.rounded(v.astype(np.float32), self.v, False, False)
-        out, unseen = np.empty_like(q), np.triu(np.ones((n, n), bool), 1)
-        for h in range(heads):
-            score = q[:, h] @ k[:, h // group].T / self.precision(np.sqrt(d))
-            score[unseen] = -np.inf
-            weight = np.exp(score - score.max(axis=-1, keepdims=True))
-            out[:, h] = weight / weight.sum(axis=-1, keepdims=True) @ v[:, h // group]
-        return self.linear(p + "attn_output", out.reshape(n, heads * d))
+        return self.linear(p + "attn_output", self.attend(layer, q, k, v).reshape(n, heads * d))
 
     def logits(self, tokens, name):
         self.kv(name)

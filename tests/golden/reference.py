@@ -99,7 +99,7 @@ class Model:
 
     def attention(self, layer, x):
         heads, kv_heads = self.heads[layer], self.kv_heads[layer]
-        p, n, d, group = f"blk.{layer}.", x.shape[0], self.head_dim, heads // kv_heads
+        p, n, d = f"blk.{layer}.", x.shape[0], self.head_dim
         q = self.linear(p + "attn_q", x).reshape(n, heads, d)
         k = self.linear(p + "attn_k", x).reshape(n, kv_heads, d)
         if self.gemma:
@@ -108,16 +108,21 @@ class Model:
         v = self.linear(p + "attn_v", x).reshape(n, kv_heads, d)
         if self.kv_f16:
             k, v = (self.stored(t).astype(self.precision) for t in (k, v))
+        return self.linear(p + "attn_output", self.attend(layer, q, k, v).reshape(n, heads * d))
+
+    def attend(self, layer, q, k, v):
+        """q [tokens][heads][dim], k and v as they are stored, of heads that several of q's share."""
+        n, heads, group = q.shape[0], q.shape[1], q.shape[1] // k.shape[1]
         out = np.empty_like(q)
         unseen = np.triu(np.ones((n, n), bool), 1)
         if self.local(layer):
             unseen |= np.tril(np.ones((n, n), bool), -self.window)
         for h in range(heads):
-            score = q[:, h] @ k[:, h // group].T / self.precision(np.sqrt(d))
+            score = q[:, h] @ k[:, h // group].T / self.precision(np.sqrt(self.head_dim))
             score[unseen] = -np.inf
             weight = np.exp(score - score.max(axis=-1, keepdims=True))
             out[:, h] = weight / weight.sum(axis=-1, keepdims=True) @ v[:, h // group]
-        return self.linear(p + "attn_output", out.reshape(n, heads * d))
+        return out
 
     def mlp(self, p, x):
         gate = self.linear(p + "ffn_gate", x)

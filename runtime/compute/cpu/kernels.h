@@ -103,13 +103,9 @@ struct AttentionTile : TileKv {
   int64_t first_position;  // token 0's
   int64_t window;          // at least 1; INT64_MAX / 2: all
   TileBias bias;
-  // Of a row.
-  [[gnu::always_inline]] static uint32_t cells(KvFormat format, uint32_t dim) {
-    return format == KvFormat::kI4 ? (dim + kInt4Group - 1) / kInt4Group * (kInt4Group / 2) : dim;
-  }
-  [[gnu::always_inline]] uint32_t k_cells() const { return cells(k_format, k_dim); }
+  [[gnu::always_inline]] uint32_t k_cells() const { return KvRows{k_dim, k_format}.cells(); }
   [[gnu::always_inline]] uint64_t v_row_bytes() const {  // from one position's V to the next
-    return uint64_t{cells(v_format, latent ? k_dim : v_dim)} * kv_row_of(v_format).cell_bytes;
+    return KvRows{latent ? k_dim : v_dim, v_format}.bytes();
   }
   const int32_t* blocks;   // the sequence's block table from the span's first position on
   int64_t span_first;      // a span of which some row sees something
