@@ -85,7 +85,9 @@ struct Attention {
         packed(t.scratch + uint64_t{rows} * kSpanTokens),
         scales(packed + packed_floats(rows, t.k_dim)),
         weights(scales + kScaleFloats) {
+    prefetch_scales(tile.k_scales, KvRows{tile.k_dim, tile.k_format}.scales());
     if (tile.latent) return;
+    prefetch_scales(tile.v_scales, KvRows{tile.v_dim, tile.v_format}.scales());
     for (uint32_t row = 0; row < rows; row += kRows) pack_queries(row, min_u32(kRows, rows - row));
   }
 
@@ -125,6 +127,13 @@ struct Attention {
 
   // How many blocks early rows of so many bytes are prefetched.
   KVRT_INLINE_MEMBER uint32_t ahead(uint32_t row_bytes) const { return max_u32(1, kPrefetchBytes / (tile.block_tokens * row_bytes)); }
+  // They lie beside K and V, read once and from far away: so that their lines come all at a time, and while other work is done.
+  KVRT_INLINE_MEMBER void prefetch_scales(const uint8_t* from, uint32_t n) const {
+    const uint32_t bytes = n * kKvScaleBytes * tile.block_tokens;
+    for (uint32_t b = seen.first / tile.block_tokens; b < blocks; ++b) {
+      for (uint32_t i = 0; i < bytes; i += 64) prefetch_far(block_at(tile, from, b) + i);
+    }
+  }
   // K's or V's scales of the span's keys, n of each.
   KVRT_INLINE_MEMBER void load_scales(const uint8_t* from, uint32_t n) const {
     for (uint32_t j = seen.first / 16 * 16; j < seen.end; j += 16) {
@@ -153,7 +162,16 @@ struct KeyPass : Attention<S> {
         key_bytes(base.tile.k_cells() * T::kBytes),
         blocks_ahead(base.ahead(key_bytes)),
         value_bytes(static_cast<uint32_t>(base.tile.v_row_bytes())) {
+    if (rows <= kFewRowsMax) prefetch_first();
     if (T::kScaled) base.load_scales(tile.k_scales, T::kPairs ? q_dim / kInt4Group : 1);
+  }
+
+  // Of a decode the blocks for which no earlier one asks.
+  KVRT_INLINE_MEMBER void prefetch_first() const {
+    const uint32_t first = seen.first / tile.block_tokens, bytes = tile.block_tokens * key_bytes;
+    for (uint32_t b = first; b < min_u32(first + blocks_ahead, blocks); ++b) {
+      for (uint32_t i = 0; i < bytes; i += 64) prefetch_far(block_at(tile, tile.k, b) + i);
+    }
   }
 
   // The place of position j of the span, and the bytes to prefetch with it: of the block blocks_ahead later, after K's last V's first ones.
@@ -182,11 +200,6 @@ struct KeyPass : Attention<S> {
   // A decode: straight from K as it lies.
   void few() const {
     const uint32_t from = seen.first / 16 * 16;
-    const uint32_t first = from / tile.block_tokens, block_bytes = tile.block_tokens * key_bytes;
-    for (uint32_t b = first; b < min_u32(first + blocks_ahead, blocks); ++b) {  // no earlier block asks for these
-      const uint8_t* k = block_at(tile, tile.k, b);
-      for (uint32_t i = 0; i < block_bytes; i += 64) prefetch_far(k + i);
-    }
     const uint8_t *at[kSpanTokens / 16], *far[kSpanTokens / 16];
     uint32_t slots = 0;
     for (uint32_t j = from; j < seen.end; j += 16, ++slots) {
