@@ -52,12 +52,25 @@ uint8_t* layer_of(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step
 // transform the queries; or V, and transform what attention gives. It spreads the few large elements of a head over all of them, so that
 // they do not set the scale for the rest.
 void hadamard(uint32_t dim, uint32_t n, float* x) {
-  for (uint32_t half = 1; half < dim; half *= 2) {
+  typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+  if (dim == 2) {
+    for (uint32_t i = 0; i < n; i += 2) {
+      const float a = x[i], b = x[i + 1];
+      x[i] = a + b;
+      x[i + 1] = a - b;
+    }
+  }
+  for (uint32_t i = 0; dim >= 4 && i < n; i += 4) {  // two steps at a time
+    const float a = x[i] + x[i + 1], b = x[i] - x[i + 1], c = x[i + 2] + x[i + 3], d = x[i + 2] - x[i + 3];
+    *reinterpret_cast<Four*>(x + i) = Four{a + c, b + d, a - c, b - d};
+  }
+  for (uint32_t half = 4; half < dim; half *= 2) {
     for (uint32_t i = 0; i < n; i += 2 * half) {
-      for (uint32_t j = i; j < i + half; ++j) {
-        const float a = x[j], b = x[j + half];
-        x[j] = a + b;
-        x[j + half] = a - b;
+      for (uint32_t j = i; j < i + half; j += 4) {
+        Four *first = reinterpret_cast<Four*>(x + j), *second = reinterpret_cast<Four*>(x + j + half);
+        const Four a = *first, b = *second;
+        *first = a + b;
+        *second = a - b;
       }
     }
   }
@@ -65,7 +78,8 @@ void hadamard(uint32_t dim, uint32_t n, float* x) {
 uint32_t hadamard_dim(uint32_t head_dim) { return head_dim & (0 - head_dim); }
 void transform_back(uint32_t dim, float* x) {
   hadamard(hadamard_dim(dim), dim, x);
-  for (uint32_t d = 0; d < dim; ++d) x[d] /= static_cast<float>(hadamard_dim(dim));  // exact: a power of two
+  const float part = 1.0f / static_cast<float>(hadamard_dim(dim));  // exact, as are its products: a power of two
+  for (uint32_t d = 0; d < dim; ++d) x[d] *= part;
 }
 
 // Copies the cells of one token to `out`, `stride` cells apart.
