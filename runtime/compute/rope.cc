@@ -25,6 +25,13 @@ double pair_of(const RopeParams& p, double log_base, float rotations) {
   return static_cast<double>(p.dims) * plain_log(turns) / (2.0 * log_base);
 }
 
+void put_turn(double angle, float* cos_at, float* sin_at) {
+  double sin, cos;
+  rope_sincos(angle, &sin, &cos);
+  *cos_at = static_cast<float>(cos);
+  *sin_at = static_cast<float>(sin);
+}
+
 }  // namespace
 
 void rope_frequencies(const RopeParams& p, double* inv_freq) {
@@ -45,6 +52,22 @@ void rope_frequencies(const RopeParams& p, double* inv_freq) {
       f = f / factor * ramp + f * (1.0 - ramp);
     }
     inv_freq[i] = f;
+  }
+}
+
+void rope_offsets(std::span<const double> inv_freq, float* out) {
+  for (const double f : inv_freq) {
+    for (uint32_t j = 0; j < kTurnTokens; ++j) put_turn(j * f, out + j, out + kTurnTokens + j);
+    out += uint64_t{2} * kTurnTokens;
+  }
+}
+
+void rope_turns(std::span<const double> inv_freq, uint32_t first, uint32_t end, float* out) {
+  for (uint64_t span = first; span < end; ++span) {
+    for (const double f : inv_freq) {
+      put_turn(static_cast<double>(span * kTurnTokens) * f, out, out + 1);
+      out += 2;
+    }
   }
 }
 

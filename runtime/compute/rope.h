@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/compute/natural_log.h"
@@ -75,5 +76,12 @@ inline constexpr double kRopeRoundMagic = 6755399441055744.0;
 void rope_frequencies(const RopeParams& params, double* inv_freq);
 // The factor of all sines and cosines.
 double rope_amplitude(const RopeParams& params);
+
+// Tables that turn a part of K's bias by any position (NUMERICS.md §7): first by that of its span of kTurnTokens, then by the rest. Cosines
+// and sines without the amplitude, of the pairs that inv_freq has, in double and rounded once.
+inline constexpr uint32_t kTurnTokens = 512;
+void rope_offsets(std::span<const double> inv_freq, float* out);  // [pairs][2][kTurnTokens]: of each position in a span
+// [end - first][pairs][2]: of the first positions of the spans [first, end).
+void rope_turns(std::span<const double> inv_freq, uint32_t first, uint32_t end, float* out);
 
 }  // namespace kvrt

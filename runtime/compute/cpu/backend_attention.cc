@@ -16,6 +16,7 @@ constexpr uint32_t kKernelRows = 12;                   // rows of the kernels' w
 constexpr uint32_t kTilesPerThread = 4;                // so that the last ones come out even
 constexpr uint32_t kLatentHeads = 32;                  // two vectors of them
 constexpr uint32_t kNoSlot = UINT32_MAX;
+static_assert(kTurnTokens == kSpanTokens);
 constexpr int64_t kNoWindow = INT64_MAX / 2;
 alignas(64) constexpr float kNoValue[kHeadDimMax] = {};
 
@@ -305,26 +306,17 @@ TileBias CpuBackend::turn_bias(const AttentionParams& params, const KvGeometry& 
 const CpuBackend::BiasTable& CpuBackend::bias_table(const RopeParams& rope, uint32_t spans) {
   if (bias_tables_[bias_last_].params != rope) bias_last_ ^= 1;
   BiasTable& table = bias_tables_[bias_last_];
-  const size_t pairs = rope.dims / 2;
-  const auto put = [&](double angle, float* cos_at, float* sin_at) {
-    double sin, cos;
-    rope_sincos(angle, &sin, &cos);
-    *cos_at = static_cast<float>(cos);
-    *sin_at = static_cast<float>(sin);
-  };
+  const uint32_t pairs = rope.dims / 2;
   if (table.params != rope) {
-    BiasTable whole{rope, std::vector<double>(pairs), std::vector<float>(2 * pairs * kSpanTokens), {}};
+    BiasTable whole{rope, std::vector<double>(pairs), std::vector<float>(uint64_t{2} * pairs * kTurnTokens), {}};
     rope_frequencies(rope, whole.frequencies.data());
-    for (size_t i = 0; i < pairs; ++i) {
-      float* at = whole.offsets.data() + 2 * i * kSpanTokens;
-      for (uint32_t j = 0; j < kSpanTokens; ++j) put(j * whole.frequencies[i], at + j, at + kSpanTokens + j);
-    }
+    rope_offsets(whole.frequencies, whole.offsets.data());
     table = std::move(whole);
   }
-  for (size_t span = table.turns.size() / (2 * pairs); span < spans; ++span) {
-    table.turns.resize(2 * pairs * (span + 1));
-    float* at = table.turns.data() + 2 * pairs * span;
-    for (size_t i = 0; i < pairs; ++i) put(static_cast<double>(span * kSpanTokens) * table.frequencies[i], at + 2 * i, at + 2 * i + 1);
+  const auto there = static_cast<uint32_t>(table.turns.size() / std::max(uint64_t{2} * pairs, uint64_t{1}));
+  if (there < spans) {
+    table.turns.resize(uint64_t{2} * pairs * spans);
+    rope_turns(table.frequencies, there, spans, table.turns.data() + uint64_t{2} * pairs * there);
   }
   return table;
 }
