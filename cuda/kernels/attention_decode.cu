@@ -41,10 +41,38 @@ struct Stats {
   __device__ __forceinline__ float all_sum(uint32_t head) const { return sum[0][head] + sum[1][head] + sum[2][head] + sum[3][head]; }
 };
 
+// Adds what K's bias gives to the scores of the lane's heads and its 16 positions from `first` on.
+template <bool wide>
+__device__ __forceinline__ void add_bias(const DecodeArgs& a, uint32_t kv_head, int32_t first, const float2* turned,
+                                         float (&p)[Heads<wide>::kMine][16]) {
+  const uint32_t g = threadIdx.x % kWarp / 4;
+  for (uint32_t pair = 0; pair < a.bias.of.pairs; ++pair) {
+    const float* at = a.bias.offset(a.bias.pair(kv_head, pair), first);
+    float4 cos[4], sin[4];
+#pragma unroll
+    for (uint32_t four = 0; four < 4; ++four) {
+      cos[four] = *reinterpret_cast<const float4*>(at + 4 * four);
+      sin[four] = *reinterpret_cast<const float4*>(at + kTurnTokens + 4 * four);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < Heads<wide>::kMine; ++i) {
+      const float2 by = turned[(g + 8 * i) * a.bias.of.pairs + pair];
+      const auto add = [&](float c, float s, float* score) { *score = fmaf(by.y, s, fmaf(by.x, c, *score)); };
+#pragma unroll
+      for (uint32_t four = 0; four < 4; ++four) {
+        add(cos[four].x, sin[four].x, &p[i][4 * four]);
+        add(cos[four].y, sin[four].y, &p[i][4 * four + 1]);
+        add(cos[four].z, sin[four].z, &p[i][4 * four + 2]);
+        add(cos[four].w, sin[four].w, &p[i][4 * four + 3]);
+      }
+    }
+  }
+}
+
 // Turns q · k of the lane's 16 positions and heads into weights, times V's scales if it has them; all are over the returned power of two.
-template <typename Kv, bool wide>
+template <typename Kv, bool wide, bool biased>
 __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, uint32_t kv_head, const float (&acc)[8][4],
-                                       Stats<wide>* stats, float (&p)[Heads<wide>::kMine][16]) {
+                                       const float2* turned, Stats<wide>* stats, float (&p)[Heads<wide>::kMine][16]) {
   const uint32_t warp = threadIdx.x / kWarp, g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
   const int32_t first = part.first + static_cast<int32_t>(warp * kWarpKeys + 16 * t);
   const bool k_scaled = kv_scaled(Kv::k(a.kv)), v_scaled = kv_scaled(Kv::v(a.kv));
@@ -52,13 +80,21 @@ __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, ui
   if (k_scaled) load_scales(a, part, a.kv.k_scales_at, kv_head, first, scales);
 #pragma unroll
   for (uint32_t i = 0; i < Heads<wide>::kMine; ++i) {
-    float max = -INFINITY;
     const float unit = stats->units[g + 8 * i];
 #pragma unroll
     for (uint32_t j = 0; j < 16; ++j) {
       float dot = result<wide>(acc, i, j / 8, j % 8) * unit;
       if (k_scaled) dot = dot * scales[j];
-      p[i][j] = a.score(dot);
+      p[i][j] = dot * a.scale;
+    }
+  }
+  if constexpr (biased) add_bias<wide>(a, kv_head, first, turned, p);
+#pragma unroll
+  for (uint32_t i = 0; i < Heads<wide>::kMine; ++i) {
+    float max = -INFINITY;
+#pragma unroll
+    for (uint32_t j = 0; j < 16; ++j) {
+      p[i][j] = a.capped(p[i][j]);
       if (part.seen.has(first + static_cast<int32_t>(j))) max = fmaxf(p[i][j], max);
     }
     max = warp_max(max, 4);
@@ -128,7 +164,7 @@ __device__ __forceinline__ void add_values(const DecodeArgs& a, const Part& part
 
 // A block per part (x), KV head (y) and row (z). q at + row * stride: [heads][k_dim]. Bytes: K and V of the part once (for groups above
 // 16 heads once for each 16), and 4 per element of a part's result, which is 1 / 64 of that with 4 heads of f16 to a group.
-template <typename Kv, bool wide>
+template <typename Kv, bool wide, bool biased>
 __global__ void __launch_bounds__(kPartThreads, wide ? 3 : 4) attend_part(DecodeArgs a) {
   KVRT_DYNAMIC_SHARED(memory);
   __shared__ Stats<wide> stats;
@@ -141,7 +177,7 @@ __global__ void __launch_bounds__(kPartThreads, wide ? 3 : 4) attend_part(Decode
     const uint32_t n = min(Heads<wide>::kCount, last - head);
     const Ring<Kv> ring(a, part, kv_head, memory);
     for (uint32_t s = 0; s + 1 < Ring<Kv>::kSteps; ++s) ring.start(s);
-    load_queries<Kv, wide>(a, head, n, shared, stats.units);
+    load_queries<Kv, wide, biased>(a, kv_head, head, n, span_of(part.first), shared, stats.units);
     float acc[8][4] = {};
     for (uint32_t s = 0; s < ring.k_steps; ++s) {
       uint32_t b[8][2], pair[Heads<wide>::kMine][2], rest[Heads<wide>::kMine][2];
@@ -155,7 +191,7 @@ __global__ void __launch_bounds__(kPartThreads, wide ? 3 : 4) attend_part(Decode
     }
     grid_launch_next();
     float p[Heads<wide>::kMine][16];
-    const float unit = weigh<Kv, wide>(a, part, kv_head, acc, &stats, p);
+    const float unit = weigh<Kv, wide, biased>(a, part, kv_head, acc, shared.turned, &stats, p);
     __syncthreads();
     if (!part.only && threadIdx.x < n) a.put_sums(blockIdx.z, head + threadIdx.x, stats.all_max(threadIdx.x), stats.all_sum(threadIdx.x));
     add_values<Kv, wide>(a, part, ring, head, n, p, unit, stats, shared.rows);
@@ -233,24 +269,26 @@ void start(Stream* stream, Kernel kernel, const DecodeArgs& a, dim3 grid, uint32
 }
 
 // False where the device's blocks have too little shared memory: 64 KiB of sm_75 are not enough for 512 dimensions.
-template <typename Kv, bool wide>
+template <typename Kv, bool wide, bool biased>
 bool start_ring(Stream* stream, const DecodeArgs& a, dim3 grid) {
-  const uint32_t bytes = Shared<wide>::bytes(a.kv.k_dim);
+  const uint32_t bytes = Shared<wide>::bytes(a.kv.k_dim, a.bias.of.pairs);
   if (bytes + sizeof(Stats<wide>) > stream->shared_max) return false;
-  start(stream, attend_part<Kv, wide>, a, grid, bytes);
+  start(stream, attend_part<Kv, wide, biased>, a, grid, bytes);
   return true;
 }
 
-template <typename Kv>
+template <typename Kv, bool biased>
 void start_parts(Stream* stream, const DecodeArgs& a, dim3 grid) {
   const uint32_t k_dim = a.kv.k_dim;
   if constexpr (Kv::kTensor) {
     const bool plain = a.kv.latent || !on_tensor_cores(Kv::k(a.kv)) || !on_tensor_cores(Kv::v(a.kv));
     if (!plain && a.kv.v_row_bytes() % 16 == 0) {  // rows of V must be whole pieces of 16 bytes
-      if (a.group <= Heads<false>::kCount ? start_ring<Kv, false>(stream, a, grid) : start_ring<Kv, true>(stream, a, grid)) return;
+      const bool narrow = a.group <= Heads<false>::kCount;
+      if (narrow ? start_ring<Kv, false, biased>(stream, a, grid) : start_ring<Kv, true, biased>(stream, a, grid)) return;
     }
   }
-  start(stream, attend_part_plain<Kv>, a, grid, kPlainHeads * (kSplitTokens + k_dim) * static_cast<uint32_t>(sizeof(float)));
+  start(stream, attend_part_plain<Kv, biased>, a, grid,
+        kPlainHeads * (kSplitTokens + k_dim + 2 * a.bias.of.pairs) * static_cast<uint32_t>(sizeof(float)));
 }
 
 }  // namespace
@@ -276,8 +314,14 @@ void decode_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool,
   a.scale = score_scale(kv, params.scale);
   a.softcap = params.softcap;
   a.sinks = params.sinks;
+  a.bias = {params.key_bias, params.scale};
   const dim3 grid(splits, kv.kv_heads, rows);
-  with_formats(kv, [&]<typename Kv>() { start_parts<Kv>(stream, a, grid); });
+  with_formats(kv, [&]<typename Kv>() {
+    if constexpr (Kv::kScaled) {
+      if (a.bias.of.pairs > 0) return start_parts<Kv, true>(stream, a, grid);
+    }
+    start_parts<Kv, false>(stream, a, grid);
+  });
   if (splits > 1 || params.sinks != nullptr)
     launch(merge_parts, dim3(params.heads, rows), dim3((kv.v.dim + kWarp - 1) / kWarp * kWarp), 0, stream, a);
   if (kv.transforms_values()) launch(transform_back, dim3(params.heads, rows), dim3(kPartThreads), 0, stream, kv.v.dim, out);

@@ -59,9 +59,24 @@ __device__ __forceinline__ void element_dots(const DecodeArgs& a, const Part& pa
   for (uint32_t h = 0; h < kPlainHeads; ++h) dot[h] = dot[h] * scale;
 }
 
+// Adds what K's bias gives to the scores of a position.
+__device__ __forceinline__ void add_plain_bias(const ScoreBias& bias, uint32_t kv_head, int32_t position, const float2* turned,
+                                               float (&score)[kPlainHeads]) {
+  for (uint32_t i = 0; i < bias.of.pairs; ++i) {
+    const float* at = bias.offset(bias.pair(kv_head, i), position);
+    const float cos = at[0], sin = at[kTurnTokens];
+#pragma unroll
+    for (uint32_t h = 0; h < kPlainHeads; ++h) {
+      const float2 by = turned[h * bias.of.pairs + i];
+      score[h] = fmaf(by.y, sin, fmaf(by.x, cos, score[h]));
+    }
+  }
+}
+
 // Puts the scores of `n` heads at the part's position i into weights[head][i]; the thread has the positions i and i + kPartThreads.
-template <typename Kv>
-__device__ __forceinline__ void plain_scores(const DecodeArgs& a, const Part& part, uint32_t kv_head, const float* q, float* weights) {
+template <typename Kv, bool biased>
+__device__ __forceinline__ void plain_scores(const DecodeArgs& a, const Part& part, uint32_t kv_head, const float* q, const float2* turned,
+                                             float* weights) {
   for (uint32_t i = threadIdx.x; i < kSplitTokens; i += kPartThreads) {
     const int32_t position = part.first + static_cast<int32_t>(i);
     if (!part.seen.has(position)) continue;
@@ -72,7 +87,10 @@ __device__ __forceinline__ void plain_scores(const DecodeArgs& a, const Part& pa
       element_dots<Kv>(a, part, kv_head, position, q, dot);
     }
 #pragma unroll
-    for (uint32_t h = 0; h < kPlainHeads; ++h) weights[h * kSplitTokens + i] = a.score(dot[h]);
+    for (float& score : dot) score = score * a.scale;
+    if constexpr (biased) add_plain_bias(a.bias, kv_head, position, turned, dot);
+#pragma unroll
+    for (uint32_t h = 0; h < kPlainHeads; ++h) weights[h * kSplitTokens + i] = a.capped(dot[h]);
   }
 }
 
@@ -137,7 +155,7 @@ __device__ __forceinline__ void plain_values(const DecodeArgs& a, const Part& pa
 }
 
 // Like attend_part; K and V are read once for each kPlainHeads heads of a group.
-template <typename Kv>
+template <typename Kv, bool biased>
 __global__ void __launch_bounds__(kPartThreads, 8) attend_part_plain(DecodeArgs a) {
   KVRT_DYNAMIC_SHARED(memory);
   __shared__ float maxima[kPlainHeads], sums[kPlainHeads];
@@ -147,14 +165,19 @@ __global__ void __launch_bounds__(kPartThreads, 8) attend_part_plain(DecodeArgs 
   auto* weights = reinterpret_cast<float*>(memory);
   float* q = weights + kPlainHeads * kSplitTokens;
   const uint32_t kv_head = blockIdx.y, last = (kv_head + 1) * a.group, k_dim = a.kv.k_dim;
+  auto* turned = reinterpret_cast<float2*>(q + kPlainHeads * k_dim);
   for (uint32_t head = kv_head * a.group; head < last; head += kPlainHeads) {
     const uint32_t n = min(kPlainHeads, last - head);
     const float* from = a.q + uint64_t{blockIdx.z} * a.stride + uint64_t{head} * k_dim;
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < kPlainHeads * k_dim; i += kPartThreads) q[i] = i < n * k_dim ? from[i] : 0.0f;
+    if constexpr (biased) {
+      __syncthreads();
+      turn_queries(a.bias, kv_head, kPlainHeads, k_dim, span_of(part.first), q, turned);
+    }
     if (Kv::kScaled && a.kv.transforms_keys) hadamard(hadamard_dim(k_dim), kPlainHeads * k_dim, q);
     __syncthreads();
-    plain_scores<Kv>(a, part, kv_head, q, weights);
+    plain_scores<Kv, biased>(a, part, kv_head, q, turned, weights);
     plain_weights(a, part, one_scale(Kv::v(a.kv)), kv_head, weights, maxima, sums);
     if (!part.only && threadIdx.x < n) a.put_sums(blockIdx.z, head + threadIdx.x, maxima[threadIdx.x], sums[threadIdx.x]);
     plain_values<Kv>(a, part, kv_head, head, n, weights, sums);

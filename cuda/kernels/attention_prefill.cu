@@ -49,7 +49,7 @@ __device__ __forceinline__ void hadamard_fragments(uint32_t dim, float (&x)[kSte
   }
 }
 
-template <typename Kv, uint32_t kDims>
+template <typename Kv, uint32_t kDims, bool biased>
 struct Warp {
   using T = Tiles<Kv, kDims>;
   static constexpr uint32_t kSteps = kDims / 16, kKeyTiles = T::kKeys / 8;
@@ -120,8 +120,31 @@ struct Warp {
     }
   }
 
-  // Turns q · k into scores; -infinity for keys that a row does not see.
-  __device__ __forceinline__ void score(const T& tiles, int32_t base, float (&s)[kKeyTiles][4]) const {
+  // Adds what K's bias gives to the scores of the lane's rows. Their queries are turned again for each tile: that costs a quarter of the sums
+  // over its keys, and no memory. Rows beyond the tile's last are as that.
+  __device__ __forceinline__ void add_bias(const T& tiles, const float* q_at, int32_t base, float (&s)[kKeyTiles][4]) const {
+    const ScoreBias& bias = tiles.a.bias;
+    const int32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
+    const float* rows[2] = {q_at + static_cast<uint64_t>(min(g, last - first)) * tiles.a.stride,
+                            q_at + static_cast<uint64_t>(min(g + 8, last - first)) * tiles.a.stride};
+#pragma unroll 1
+    for (uint32_t i = 0; i < bias.of.pairs; ++i) {
+      const float* pair = bias.pair(tiles.kv_head, i);
+      const float2 by[2] = {bias.turned(pair, rows[0], span_of(base)), bias.turned(pair, rows[1], span_of(base))};
+      const float* at = bias.offset(pair, base + 2 * t);
+#pragma unroll
+      for (uint32_t n = 0; n < kKeyTiles; ++n) {
+        const float2 cos = *reinterpret_cast<const float2*>(at + 8 * n), sin = *reinterpret_cast<const float2*>(at + kTurnTokens + 8 * n);
+#pragma unroll
+        for (uint32_t c = 0; c < 4; ++c) {
+          s[n][c] = fmaf(by[c / 2].y, c % 2 == 0 ? sin.x : sin.y, fmaf(by[c / 2].x, c % 2 == 0 ? cos.x : cos.y, s[n][c]));
+        }
+      }
+    }
+  }
+
+  // Turns q · k into scores; -infinity for keys that a row does not see. q_at: the queries of the warp's first row.
+  __device__ __forceinline__ void score(const T& tiles, const float* q_at, int32_t base, float (&s)[kKeyTiles][4]) const {
     const PrefillArgs& a = tiles.a;
     const int32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
     const Seen seen[2] = {seen_from(first + g, a.window), seen_from(first + g + 8, a.window)};
@@ -134,6 +157,13 @@ struct Warp {
       for (uint32_t c = 0; c < 4; ++c) {
         if (tiles.bytes(false)) s[n][c] = s[n][c] * (c % 2 == 0 ? scale.x : scale.y);
         s[n][c] = s[n][c] * a.scale;
+      }
+    }
+    if constexpr (biased) add_bias(tiles, q_at, base, s);
+#pragma unroll
+    for (uint32_t n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+      for (uint32_t c = 0; c < 4; ++c) {
         if (a.softcap > 0) s[n][c] = softcap_of(s[n][c], a.softcap);
         if (!whole && !seen[c / 2].has(base + static_cast<int32_t>(8 * n + c % 2) + 2 * t)) s[n][c] = -INFINITY;
       }
@@ -263,7 +293,7 @@ struct Warp {
 
 // A block per head (x) and tile of rows (y), in the order of `tiles`, the longest first. q at + row * stride: [heads][k_dim]. Bytes: K
 // and V that the tile sees once, from the L2 cache where the group's other heads have asked for them, and 8 per element of q.
-template <typename Kv, uint32_t kDims>
+template <typename Kv, uint32_t kDims, bool biased>
 __global__ void __launch_bounds__(kTileThreads, blocks_of(Kv::kScaled, kDims)) attend_tile(PrefillArgs a) {
   KVRT_DYNAMIC_SHARED(memory);
   using T = Tiles<Kv, kDims>;
@@ -276,11 +306,12 @@ __global__ void __launch_bounds__(kTileThreads, blocks_of(Kv::kScaled, kDims)) a
   tiles.clear_odd_keys();
   tiles.load_keys(begin);
   tiles.load_values(begin);
-  Warp<Kv, kDims> rows;
+  Warp<Kv, kDims, biased> rows;
   rows.first = tile.first_position + static_cast<int32_t>(warp * kWarpRows);
   rows.last = min(rows.first + int32_t{kWarpRows} - 1, last);
   rows.load_queries(a, tile, head, warp);
   rows.begin();
+  const float* q_at = a.q + uint64_t{tile.first_row + warp * kWarpRows} * a.stride + uint64_t{head} * a.kv.k_dim;
   const int32_t rows_see = seen_from(rows.first, a.window).first;
   grid_launch_next();
   for (int32_t base = begin; base <= last; base += int32_t{T::kKeys}) {
@@ -291,7 +322,7 @@ __global__ void __launch_bounds__(kTileThreads, blocks_of(Kv::kScaled, kDims)) a
     tiles.widen_keys();
     __syncthreads();
     if (active) rows.multiply_keys(tiles, s);
-    if (active) rows.score(tiles, base, s);
+    if (active) rows.score(tiles, q_at, base, s);
     copy_async_wait<0>();
     tiles.widen_values();
     const bool whole = base + int32_t{T::kKeys} - 1 <= tile.first_position && base >= seen_from(last, a.window).first;
@@ -308,10 +339,10 @@ __global__ void __launch_bounds__(kTileThreads, blocks_of(Kv::kScaled, kDims)) a
   rows.store(tiles, tile, head, warp);
 }
 
-template <typename Kv, uint32_t kDims>
+template <typename Kv, uint32_t kDims, bool biased>
 void start(Stream* stream, const PrefillArgs& a, uint32_t n_tiles) {
   constexpr uint32_t kBytes = Tiles<Kv, kDims>::kBytes;
-  const auto kernel = attend_tile<Kv, kDims>;
+  const auto kernel = attend_tile<Kv, kDims, biased>;
   if (kBytes > 48 * 1024) stream->check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
   launch(kernel, dim3(a.heads, n_tiles), dim3(kTileThreads), kBytes, stream, a);
 }
@@ -320,12 +351,12 @@ void start(Stream* stream, const PrefillArgs& a, uint32_t n_tiles) {
 template <typename Kv>
 inline constexpr uint32_t kDimMax = std::is_same_v<Kv, Alike<KvFormat::kF8>> ? 128 : 256;
 
-template <typename Kv>
-void start(Stream* stream, const PrefillArgs& a, uint32_t n_tiles) {
+template <typename Kv, bool biased>
+void start_tiles(Stream* stream, const PrefillArgs& a, uint32_t n_tiles) {
   const uint32_t dims = std::max(a.kv.k_dim, a.kv.v_dim);
-  if (dims <= 64) return start<Kv, 64>(stream, a, n_tiles);
-  if (dims <= 128) return start<Kv, 128>(stream, a, n_tiles);
-  if constexpr (kDimMax < Kv >> 128) start<Kv, 256>(stream, a, n_tiles);
+  if (dims <= 64) return start<Kv, 64, biased>(stream, a, n_tiles);
+  if (dims <= 128) return start<Kv, 128, biased>(stream, a, n_tiles);
+  if constexpr (kDimMax < Kv >> 128) start<Kv, 256, biased>(stream, a, n_tiles);
 }
 
 }  // namespace
@@ -354,8 +385,12 @@ void prefill_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool
   a.scale = score_scale(kv, params.scale);
   a.softcap = params.softcap;
   a.sinks = params.sinks;
+  a.bias = {params.key_bias, params.scale};
   with_formats(kv, [&]<typename Kv>() {
-    if constexpr (Kv::kTensor) start<Kv>(stream, a, n_tiles);
+    if constexpr (Kv::kTensor && Kv::kScaled) {
+      if (a.bias.of.pairs > 0) return start_tiles<Kv, true>(stream, a, n_tiles);
+    }
+    if constexpr (Kv::kTensor) start_tiles<Kv, false>(stream, a, n_tiles);
   });
 }
 

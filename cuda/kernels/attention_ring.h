@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "cuda/kernels/attention.h"
+#include "cuda/kernels/attention_bias.h"
 
 namespace kvrt::cuda {
 
@@ -29,11 +29,9 @@ struct DecodeArgs {
   uint32_t group, heads, stride, window;
   float scale, softcap;
   const float* sinks;  // [heads], or null
+  ScoreBias bias;
 
-  __device__ __forceinline__ float score(float dot) const {
-    const float s = dot * scale;
-    return softcap > 0 ? softcap_of(s, softcap) : s;
-  }
+  __device__ __forceinline__ float capped(float score) const { return softcap > 0 ? softcap_of(score, softcap) : score; }
   // Stores element i of a head's result: of the part, or, where there is only one (`only`), of the row.
   __device__ __forceinline__ void put(bool only, uint32_t row, uint32_t head, uint32_t i, float acc, float sum) const {
     const uint64_t at = uint64_t{row} * heads + head;
@@ -217,29 +215,40 @@ __device__ __forceinline__ float result(const float (&acc)[8][4], uint32_t i, ui
 
 // ---- queries
 
-// A block's shared memory: the rings; queries as fragments; then queries on their way there, and later the warps' sums of 64 columns.
+// A block's shared memory: the rings; queries as fragments; then queries on their way there, and later the warps' sums of 64 columns; then
+// queries turned, where K is stored without a bias.
 template <bool wide>
 struct Shared {
   uint4* queries;
   float* rows;
+  float2* turned;  // [heads][pairs]
   static __host__ __device__ __forceinline__ uint32_t query_bytes(uint32_t k_dim) {
     return (k_dim + kStepRows - 1) / kStepRows * kWarp * Heads<wide>::kMine * static_cast<uint32_t>(sizeof(uint4));
   }
-  static uint32_t bytes(uint32_t k_dim) {
-    return kPartWarps * kRingBytes + query_bytes(k_dim) + Heads<wide>::kCount * std::max(k_dim, kPartWarps * kStepCols) * 4;
+  static __host__ __device__ __forceinline__ uint32_t row_bytes(uint32_t k_dim) {
+    return Heads<wide>::kCount * std::max(k_dim, kPartWarps * kStepCols) * 4;
+  }
+  static uint32_t bytes(uint32_t k_dim, uint32_t bias_pairs) {
+    return kPartWarps * kRingBytes + query_bytes(k_dim) + row_bytes(k_dim) + Heads<wide>::kCount * bias_pairs * 8;
   }
   __device__ __forceinline__ Shared(uint8_t* shared, uint32_t k_dim)
       : queries(reinterpret_cast<uint4*>(shared + kPartWarps * kRingBytes)),
-        rows(reinterpret_cast<float*>(shared + kPartWarps * kRingBytes + query_bytes(k_dim))) {}
+        rows(reinterpret_cast<float*>(shared + kPartWarps * kRingBytes + query_bytes(k_dim))),
+        turned(reinterpret_cast<float2*>(shared + kPartWarps * kRingBytes + query_bytes(k_dim) + row_bytes(k_dim))) {}
 };
 
-// Loads the queries of heads [first, first + n) as fragments, each head over a power of two, units[head].
-template <typename Kv, bool wide>
-__device__ __forceinline__ void load_queries(const DecodeArgs& a, uint32_t first, uint32_t n, const Shared<wide>& shared, float* units) {
+// Loads the queries of heads [first, first + n) as fragments, each head over a power of two, units[head]; and, with a bias, turned.
+template <typename Kv, bool wide, bool biased>
+__device__ __forceinline__ void load_queries(const DecodeArgs& a, uint32_t kv_head, uint32_t first, uint32_t n, uint32_t span,
+                                             const Shared<wide>& shared, float* units) {
   const bool bf16 = Kv::k(a.kv) == KvFormat::kBF16;
   const uint32_t k_dim = a.kv.k_dim, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const float* q = a.q + uint64_t{blockIdx.z} * a.stride + uint64_t{first} * k_dim;
   for (uint32_t i = threadIdx.x; i < Heads<wide>::kCount * k_dim; i += kPartThreads) shared.rows[i] = i < n * k_dim ? q[i] : 0.0f;
+  if constexpr (biased) {
+    __syncthreads();
+    turn_queries(a.bias, kv_head, Heads<wide>::kCount, k_dim, span, shared.rows, shared.turned);
+  }
   if (Kv::kScaled && a.kv.transforms_keys) hadamard(hadamard_dim(k_dim), Heads<wide>::kCount * k_dim, shared.rows);
   __syncthreads();
   for (uint32_t head = warp; head < Heads<wide>::kCount; head += kPartWarps) {

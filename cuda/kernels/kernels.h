@@ -182,15 +182,25 @@ struct DeviceRopeStore {
   const float *q_norm, *k_norm;  // both or neither may be null
   bool norm_rows;                // one norm over all heads of a row: for few rows
   float eps;
+  const float* factors = nullptr;  // [(heads + kv_heads) * k.dim] for Q and K after all that; null: none
 };
 void rope_store(Stream* stream, const KvGeometry& kv, uint8_t* pool, uint32_t layer, const DeviceStep& step, uint32_t rows,
                 const DeviceRopeStore& params, uint32_t stride, float* qkv);
 
+// The bias that K is stored without (KeyBias), and the tables that turn it (rope.h). K has scales then.
+struct DeviceKeyBias {
+  uint32_t pairs = 0;             // of each KV head; 0: K has all of it
+  const float* values = nullptr;  // [kv_heads][pairs][3]
+  uint32_t rope_pairs = 0;        // of the tables
+  RopeStyle style = RopeStyle::kInterleaved;
+  const float *offsets = nullptr, *turns = nullptr;  // offsets aligned to 16 bytes; turns of each span that a row sees
+};
 struct DeviceAttention {
   uint32_t heads;
   float scale, softcap;          // softcap 0: none
   uint32_t window;               // 0: all
   const float* sinks = nullptr;  // [heads], or null
+  DeviceKeyBias key_bias{};
 };
 // The number of floats of `partials` for decode_attention.
 uint64_t decode_partials(const KvGeometry& kv, uint32_t heads, uint32_t rows, uint32_t splits);

@@ -1,7 +1,7 @@
 // Tiles of K and V in shared memory, as attention in tiles reads them (attention_prefill.cu).
 #pragma once
 
-#include "cuda/kernels/attention.h"
+#include "cuda/kernels/attention_bias.h"
 
 namespace kvrt::cuda {
 
@@ -17,6 +17,7 @@ struct PrefillArgs {
   uint32_t heads, group, stride, window;
   float scale, softcap;
   const float* sinks;  // [heads], or null
+  ScoreBias bias;
 };
 
 // ---- matrices of 16-bit numbers in shared memory, rows of kChunks pieces of 16 bytes

@@ -1,5 +1,5 @@
-// All work between the projection of Q, K and V and attention, in one launch: norms (runtime/compute/NUMERICS.md §4), rotation (§6), and
-// the store of K and V in the pool (§7). The bits are those of rmsnorm_heads, rope and kv_store one after the other.
+// All work between the projection of Q, K and V and attention, in one launch: norms (runtime/compute/NUMERICS.md §4), rotation (§6), the
+// factors of Q and K, and the store of K and V in the pool (§7). The bits are those of rmsnorm_heads, rope, multiply and kv_store one after the other.
 #include <algorithm>
 
 #include "cuda/kernels/kv.h"
@@ -57,7 +57,9 @@ __global__ void __launch_bounds__(kStoreThreads) rope_store_kernel(RopeStoreArgs
     const uint32_t first = blockIdx.x * a.q_heads, heads = min(a.q_heads, p.heads - first);
     float* x = q + first * k_dim;
     const float scale = p.q_norm != nullptr ? norm_scale<kHeadsChunk>(x, heads * k_dim, p.eps) : 0.0f;
-    rotate_heads(a, row, x, heads, p.q_norm, scale, [&](uint32_t i, float value) { x[i] = value; });
+    const float* factors = p.factors != nullptr ? p.factors + first * k_dim : nullptr;
+    rotate_heads(a, row, x, heads, p.q_norm, scale,
+                 [&](uint32_t i, float value) { x[i] = factors != nullptr ? value * factors[i] : value; });
     return;
   }
   const uint32_t index = blockIdx.x - a.q_blocks, head = index % a.kv_heads;
@@ -68,7 +70,9 @@ __global__ void __launch_bounds__(kStoreThreads) rope_store_kernel(RopeStoreArgs
     const uint32_t normed = p.norm_rows ? a.kv_heads * k_dim : k_dim;
     const float scale = p.k_norm != nullptr ? norm_scale<kHeadsChunk>(p.norm_rows ? k : from, normed, p.eps) : 0.0f;
     const float* norm = p.k_norm != nullptr && p.norm_rows ? p.k_norm + head * k_dim : p.k_norm;
-    rotate_heads(a, row, from, 1, norm, scale, [&](uint32_t i, float value) { rotated[i] = value; });
+    const float* factors = p.factors != nullptr ? p.factors + (p.heads + head) * k_dim : nullptr;
+    rotate_heads(a, row, from, 1, norm, scale,
+                 [&](uint32_t i, float value) { rotated[i] = factors != nullptr ? value * factors[i] : value; });
     __syncthreads();
   }
   store_head<Kv>(a.kv, a.pool, a.step, row, head, key, key ? rotated : from);

@@ -18,7 +18,13 @@ struct Shape {
   uint32_t v_dim = head_dim;   // head_dim is Q's and K's
   std::vector<float> sinks{};  // [heads], or none
   bool latent = false;         // v is not read
+  // K is stored without a part of its bias: [kv_heads][pairs][3], as KeyBias has it, and the rotations that turn it.
+  bool apart = false;
+  std::vector<float> bias{};
+  RopeParams rope{};
 
+  uint32_t bias_pairs() const { return static_cast<uint32_t>(bias.size() / 3 / kv_heads); }
+  bool transforms() const { return formats.k == KvFormat::kI8 || (apart && formats.k == KvFormat::kF8); }
   uint32_t q_width() const { return heads * head_dim; }
   uint32_t out_width() const { return heads * v_dim; }
   uint32_t k_width() const { return kv_heads * head_dim; }
@@ -28,6 +34,7 @@ struct Shape {
   KvGeometry kv() const {
     KvGeometry kv{2, kv_heads, {head_dim, formats.k}, {v_dim, formats.v}, block_tokens};
     kv.latent = latent;
+    kv.bias_apart = apart;
     return kv;
   }
   cuda::DeviceAttention params(const float* sinks_on_device = nullptr) const { return {heads, kScale, softcap, window, sinks_on_device}; }
@@ -110,6 +117,24 @@ struct BatchOnDevice {
   }
 };
 
+// The bias that K is stored without, and the tables that turn it, up to a row of that position.
+struct BiasOnDevice {
+  DeviceArray<float> values, offsets, turns;
+  cuda::DeviceKeyBias bias;
+
+  BiasOnDevice(const Shape& s, uint32_t longest) {
+    if (s.bias.empty()) return;
+    std::vector<double> frequencies(s.rope.dims / 2);
+    rope_frequencies(s.rope, frequencies.data());
+    const uint32_t spans = (longest + kTurnTokens - 1) / kTurnTokens;
+    std::vector<float> by_offset(2 * frequencies.size() * kTurnTokens), by_span(2 * frequencies.size() * spans);
+    rope_offsets(frequencies, by_offset.data());
+    rope_turns(frequencies, 0, spans, by_span.data());
+    values = DeviceArray(s.bias), offsets = DeviceArray(by_offset), turns = DeviceArray(by_span);
+    bias = {s.bias_pairs(), values.get(), s.rope.dims / 2, s.rope.style, offsets.get(), turns.get()};
+  }
+};
+
 inline void store(World* world, const Batch& batch) {
   const BatchOnDevice on(world, batch);
   const Shape& s = world->shape;
@@ -124,8 +149,11 @@ inline std::vector<float> decode(World* world, const Batch& batch, uint32_t more
   const uint32_t splits = (on.longest + cuda::kSplitTokens - 1) / cuda::kSplitTokens + more_splits;
   const DeviceArray<float> partials(cuda::decode_partials(s.kv(), s.heads, on.rows, splits)), out(uint64_t{on.rows} * s.out_width());
   const DeviceArray<float> sinks(s.sinks);
-  cuda::decode_attention(world->stream, s.kv(), world->pool.get(), kLayer, on.step, on.rows, splits,
-                         s.params(s.sinks.empty() ? nullptr : sinks.get()), on.x.get(), s.stride(), partials.get(), out.get());
+  const BiasOnDevice bias(s, on.longest);
+  cuda::DeviceAttention params = s.params(s.sinks.empty() ? nullptr : sinks.get());
+  params.key_bias = bias.bias;
+  cuda::decode_attention(world->stream, s.kv(), world->pool.get(), kLayer, on.step, on.rows, splits, params, on.x.get(), s.stride(),
+                         partials.get(), out.get());
   return out.to_host();
 }
 
@@ -144,8 +172,11 @@ inline std::vector<float> prefill(World* world, const Batch& batch, uint32_t mos
   const DeviceArray<cuda::PrefillTile> on_device(tiles);
   const DeviceArray<float> out(uint64_t{on.rows} * s.out_width()), sinks(s.sinks);
   EXPECT_TRUE(cuda::prefill_supported(s.kv()));
+  const BiasOnDevice bias(s, on.longest);
+  cuda::DeviceAttention params = s.params(s.sinks.empty() ? nullptr : sinks.get());
+  params.key_bias = bias.bias;
   cuda::prefill_attention(world->stream, s.kv(), world->pool.get(), kLayer, on.step, on_device.get(), static_cast<uint32_t>(tiles.size()),
-                          s.params(s.sinks.empty() ? nullptr : sinks.get()), on.x.get(), s.stride(), out.get());
+                          params, on.x.get(), s.stride(), out.get());
   return out.to_host();
 }
 
@@ -168,7 +199,9 @@ inline std::vector<float> on_cpu(World* world, const Batch& batch) {
   std::vector<float> out(tokens.size() * s.out_width());
   const auto backend = open_backend("scalar");
   backend->run({}, [&] {
-    const AttentionParams params{s.heads, kScale, s.softcap, s.window, s.sinks.empty() ? nullptr : s.sinks.data()};
+    const KeyBias bias{&s.rope, s.bias_pairs(), s.bias.data()};
+    const AttentionParams params{
+        s.heads, kScale, s.softcap, s.window, s.sinks.empty() ? nullptr : s.sinks.data(), s.bias.empty() ? nullptr : &bias};
     backend->attention(s.kv(), bytes.data(), {kLayer}, step, params, x.data(), s.stride(), out.data());
   });
   return out;
@@ -208,21 +241,39 @@ inline StoredHead stored_head(World* world, uint32_t sequence, uint32_t kv_head,
       for (const int8_t q : int8_of({k, k + n}, true, &scale)) out.k.push_back(q);
       for (uint32_t d = 0; d < n; ++d) out.k[uint64_t{t} * n + d] *= double{scale};
     } else {
-      const std::vector<double> key = as_stored(world->shape.formats.k, k, n, true);
+      const std::vector<float> own(k, k + n), x = world->shape.transforms() ? transformed(own) : own;
+      const std::vector<double> key = as_stored(world->shape.formats.k, x.data(), n, true);
       out.k.insert(out.k.end(), key.begin(), key.end());
     }
   }
   return out;
 }
 
-// Softmax(cap(q · K * scale)) V of one row and head, and |V| under the same weights.
+// q · rope(b) at a position, b a KV head's part of the bias: the rotation by its definition.
+inline double bias_score(const Shape& s, uint32_t kv_head, const std::vector<float>& q, uint32_t position) {
+  double dot = 0;
+  for (uint32_t i = 0; i < s.bias_pairs(); ++i) {
+    const float* b = s.bias.data() + (uint64_t{kv_head} * s.bias_pairs() + i) * 3;
+    const auto pair = static_cast<uint32_t>(b[0]);
+    const bool interleaved = s.rope.style == RopeStyle::kInterleaved;
+    const uint32_t first = interleaved ? 2 * pair : pair, second = interleaved ? first + 1 : first + s.rope.dims / 2;
+    const double angle = position * std::pow(double{s.rope.freq_base}, -2.0 * pair / s.rope.dims), c = std::cos(angle),
+                 sin = std::sin(angle);
+    dot += q[first] * (b[1] * c - b[2] * sin) + q[second] * (b[1] * sin + b[2] * c);
+  }
+  return dot;
+}
+
+// Softmax(cap((q · K + q · rope(b)) * scale)) V of one row and head, and |V| under the same weights.
 struct Attended {
   std::vector<double> out, size;
 };
 inline Attended attended(const Shape& s, const StoredHead& head, std::vector<float> q, uint32_t row, uint32_t h, Queries queries) {
   const uint32_t n = s.head_dim, run = power_of_two_in(n), first = s.window > 0 && row >= s.window ? row - s.window + 1 : 0;
-  const bool int8 = s.formats.k == KvFormat::kI8;
-  for (uint32_t i = 0; int8 && i < n; i += run) {
+  const bool transforms = s.transforms();
+  std::vector<double> bias(row + 1);
+  for (uint32_t j = first; j <= row; ++j) bias[j] = bias_score(s, h / (s.heads / s.kv_heads), q, j) * double{kScale};
+  for (uint32_t i = 0; transforms && i < n; i += run) {
     const std::vector<float> x = hadamard({q.begin() + i, q.begin() + i + run});
     std::copy(x.begin(), x.end(), q.begin() + i);
   }
@@ -233,7 +284,7 @@ inline Attended attended(const Shape& s, const StoredHead& head, std::vector<flo
   double max = -1e300, sum = 0;
   for (uint32_t j = first; j <= row; ++j) {
     for (uint32_t d = 0; d < n; ++d) p[j] += double{q[d]} * head.k[uint64_t{j} * n + d];
-    p[j] *= double{kScale} / (int8 ? run : 1);
+    p[j] = p[j] * double{kScale} / (transforms ? run : 1) + bias[j];
     if (s.softcap > 0) p[j] = double{s.softcap} * std::tanh(p[j] / double{s.softcap});
     max = std::max(max, p[j]);
   }

@@ -128,6 +128,7 @@ struct RopeCase {
   RopeStyle style;
   uint32_t dims;  // rotated
   bool norm, norm_rows;
+  bool factors = false;  // of Q and K
 };
 
 // The values in Q's place and in the pool after the batch: in one kernel, or in four.
@@ -140,10 +141,12 @@ std::pair<std::vector<float>, std::vector<uint8_t>> rope_and_store(const RopeCas
   Random random(s.heads);
   const DeviceArray<float> cos(random.floats(on.rows * pairs)), sin(random.floats(on.rows * pairs));
   const DeviceArray<float> q_norm(random.floats(s.q_width() / runs)), k_norm(random.floats(s.k_width() / kv_runs));
+  const DeviceArray<float> factors(random.floats(s.q_width() + s.k_width()));
   float *q = on.x.get(), *k = q + s.q_width(), *v = k + s.k_width();
   if (fused) {
-    const cuda::DeviceRopeStore params{
+    cuda::DeviceRopeStore params{
         cos.get(), sin.get(), pairs, c.style, s.heads, c.norm ? q_norm.get() : nullptr, c.norm ? k_norm.get() : nullptr, c.norm_rows, kEps};
+    if (c.factors) params.factors = factors.get();
     cuda::rope_store(world.stream, s.kv(), world.pool.get(), kLayer, on.step, on.rows, params, s.stride(), q);
   } else {
     if (c.norm) {
@@ -151,6 +154,9 @@ std::pair<std::vector<float>, std::vector<uint8_t>> rope_and_store(const RopeCas
       cuda::rmsnorm_heads(world.stream, k_norm.get(), kEps, on.rows, kv_runs, s.k_width() / kv_runs, s.stride(), k);
     }
     cuda::rope(world.stream, cos.get(), sin.get(), pairs, c.style, on.rows, s.heads + s.kv_heads, s.head_dim, s.stride(), q);
+    if (c.factors) {
+      cuda::multiply(world.stream, Gate::kPlain, on.rows, s.q_width() + s.k_width(), q, s.stride(), factors.get(), 0, q, s.stride());
+    }
     cuda::kv_store(world.stream, s.kv(), world.pool.get(), kLayer, on.step, on.rows, k, v, s.stride());
   }
   std::vector<float> x = on.x.to_host();
@@ -165,8 +171,9 @@ TEST(RopeStore, HasTheBitsOfItsParts) {
            {RopeCase{{9, 3, 64, formats, 32}, style, 64, false, false}, RopeCase{{4, 1, 128, formats, 16}, style, 128, true, false},
             RopeCase{{5, 5, 80, formats, 16}, style, 32, false, false}, RopeCase{{3, 1, 512, formats, 64}, style, 128, true, false},
             RopeCase{{40, 40, 64, formats, 16}, style, 64, true, true}, RopeCase{{6, 2, 24, formats, 32}, style, 8, true, true},
-            RopeCase{{2, 1, 16, formats, 16}, style, 0, false, false},
-            RopeCase{{6, 2, 64, formats, 32, 0, 0, 24}, style, 64, true, true}}) {
+            RopeCase{{2, 1, 16, formats, 16}, style, 0, false, false}, RopeCase{{6, 2, 64, formats, 32, 0, 0, 24}, style, 64, true, true},
+            RopeCase{{9, 3, 64, formats, 32}, style, 48, false, false, true},
+            RopeCase{{6, 2, 80, formats, 16}, style, 80, true, false, true}}) {
         const auto [want_x, want_pool] = rope_and_store(c, false);
         const auto [x, pool] = rope_and_store(c, true);
         EXPECT_SAME_BITS(want_x, x) << c.shape << ", rotated " << c.dims << ", norms " << c.norm << c.norm_rows;

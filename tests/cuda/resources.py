@@ -26,12 +26,16 @@ LOCAL = {}
 HEAD_DIM, MATVEC_THREADS, COLS = 128, 256, 4096  # of the launches below, where they decide
 
 
-def decode_bytes(_, wide):
+def decode_bytes(_, wide, biased):
     heads, mine = (16, 2) if wide == "true" else (8, 1)
-    return 4 * 8192 + HEAD_DIM // 16 * 32 * mine * 16 + heads * max(HEAD_DIM, 4 * 64) * 4
+    return 4 * 8192 + HEAD_DIM // 16 * 32 * mine * 16 + heads * max(HEAD_DIM, 4 * 64) * 4 + heads * bias_pairs(biased) * 8
 
 
-def tile_bytes(formats, dims):
+def bias_pairs(biased):
+    return HEAD_DIM // 2 if biased == "true" else 0
+
+
+def tile_bytes(formats, dims, _):
     dims = int(dims)
     keys = 64 if dims <= 128 else 32
     return 4 * keys * dims + keys + (2 * keys * dims + 8 * keys if formats in ("Alike<I8>", "Alike<F8>", "Unlike") else 0)
@@ -59,8 +63,9 @@ STATE_WORDS = "return 2 * batch_for(numbers) * numbers * static_cast<uint32_t>(s
 # A launcher's additions to the device code: threads of a block where they are fewer than __launch_bounds__ permits, or a function; bytes of dynamic
 # shared memory by the kernel's template arguments, and the words of cuda/ that say the same. Every kernel with KVRT_DYNAMIC_SHARED stands here.
 LAUNCHES = {
-    "attend_part": (None, decode_bytes, "kPartWarps * kRingBytes + query_bytes(k_dim) + Heads<wide>::kCount * std::max(k_dim, kPartWarps * kStepCols) * 4"),
-    "attend_part_plain": (None, lambda _: 4 * (256 + HEAD_DIM) * 4, "kPlainHeads * (kSplitTokens + k_dim) * static_cast<uint32_t>(sizeof(float))"),
+    "attend_part": (None, decode_bytes, "kPartWarps * kRingBytes + query_bytes(k_dim) + row_bytes(k_dim) + Heads<wide>::kCount * bias_pairs * 8"),
+    "attend_part_plain": (None, lambda _, biased: 4 * (256 + HEAD_DIM + 2 * bias_pairs(biased)) * 4,
+                          "kPlainHeads * (kSplitTokens + k_dim + 2 * a.bias.of.pairs) * static_cast<uint32_t>(sizeof(float))"),
     "merge_parts": (HEAD_DIM, None, None),
     "attend_tile": (None, tile_bytes, "kBytes = 2 * kTileBytes + 2 * kRawBytes + 4 * kScaleBytes + kKeys;"),
     "gemm_kernel": (None, lambda _: 4 * 64 * 40 * 2, "kShared = 4 * kBuffer * sizeof(uint16_t);"),

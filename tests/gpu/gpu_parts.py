@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Optional
 
 HERE = pathlib.Path(__file__).resolve().parent
-DEVICE_TESTS = ("rows", "draw", "fused", "matmul", "attention", "states", "graphs", "backend", "gemm_library", "prompts", "fp8",
+DEVICE_TESTS = ("rows", "draw", "fused", "matmul", "attention", "key_bias", "states", "graphs", "backend", "gemm_library", "prompts", "fp8",
                 "fp8_prompts")  # tests/cuda
 # Tests of the public contract that compute on the device: KVRT_TEST_CUDA_LIBRARY tells them so (tests/api/support.h). These also hold where
 # kernels for few rows and for many differ in last bits, if only a prompt is cut alike each time;
@@ -23,7 +23,7 @@ REAL_TOKENS = "cuda_real_tokens"
 BENCHMARKS = ("copies", "rows", "matvec", "gemm", "attention", "step")
 SANITIZER_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # The tests that run under a sanitizer. It makes kernels many times slower, and these have every kernel.
-SANITIZED = ("rows", "draw", "fp8", "fused", "matmul", "attention", "states")
+SANITIZED = ("rows", "draw", "fp8", "fused", "matmul", "attention", "key_bias", "states")
 SANITIZER_ERROR = 86  # the exit code that it is asked for
 TEXT_DAYS = 400
 
