@@ -54,7 +54,6 @@ class CudaBackend final : public Backend {
   Result<std::unique_ptr<Buffer>> alloc(uint64_t bytes, bool populate) override;
   Result<std::unique_ptr<Buffer>> alloc_host(uint64_t bytes) override;
   bool unified() const override { return false; }
-  bool fits_keys() const override { return false; }
   uint32_t rows_alike() const override { return determinism_ == Determinism::kStrict ? UINT32_MAX : kFewRows; }
   void device_memory(uint64_t* total, uint64_t* free) const override;
   Status upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) override;
@@ -122,13 +121,15 @@ class CudaBackend final : public Backend {
   std::string device_name() const override { return context_->properties().name; }
 
  private:
-  // The rotations of a step's positions, [rows][pairs], for one set of parameters. Graphs have captured its place.
+  // The rotations of a step's positions, [rows][pairs], for one set of parameters, and what turns K's bias (rope.h) up to `spans`. Graphs have
+  // captured its place.
   struct RopeTable {
     RopeParams params;
+    uint32_t spans = 0;
     std::unique_ptr<Buffer> memory;
-    float *cos = nullptr, *sin = nullptr;
+    float *cos = nullptr, *sin = nullptr, *offsets = nullptr, *turns = nullptr;
     double* inv_freq = nullptr;
-    static uint64_t bytes(const RopeParams& params);
+    static uint64_t bytes(const RopeParams& params, uint32_t spans);
   };
   // Device memory that ops share one after the other; grows to the largest use.
   using Scratch = std::unique_ptr<Buffer>;
@@ -148,6 +149,7 @@ class CudaBackend final : public Backend {
   T* reserve(Scratch* scratch, uint64_t count);
   bool grow(Scratch* scratch, uint64_t bytes);
   static uint32_t splits_of(uint32_t last_position);
+  static uint32_t spans_of(uint32_t splits) { return (splits * kSplitTokens + kTurnTokens - 1) / kTurnTokens; }
   static uint32_t rows_in_parts(const KvGeometry& kv, uint32_t heads, uint32_t splits);
   bool begin_step(const StepRun& run);
   bool stage_table(const TensorView& table, const Step& step);
@@ -159,8 +161,8 @@ class CudaBackend final : public Backend {
   bool takes_few(const DeviceWeight& w) const;  // the step's matmuls with it are matvecs
   MatvecInput matvec_input(const DeviceWeight& w, const MatmulInput& in);
   const uint16_t* gemm_input(const DeviceWeight& w, const MatmulInput& in);
-  // The table for the parameters; makes one where there is none.
-  Result<const RopeTable*> make_rope_table(const RopeParams& params);
+  // The table for the parameters; makes one where there is none of so many spans.
+  Result<const RopeTable*> make_rope_table(const RopeParams& params, uint32_t spans);
   // The table that was prepared for the parameters; null where that failed.
   const RopeTable* rope_table(const RopeParams& params) const;
   void decode_rows(const KvGeometry& kv, const uint8_t* pool, KvPlace place, uint32_t first, uint32_t n, const DeviceAttention& params,

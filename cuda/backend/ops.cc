@@ -1,5 +1,6 @@
 // CudaBackend's ops: the kernels of each, and the memory for their intermediate results.
 #include <algorithm>
+#include <cstring>
 
 #include "cuda/backend/cuda_backend.h"
 #include "runtime/base/check.h"
@@ -198,31 +199,40 @@ void CudaBackend::act_mul(Activation act, const float* gate_up, uint32_t rows, u
 
 // ---- rotation
 
-uint64_t CudaBackend::RopeTable::bytes(const RopeParams& params) {
-  return uint64_t{std::max(params.dims / 2, 1u)} * (sizeof(double) + 2 * kStepRowsMax * sizeof(float));
+uint64_t CudaBackend::RopeTable::bytes(const RopeParams& params, uint32_t spans) {
+  const uint64_t floats = 2 * (uint64_t{kStepRowsMax} + kTurnTokens + spans);
+  return uint64_t{std::max(params.dims / 2, 1u)} * (floats * sizeof(float) + sizeof(double));
 }
 
-Result<const CudaBackend::RopeTable*> CudaBackend::make_rope_table(const RopeParams& params) {
+Result<const CudaBackend::RopeTable*> CudaBackend::make_rope_table(const RopeParams& params, uint32_t spans) {
   const auto at = std::find_if(rope_tables_.begin(), rope_tables_.end(), [&](const RopeTable& table) { return table.params == params; });
-  if (at != rope_tables_.end()) {
-    rope_tables_.splice(rope_tables_.begin(), rope_tables_, at);
-    return &rope_tables_.front();
-  }
-  const uint32_t pairs = params.dims / 2;
+  if (at != rope_tables_.end()) rope_tables_.splice(rope_tables_.begin(), rope_tables_, at);
+  if (at != rope_tables_.end() && at->spans >= spans) return &rope_tables_.front();
+  const uint64_t pairs = params.dims / 2;
   std::vector<double> frequencies(pairs);
   rope_frequencies(params, frequencies.data());
+  std::vector<float> turned(2 * pairs * (kTurnTokens + spans));  // offsets, then turns
+  rope_offsets(frequencies, turned.data());
+  rope_turns(frequencies, 0, spans, turned.data() + 2 * pairs * kTurnTokens);
   RopeTable table;
   table.params = params;
-  KVRT_ASSIGN(table.memory, context_->alloc(RopeTable::bytes(params)));
+  table.spans = spans;
+  KVRT_ASSIGN(table.memory, context_->alloc(RopeTable::bytes(params, spans)));
   table.cos = reinterpret_cast<float*>(table.memory->data());
-  table.sin = table.cos + uint64_t{kStepRowsMax} * pairs;
-  table.inv_freq = reinterpret_cast<double*>(table.sin + uint64_t{kStepRowsMax} * pairs);
-  KVRT_TRY(upload(reinterpret_cast<uint8_t*>(table.inv_freq), pairs * sizeof(double), [&](std::span<uint8_t> host) {
-    std::copy_n(reinterpret_cast<const uint8_t*>(frequencies.data()), host.size(), host.data());
-  }));
-  if (rope_tables_.size() == kRopeTablesMax) {
+  table.sin = table.cos + kStepRowsMax * pairs;
+  table.offsets = table.sin + kStepRowsMax * pairs;
+  table.turns = table.offsets + 2 * kTurnTokens * pairs;
+  table.inv_freq = reinterpret_cast<double*>(table.turns + 2 * spans * pairs);
+  const auto copy = [&](const void* from, size_t bytes, void* to) {
+    return upload(static_cast<uint8_t*>(to), bytes, [&](std::span<uint8_t> host) { std::memcpy(host.data(), from, bytes); });
+  };
+  if (pairs > 0) KVRT_TRY(copy(turned.data(), turned.size() * sizeof(float), table.offsets));
+  if (pairs > 0) KVRT_TRY(copy(frequencies.data(), pairs * sizeof(double), table.inv_freq));
+  // Of shorter contexts, or too many.
+  if (at != rope_tables_.end() || rope_tables_.size() == kRopeTablesMax) {
+    KVRT_CHECK(!capturing_);
     stream_.check(cudaStreamSynchronize(stream_.handle));  // queued work still uses it
-    rope_tables_.pop_back();
+    rope_tables_.erase(at != rope_tables_.end() ? at : std::prev(rope_tables_.end()));
     ++generation_;
   }
   rope_tables_.push_front(std::move(table));
@@ -232,7 +242,7 @@ Result<const CudaBackend::RopeTable*> CudaBackend::make_rope_table(const RopePar
 void CudaBackend::prepare_rope(const RopeParams& params, const Step& step) {
   KVRT_CHECK(params.dims % 2 == 0);
   if (stream_.error != cudaSuccess) return;
-  auto made = make_rope_table(params);
+  auto made = make_rope_table(params, spans_of(splits_));
   if (!made.is_ok()) return fail(made.take_status());
   const RopeTable& table = **made;
   cuda::rope_table(&stream_, arrays_.device().positions, step.n_rows(), table.inv_freq, params.dims / 2, rope_amplitude(params), table.cos,
@@ -286,6 +296,7 @@ void CudaBackend::rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace place,
   device.k_norm = params.k_norm;
   device.norm_rows = params.norm_rows;
   device.eps = params.eps;
+  device.factors = params.factors;
   cuda::rope_store(&stream_, kv, pool, place.layer, arrays_.rows_from(first, place), n, device, stride, qkv);
 }
 
@@ -301,7 +312,13 @@ void CudaBackend::decode_rows(const KvGeometry& kv, const uint8_t* pool, KvPlace
 
 void CudaBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace place, const Step& step, const AttentionParams& params,
                             const float* q, uint32_t stride, float* out) {
-  const DeviceAttention p{params.heads, params.scale, params.softcap, params.window, params.sinks};
+  DeviceAttention p{params.heads, params.scale, params.softcap, params.window, params.sinks};
+  if (params.key_bias) {
+    const KeyBias& bias = *params.key_bias;
+    const RopeTable* table = rope_table(*bias.rope);
+    if (!table) return;
+    p.key_bias = {bias.pairs, bias.values, bias.rope->dims / 2, bias.rope->style, table->offsets, table->turns};
+  }
   const bool by_row = determinism_ == Determinism::kStrict || step.n_rows() <= kFewRows || !prefill_supported(kv);
   if (by_row) return decode_rows(kv, pool, place, 0, step.n_rows(), p, q, stride, out);
   for (const AttentionRun& few : arrays_.few_rows()) decode_rows(kv, pool, place, few.first, few.n, p, q, stride, out);

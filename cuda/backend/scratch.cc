@@ -91,7 +91,7 @@ std::vector<CudaBackend::ScratchUse> CudaBackend::scratch_uses(const StepShape& 
 uint64_t CudaBackend::step_memory(const StepShape& shape) const {
   uint64_t bytes = StepArrays::bytes() + (gemm_ ? GemmLibrary::kWorkspaceBytes : 0);
   for (const ScratchUse& use : scratch_uses(shape)) bytes += use.bytes;
-  for (const RopeParams& rope : shape.ropes) bytes += RopeTable::bytes(rope);
+  for (const RopeParams& rope : shape.ropes) bytes += RopeTable::bytes(rope, spans_of(splits_of(shape.context - 1)));
   return bytes;
 }
 
@@ -100,7 +100,7 @@ Status CudaBackend::reserve_steps(const StepShape& shape) {
   KVRT_TRY(use.status());
   KVRT_TRY(arrays_.reserve(context_.get()));
   for (const ScratchUse& scratch : scratch_uses(shape)) KVRT_TRY(enlarge(&(this->*scratch.memory), scratch.bytes));
-  for (const RopeParams& rope : shape.ropes) KVRT_TRY(make_rope_table(rope).take_status());
+  for (const RopeParams& rope : shape.ropes) KVRT_TRY(make_rope_table(rope, spans_of(splits_of(shape.context - 1))).take_status());
   return {};
 }
 

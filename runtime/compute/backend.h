@@ -153,8 +153,6 @@ class Backend {
   virtual Result<std::unique_ptr<Buffer>> alloc_host(uint64_t bytes) = 0;
   // True where the host reads and writes memory of alloc: there is nothing to copy.
   virtual bool unified() const = 0;
-  // Whether it has kernels for K without its bias (KeyBias, QkParams::factors).
-  virtual bool fits_keys() const { return true; }
   // The device's memory: all of it, and the part that is free now.
   virtual void device_memory(uint64_t* total, uint64_t* free) const = 0;
   // Copies the bytes that fill writes; fill writes in place where the host reaches the device's memory. Complete on return. Any thread.

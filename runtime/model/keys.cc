@@ -141,11 +141,11 @@ bool plain_keys(const LayerTensors& tensors, const Layer& layer, Mixer mixer, co
 
 }  // namespace
 
-Status fit_keys(const GgufFile& file, KvFormat format, const Backend& backend, Model* model) {
+Status fit_keys(const GgufFile& file, KvFormat format, Model* model) {
   if (!kv_scaled(format)) return {};
   if (format != KvFormat::kF8) balance_qk(model);
   const ModelDims& d = model->dims;
-  if (!backend.fits_keys() || d.latent.rank > 0 || d.shared_kv > 0) return {};
+  if (d.latent.rank > 0 || d.shared_kv > 0) return {};
   KVRT_ASSIGN(const Plan plan, plan_weights(file, *model->arch, d));
   const FpEnv fp_env;
   for (uint32_t i = 0; i < d.layers; ++i) {

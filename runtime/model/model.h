@@ -272,7 +272,7 @@ Status place_vectors(Model* model, Backend* backend);
 // Makes K fit for int8: where each head of Q and K has a norm, moves weight from one norm to the other such that K's error costs least.
 void balance_qk(Model* model);
 // After load_model, before place_vectors: makes K and Q fit what K is stored in (keys.cc).
-Status fit_keys(const GgufFile& file, KvFormat format, const Backend& backend, Model* model);
+Status fit_keys(const GgufFile& file, KvFormat format, Model* model);
 // CORRUPT for the values for which load_model refuses a file. Reads a few vectors of each layer.
 Status check_weight_values(const GgufFile& file, const Arch& arch, const ModelDims& dims);
 // The weight_bytes that load_model would give, by the same checks, from the header alone: no tensor is read.

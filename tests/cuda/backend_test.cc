@@ -74,6 +74,50 @@ TEST(CudaBackend, KvFormatsAreTheCpus) {
   }
 }
 
+// Models whose K is stored without a part of its bias, in the formats that do so: RoPE over halves of a head, with YaRN, over a part of it,
+// over neighbours; windows and sinks. And a model without biases, whose Q and K have factors.
+TEST(CudaBackend, KeysWithoutTheirBiasAreTheCpus) {
+  struct Case {
+    const char *model, *golden;
+    bool apart;
+  };
+  for (const Case& c : {Case{"with_bias_qwen2", "with_bias_qwen2", true}, Case{"with_bias_qwen2_yarn", "row_qwen2_yarn", true},
+                        Case{"with_bias_stablelm", "row_stablelm_bias", true}, Case{"with_bias_glm4", "row_glm4", true},
+                        Case{"with_bias_gpt_oss", "row_gpt_oss", true}, Case{"llama_gqa_f32", "llama_gqa_f32", false}}) {
+    const Golden golden = read_golden(std::string(c.golden) + ".golden");
+    for (const KvFormats formats :
+         {KvFormats(KvFormat::kI8), {KvFormat::kF8}, {KvFormat::kI4}, {KvFormat::kI8, KvFormat::kI4}, {KvFormat::kI4, KvFormat::kF16}}) {
+      for (const uint32_t chunk : {1u, 48u}) {
+        Runner on_cpu(std::string(c.model) + ".gguf", cpu(), formats), runner(std::string(c.model) + ".gguf", cuda_backend(), formats);
+        Golden want = golden;
+        want.logits = on_cpu.logits(golden, chunk);
+        const std::vector<double> errors = row_errors(want, runner.logits(golden, chunk));
+        std::printf("%-20s formats %u %u, chunks of %2u: relative error of a row: median %.2e, worst %.2e\n", c.model,
+                    static_cast<uint32_t>(formats.k), static_cast<uint32_t>(formats.v), chunk, errors[errors.size() / 2], errors.back());
+        EXPECT_EQ(runner.model().bias_apart, c.apart) << c.model;
+        EXPECT_LE(errors.back(), formats.k == KvFormat::kI4 || formats.v == KvFormat::kI4 ? 1e-1 : 2e-2) << c.model;
+      }
+    }
+  }
+}
+
+// What turns the bias grows with the contexts that come; graphs of before do not keep an older table.
+TEST(CudaBackend, BiasesTurnBeyondASpan) {
+  Golden golden = read_golden("with_bias_qwen2.golden");
+  const size_t few = golden.tokens.size();
+  while (golden.tokens.size() < 600) golden.tokens.push_back(golden.tokens[golden.tokens.size() * 7 % few]);
+  golden.rows = {0, 255, 511, 512, 530, 599};
+  golden.logits.resize(golden.rows.size() * golden.vocab);
+  for (const uint32_t chunk : {16u, 120u}) {
+    Golden want = golden;
+    want.logits = Runner("with_bias_qwen2.gguf", cpu(), KvFormat::kF8, 40).logits(golden, chunk);
+    Runner runner("with_bias_qwen2.gguf", cuda_backend(), KvFormat::kF8, 40);
+    const std::vector<float> first = runner.logits(golden, chunk);
+    EXPECT_LE(row_errors(want, first).back(), chunk == 16 ? 1e-3 : 2e-2) << chunk;
+    EXPECT_EQ(first, runner.logits(golden, chunk)) << chunk;  // with the graphs and the table of long contexts from the start
+  }
+}
+
 #ifdef KVRT_CUDA_EMULATION
 using CudaEmulated = CleanEmulation;
 

@@ -83,6 +83,8 @@ class Runner {
     auto loaded = load_model(*file_, backend_.get(), nullptr);
     EXPECT_TRUE(loaded.is_ok()) << loaded.status().message();
     model_ = std::move(loaded).value();
+    EXPECT_TRUE(fit_keys(*file_, formats.k, model_.get()).is_ok());
+    formats.bias_apart = model_->bias_apart;
     EXPECT_TRUE(place_vectors(model_.get(), backend_.get()).is_ok());
     const ModelDims& d = model_->dims;
     kv_ = deal_layers(kv_layers(d, kBlock, formats));

@@ -99,7 +99,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(Runtime* runtime, const M
       log_cache(cache, "weights are not cached",
                 error(Code::kUnsupported, Detail::kNone, "%s: a part of a file has no identity of its own", source.name.c_str()));
     KVRT_ASSIGN(parts.weights, load_model(*parts.file, runtime->backend(), forward_progress, cache.source.is_zero() ? nullptr : &cache));
-    KVRT_TRY(fit_keys(*parts.file, options.kv_format.k, *runtime->backend(), parts.weights.get()));
+    KVRT_TRY(fit_keys(*parts.file, options.kv_format.k, parts.weights.get()));
     KVRT_TRY(place_vectors(parts.weights.get(), runtime->backend()));
     parts.dims = parts.weights->dims;
   }
