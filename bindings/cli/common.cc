@@ -29,16 +29,21 @@ std::string rest_of(const std::string& what, std::string message) {
   return message;
 }
 
+Complaint last_said;
+
 }  // namespace
+
+const Complaint& last_complaint() { return last_said; }
 
 kvrt_status complain(const std::string& what, kvrt_status status) {
   if (status == KVRT_CANCELLED && reader_went()) return status;
   const kvrt_error error = kvrt::last_error();
-  const std::string message = error.status == status ? rest_of(what, in_options(error.message)) : "no detail";
-  return complain(status, what + ": " + message);
+  const bool told = error.status == status;
+  return complain(status, what + ": " + (told ? rest_of(what, in_options(error.message)) : "no detail"), told ? error.detail : 0);
 }
 
-kvrt_status complain(kvrt_status status, const std::string& message) {
+kvrt_status complain(kvrt_status status, const std::string& message, int32_t detail) {
+  last_said = {detail, message};
   say("kvrt: {} ({})\n", printable(message), kvrt_status_name(status));
   return status;
 }

@@ -38,7 +38,13 @@ uint64_t tokens_held(const kvrt_model_props& props);
 // Sets the advice for a user who runs out of the KV that --context asked for; `tokens` have room.
 void advise_context(uint64_t asked, uint64_t tokens);
 // Prints "kvrt: MESSAGE (CLASS)", for an error that the program finds by itself, and returns the status.
-kvrt_status complain(kvrt_status status, const std::string& message);
+kvrt_status complain(kvrt_status status, const std::string& message, int32_t detail = KVRT_DETAIL_NONE);
+// What complain() said last.
+struct Complaint {
+  int32_t detail = KVRT_DETAIL_NONE;
+  std::string message;
+};
+const Complaint& last_complaint();
 // Ends a command: complains when stdout could not be written. A reader that went away is no error: 128 + SIGPIPE, as SIGPIPE would give.
 int finish(kvrt_status status);
 

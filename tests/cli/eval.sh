@@ -110,6 +110,22 @@ is 0.0 "$(json out 'j["result"]["configurations"][1]["divergence"]["most"]')" "w
 exits 14 eval $plain --program "asks=$python asks.py"
 grep -q 'the model has no chat template' err || fail "a program and no template: $(cat err)"
 
+# A candidate that the model cannot have: its K and V are one row. The others go on, the report says so, and so does the exit code
+"$python" - "$tiny/row_deepseek2.gguf" <<'END'
+import struct, sys
+model = bytearray(open(sys.argv[1], "rb").read())
+key = b"deepseek2.context_length" + struct.pack("<I", 4)
+struct.pack_into("<I", model, model.index(key) + len(key), 1 << 16)
+open("latents.gguf", "wb").write(model)
+END
+latents="-m latents.gguf --no-weight-cache --tokens 128 --answer 16 --kv-bytes 64M --axes counting -o latents"
+exits 1 eval $latents --candidates int8/f16,int8 --json
+is "int8/f16 INVALID" "$(json out '" ".join(j["result"]["broken"][0][k] for k in ("configuration", "status"))')" "what broke"
+is "['f16', 'int8']" "$(json out '[c["configuration"] for c in j["result"]["configurations"]]')" "what did not"
+grep -q '^int8/f16 broke: cannot open the model .*expected one format; the run goes on without it$' err || fail "a format that cannot be: $(cat err)"
+exits 1 eval $latents --candidates int8/f16
+grep -q '^int8/f16 broke: ' out || fail "a run in which all candidates break: $(cat out)"
+
 # Gates
 echo '{"f16 again.divergence.mean": {"max": 0}, "f16 again.turns.difference": {"min": 0}, "int8.kv_bytes_per_token": {"max": 1e9}}' >gate
 exits 0 eval $small -o d --gate gate

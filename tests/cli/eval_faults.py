@@ -8,6 +8,7 @@ without a fault.
 
 DEVICE is built of fault_device.cc. Exit 77: the model is not there, or what writes it in F16.
 """
+import html
 import json
 import os
 import pathlib
@@ -22,6 +23,8 @@ QWEN = str(CACHE / "Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf")
 SHORT = ["--tokens", "1024", "--axes", "needles"]
 LONG = ["--tokens", "2304", "--axes", "counting"]
 
+INT8 = ["--candidates", "int8"]
+
 # Model: (its weights, options, faults). A scale of 1.02 in one layer costs less than the rounding of activations that matrices of quantized
 # weights are multiplied by: it is found where weights are in F16.
 PLANTED = {
@@ -32,18 +35,47 @@ PLANTED = {
 
 class Eval:
     def __init__(self, kvrt, device, model, options):
-        self.command = [kvrt, "eval", "-m", model, "--no-weight-cache", "--candidates", "int8", "--json", "-o", "eval",
-                        "--answer", "16", *options]
+        self.command = [kvrt, "eval", "-m", model, "--no-weight-cache", "--json", "-o", "eval", "--answer", "16", *options]
         self.device = device
 
-    def __call__(self, fault=None):
-        """The report of a run with this fault; None: on the CPU itself."""
+    def run(self, fault, options=INT8):
         planted = ["--device", "cuda", "--cuda-library", self.device] if fault else []
         environment = {**os.environ, "XDG_CONFIG_HOME": "/nowhere", "KVRT_TEST_FAULT": fault or ""}
-        done = subprocess.run(self.command + planted, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        return subprocess.run([*self.command, *planted, *options], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+    def __call__(self, fault=None, options=INT8):
+        """The report of a run with this fault; None: on the CPU itself."""
+        done = self.run(fault, options)
         if done.returncode:
             sys.exit(f"{' '.join(done.args)}: exit {done.returncode}: {done.stderr}")
         return json.loads(done.stdout.splitlines()[-1])
+
+
+def breaks(run, whole):
+    """int8 gives NaN from a position on: it has no figures, the report says where it broke, and fp8's are those of a run without the fault."""
+    pathlib.Path("gate").write_text('{"int8.counting.score": {"min": 0}, "fp8.divergence.mean": {"max": 100}}')
+    options = ["--candidates", "int8,fp8", "--gate", "gate"]
+    both = run("none", options)["result"]["configurations"]
+    assert [c["configuration"] for c in both] == ["f16", "int8", "fp8"] and both[1]["axes"][0] == whole["result"]["configurations"][1]["axes"][0]
+    # From positions that the first question has, and that only a later one has.
+    for fault, axis in ("nan:3", "counting"), ("nan:700", "scenario"):
+        done = run.run(fault, options)
+        assert done.returncode == 13, done
+        report = json.loads(done.stdout.splitlines()[-1])
+        base, fp8 = report["result"]["configurations"]
+        (broken,) = report["result"]["broken"]
+        assert base == both[0] and fp8 == both[2], "the others are as without the fault"
+        assert [s["answers"].keys() for s in report["result"]["samples"]] == 5 * [{"f16", "fp8"}], report["result"]["samples"]
+        assert [c["configuration"] for c in report["run"]["configurations"]] == ["f16", "fp8"], report["run"]
+        assert broken["configuration"] == "int8" and broken["status"] == "DEVICE" and "NaN" in broken["message"], broken
+        assert broken["axis"] == axis and broken["position"] >= int(fault[4:]), broken
+        assert f"position {broken['position']} " in broken["message"], broken
+        words = f"int8 broke in {broken['axis']}, case {broken['case']}, position {broken['position']}: "
+        assert f"gate: there is no figure int8.counting.score: {words}" in done.stderr, done.stderr
+        assert "fp8" not in done.stderr, done.stderr
+        assert words in html.unescape(pathlib.Path("eval.html").read_text())
+        assert not pathlib.Path("eval.part").exists()
+        print(f"{fault}: {words}{broken['message']}")
 
 
 def tiny(kvrt, device, folder):
@@ -60,7 +92,8 @@ def tiny(kvrt, device, folder):
         configurations = run(fault)["result"]["configurations"]
         assert configurations[0] == base, f"{fault}: the base has it, too"
         assert configurations[1]["text_divergence"] != int8["text_divergence"], f"{fault}: int8 has none"
-    refused = subprocess.run(run.command + ["--device", "cuda", "--cuda-library", device], env={**os.environ, "KVRT_TEST_FAULT": "scale"},
+    breaks(run, none)
+    refused = subprocess.run(run.command + INT8 + ["--device", "cuda", "--cuda-library", device], env={**os.environ, "KVRT_TEST_FAULT": "scale"},
                              capture_output=True, text=True)
     assert refused.returncode == 14 and "KVRT_TEST_FAULT" in refused.stderr, refused
 

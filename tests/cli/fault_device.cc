@@ -3,8 +3,10 @@
 //   scale:L     layer L's K is stored 2 % too large
 //   rotation    the K of one block of each sequence is rotated 32 positions too far
 //   swap        attention finds two blocks of each sequence swapped
+//   nan:P       what attention gives the rows from position P on is NaN
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
@@ -16,11 +18,11 @@ namespace {
 
 using namespace kvrt;
 
-enum class Fault { kNone, kScale, kRotation, kSwap };
+enum class Fault { kNone, kScale, kRotation, kSwap, kNan };
 
 struct Planted {
   Fault fault = Fault::kNone;
-  uint32_t layer = 0;  // of kScale
+  uint32_t at = 0;  // of kScale the layer, of kNan the position
 };
 
 constexpr float kScale = 1.02f;
@@ -50,7 +52,7 @@ class FaultyBackend final : public test::BackendProxy {
                   uint32_t stride, float* qkv) override {
     float* k = qkv + params.heads * kv.k.dim;
     const uint32_t width = kv.kv_heads * kv.k.dim;
-    if (planted(kv, Fault::kScale) && place.layer == planted_.layer) {
+    if (planted(kv, Fault::kScale) && place.layer == planted_.at) {
       KVRT_CHECK(!params.k_norm);
       for (uint32_t i = 0; i < n; ++i, k += stride) std::for_each(k, k + width, [](float& x) { x *= kScale; });
     } else if (planted(kv, Fault::kRotation)) {
@@ -68,7 +70,10 @@ class FaultyBackend final : public test::BackendProxy {
   // K carries its position: rows behind both blocks find the same in any order. It is rows of the two that see what they should not.
   void attention(const KvGeometry& kv, const uint8_t* pool, KvPlace place, const Step& step, const AttentionParams& params, const float* q,
                  uint32_t stride, float* out) override {
-    if (!planted(kv, Fault::kSwap)) return BackendProxy::attention(kv, pool, place, step, params, q, stride, out);
+    if (!planted(kv, Fault::kSwap)) {
+      BackendProxy::attention(kv, pool, place, step, params, q, stride, out);
+      return planted(kv, Fault::kNan) ? spoil(kv, step, params, out) : void();
+    }
     std::vector<StepSeq> seqs(step.seqs.begin(), step.seqs.end());
     std::vector<std::vector<int32_t>> tables;
     for (StepSeq& seq : seqs) {
@@ -87,6 +92,12 @@ class FaultyBackend final : public test::BackendProxy {
   }
 
  private:
+  void spoil(const KvGeometry& kv, const Step& step, const AttentionParams& params, float* out) const {
+    const uint32_t width = params.heads * kv.v.dim;
+    for (size_t row = 0; row < step.positions.size(); ++row) {
+      if (step.positions[row] >= static_cast<int32_t>(planted_.at)) std::fill_n(out + row * width, width, NAN);
+    }
+  }
   bool planted(const KvGeometry& kv, Fault fault) const { return planted_.fault == fault && kv.k.format == KvFormat::kI8; }
 
   const Planted planted_;
@@ -94,14 +105,16 @@ class FaultyBackend final : public test::BackendProxy {
 };
 
 Result<Planted> planted_of(std::string_view name) {
-  constexpr std::string_view kOfLayer = "scale:";
+  constexpr std::string_view kOfLayer = "scale:", kOfPosition = "nan:";
   if (name == "none") return Planted{};
   if (name == "rotation") return Planted{Fault::kRotation};
   if (name == "swap") return Planted{Fault::kSwap};
-  Planted planted{Fault::kScale};
-  const char *begin = name.data() + std::min(kOfLayer.size(), name.size()), *end = name.data() + name.size();
-  if (name.starts_with(kOfLayer) && begin < end && std::from_chars(begin, end, planted.layer).ptr == end) return planted;
-  return error(Code::kUnsupported, Detail::kNone, "KVRT_TEST_FAULT: expected none, scale:LAYER, rotation or swap");
+  for (const auto& [fault, kind] : {std::pair(Fault::kScale, kOfLayer), std::pair(Fault::kNan, kOfPosition)}) {
+    Planted planted{fault};
+    const char *begin = name.data() + std::min(kind.size(), name.size()), *end = name.data() + name.size();
+    if (name.starts_with(kind) && begin < end && std::from_chars(begin, end, planted.at).ptr == end) return planted;
+  }
+  return error(Code::kUnsupported, Detail::kNone, "KVRT_TEST_FAULT: expected none, scale:LAYER, rotation, swap or nan:POSITION");
 }
 
 Result<std::unique_ptr<Backend>> open_faulty(Log* log) {

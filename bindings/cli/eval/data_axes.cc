@@ -56,6 +56,7 @@ kvrt_status DataAxis::prepare() {
 kvrt_status DataAxis::measure_items() {
   for (size_t done = 0; done < waiting_.size();) {
     const std::span<const ItemTokens> left = std::span(tokens_).subspan(done), some = left.first(scorer_.fit(left));
+    scorer_.go_to(file_.name, waiting_[done]);
     std::vector<Answers> answers;
     if (kvrt_status s = scorer_.score(some, &answers)) return s;
     for (Answers& one : answers) {
@@ -77,6 +78,7 @@ kvrt_status DataAxis::measure_text() {
     const bool known = knows(i, window.tokens.size() - window.context);
     if (!known) {
       Answers answers;
+      scorer_.go_to(file_.name, i);
       if (kvrt_status s = scorer_.score(window, &answers)) return s;
       if (kvrt_status s = record_.add(configuration_, file_.name, i, std::move(answers))) return s;
     }

@@ -41,6 +41,11 @@ bool Gate::holds(const EvalReport& report) const {
   bool all = true;
   for (const Bound& bound : bounds_) {
     double value = 0;
+    if (const Broken* broken = report.broken_one(bound.figure.substr(0, bound.figure.find('.')))) {
+      say("gate: there is no figure {}: {}\n", in_quotes(bound.figure), what_broke(*broken));
+      all = false;
+      continue;
+    }
     if (!figure(report, bound.figure, &value)) {
       std::vector<std::string> names = figure_names(report);
       say("gate: there is no figure {}{}\n", in_quotes(bound.figure), suggestion(bound.figure, names));

@@ -23,7 +23,7 @@ std::string spelled(std::string_view role, std::string_view content) {
 
 }  // namespace
 
-Interview::Interview(const Model& model) : model_(model), chats_(model.info()->has_template != 0) {
+Interview::Interview(const Model& model, Place* place) : model_(model), place_(place), chats_(model.info()->has_template != 0) {
   // Some templates (Gemma 2, Mistral 7B) refuse a system message: it begins the user's first one then.
   const std::string both = fmt::format("[{}, {}]", message_json("system", "a"), message_json("user", "b"));
   takes_system_ = !chats_ || rendered(model, both).has_value();
@@ -62,6 +62,7 @@ kvrt_status Interview::answer(Session* session, uint32_t tokens_max, std::string
   };
   const Result<kvrt_report> done = session->generate(options, on_event);
   if (!done.ok() && Interrupt::came()) return KVRT_CANCELLED;
+  place_->position = std::max<uint64_t>(session->info()->tokens, 1) - 1;
   if (kvrt_status s = checked(done.status(), "cannot answer")) return s;
   if (done->reason == KVRT_REASON_CONTEXT_FULL) {
     return complain(
@@ -125,35 +126,38 @@ kvrt_status Interview::write(const std::string& request, uint32_t tokens_max, co
 }
 
 // The next LOGITS of a prefill that was begun, or its DONE.
-kvrt_status Interview::next_row(Session* session, Event* out) {
+kvrt_status Interview::next_row(Session* session, const char* what, Event* out) {
   for (;;) {
     Result<Event> event = session->next();
     if (Interrupt::came()) return KVRT_CANCELLED;
-    if (kvrt_status s = checked(event.status(), "cannot compute logits")) return s;
+    if (kvrt_status s = checked(event.status(), what)) return s;
     *out = *event;
     if (out->type == KVRT_EVENT_LOGITS || out->type == KVRT_EVENT_DONE) return KVRT_OK;
   }
 }
 
-kvrt_status Interview::read(const Model& base, const Model& other, const std::vector<int32_t>& tokens, Reading* out) {
+kvrt_status Interview::read(const Model& base, const std::vector<int32_t>& tokens, Reading* out) {
   auto options = init<kvrt_generate_options>();
   options.prefill = 1;
   options.logits = KVRT_LOGITS_ALL;
   Session sessions[2];
   for (size_t i = 0; i < 2; ++i) {
-    if (kvrt_status s = take(Session::open(i == 0 ? base : other), sessions[i], "cannot open a session")) return s;
+    if (kvrt_status s = take(Session::open(i == 0 ? base : model_), sessions[i], "cannot open a session")) return s;
     if (kvrt_status s = checked(sessions[i].append(tokens), "cannot append tokens")) return s;
     if (kvrt_status s = checked(sessions[i].begin(options), "cannot compute")) return s;
   }
   for (;;) {
     Event its, row;
-    if (kvrt_status s = next_row(&sessions[0], &its)) return s;
-    if (kvrt_status s = next_row(&sessions[1], &row)) return s;
+    place_->position = out->divergence.size();
+    if (kvrt_status s = next_row(&sessions[0], "cannot compute the base's logits", &its)) return s;
+    if (kvrt_status s = next_row(&sessions[1], "cannot compute logits", &row)) return s;
     if (its.type != KVRT_EVENT_LOGITS || row.type != KVRT_EVENT_LOGITS) break;
     const std::span<const float> of_base(its.logits, its.logits_count), of_other(row.logits, row.logits_count);
     if (!finite(of_base) || !finite(of_other)) {
       return complain(KVRT_DEVICE,
-                      fmt::format("cannot compare logits: those of position {} of a text hold a NaN or an infinity", row.position));
+                      fmt::format("cannot compare logits: {} of position {} of a text hold a NaN or an infinity",
+                                  finite(of_base) ? "those" : "the base's", row.position),
+                      KVRT_DETAIL_NUMERIC);
     }
     out->divergence.push_back(divergence(of_base, of_other));
     if (best_of(of_base) != best_of(of_other)) out->flips.push_back(row.position);

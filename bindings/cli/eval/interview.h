@@ -9,7 +9,8 @@ namespace cli::eval {
 // CANCELLED: Ctrl-C came.
 class Interview {
  public:
-  explicit Interview(const Model& model);
+  // A failure leaves its position in `place`.
+  Interview(const Model& model, Place* place);
 
   // Questions that are no turns share the KV of the case's document, and cases nothing: what is computed does not depend on those before.
   // `name`: the case's, unlike others'.
@@ -21,17 +22,18 @@ class Interview {
   static std::optional<std::string> rendered(const Model& model, const std::string& messages);
   uint64_t kv_bytes_peak() const { return kv_bytes_peak_; }  // of a session, so far
   uint64_t rows() const { return rows_; }                    // that were computed so far
-  // What both predict after each of the tokens, side by side, so that few rows are in memory.
-  static kvrt_status read(const Model& base, const Model& other, const std::vector<int32_t>& tokens, Reading* out);
+  // What the base and this model predict after each of the tokens, side by side, so that few rows are in memory.
+  kvrt_status read(const Model& base, const std::vector<int32_t>& tokens, Reading* out);
 
  private:
-  static kvrt_status next_row(Session* session, Event* out);
+  static kvrt_status next_row(Session* session, const char* what, Event* out);
   kvrt_status open(const std::string& name, Session* out) const;
   kvrt_status tell(Session* session, std::string_view role, std::string_view content) const;
   // kept: tokens of the answer that the session has.
   kvrt_status answer(Session* session, uint32_t tokens_max, std::string* text, uint64_t* rows, uint64_t* kept = nullptr);
 
   const Model& model_;
+  Place* const place_;
   uint64_t kv_bytes_peak_ = 0, rows_ = 0;
   bool chats_ = false;  // it has a template; else a dialogue is spelled as text
   bool takes_system_ = false;

@@ -35,6 +35,13 @@ struct Reading {
   std::vector<uint64_t> flips;     // positions where the best token is another
 };
 
+// What is being measured: a failure is told with it.
+struct Place {
+  std::string axis;       // "": the model is being opened
+  uint32_t index = 0;     // of the case, text or window
+  uint64_t position = 0;  // of a token in it, when something failed
+};
+
 struct Measured {
   std::map<std::pair<std::string, uint32_t>, Answers> answers;  // by axis and case
   std::map<uint32_t, Decode> decodes;

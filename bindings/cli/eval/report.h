@@ -15,19 +15,30 @@ struct Sample {
   std::vector<std::string> answers;
 };
 
+// A candidate that could not be measured to its end. It has no figures.
+struct Broken {
+  std::string configuration;
+  kvrt_status status = KVRT_OK;
+  Place place;
+  std::string message;
+};
+std::string what_broke(const Broken& broken);  // "int8 broke in needle, case 3, position 100: ..."
+
 struct EvalReport {
   std::string model_name, model_sha256;
   uint64_t model_bytes = 0;
   Size size;
   std::vector<Summary> summaries;  // the base's first
+  std::vector<Broken> broken;      // in the order of the candidates
   std::vector<Sample> samples;
   std::vector<DataFile> data;  // of --data
   // Of the machine, in the part of the JSON that may differ from run to run.
   std::string cpu, isa, version;
   uint32_t threads = 0;
-  std::vector<double> seconds;          // by configuration, as far as this process computed it
-  std::vector<uint64_t> rows_here;      // likewise, of answers
-  std::vector<uint64_t> peak_kv_bytes;  // likewise
+  std::vector<double> seconds;                                       // by configuration, as far as this process computed it
+  std::vector<uint64_t> rows_here;                                   // likewise, of answers
+  std::vector<uint64_t> peak_kv_bytes;                               // likewise
+  const Broken* broken_one(const std::string& configuration) const;  // nullptr: it is whole
 };
 
 // The part that is the same, bit for bit, on every machine.

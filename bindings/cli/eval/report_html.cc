@@ -156,6 +156,7 @@ std::string html_page(const EvalReport& report, const std::string& result_sha256
   std::string out = kHead;
   out += fmt::format("<h1>{}</h1><p>Formats of the KV, against {}. Model: SHA-256 <code>{}</code>. Result: SHA-256 <code>{}</code>.</p>\n",
                      escaped(report.model_name), escaped(report.summaries.front().configuration), report.model_sha256, result_sha256);
+  for (const Broken& broken : report.broken) out += fmt::format("<p><b>{}</b></p>\n", escaped(what_broke(broken)));
   out += "<h2>Answers that are right</h2>\n" + legend(report) + scores_plot(report) + scores_table(report);
   out +=
       "<p class=\"note\">In percent, with 95 % intervals; differences are of pairs of answers to one question. Same: the answer is the "

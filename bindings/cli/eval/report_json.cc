@@ -70,6 +70,15 @@ Json summary_json(const Summary& s) {
   return json;
 }
 
+Json broken_json(const Broken& broken) {
+  Json json;
+  json.add("configuration", broken.configuration).add("status", kvrt_status_name(broken.status));
+  if (!broken.place.axis.empty()) {
+    json.add("axis", broken.place.axis).add("case", uint64_t{broken.place.index}).add("position", broken.place.position);
+  }
+  return json.add("message", broken.message);
+}
+
 std::vector<std::pair<std::string, double>> figures(const EvalReport& report) {
   std::vector<std::pair<std::string, double>> all;
   for (const Summary& s : report.summaries) {
@@ -107,6 +116,18 @@ std::vector<std::pair<std::string, double>> figures(const EvalReport& report) {
 
 }  // namespace
 
+std::string what_broke(const Broken& broken) {
+  const Place& place = broken.place;
+  if (place.axis.empty()) return fmt::format("{} broke: {}", broken.configuration, broken.message);
+  return fmt::format("{} broke in {}, case {}, position {}: {}", broken.configuration, place.axis, place.index, place.position,
+                     broken.message);
+}
+
+const Broken* EvalReport::broken_one(const std::string& configuration) const {
+  const auto found = std::find_if(broken.begin(), broken.end(), [&](const Broken& b) { return b.configuration == configuration; });
+  return found == broken.end() ? nullptr : &*found;
+}
+
 std::string result_json(const EvalReport& report) {
   std::vector<Json> configurations, samples;
   for (const Summary& s : report.summaries) configurations.push_back(summary_json(s));
@@ -124,7 +145,11 @@ std::string result_json(const EvalReport& report) {
       .add("decodes", uint64_t{size.decodes})
       .add("decode_tokens", uint64_t{size.decode_tokens});
   if (!report.data.empty()) json.add("data", data_json(report.data));
-  return json.add("base", report.summaries.front().configuration).add("configurations", configurations).add("samples", samples).text();
+  json.add("base", report.summaries.front().configuration).add("configurations", configurations);
+  std::vector<Json> broken;
+  for (const Broken& one : report.broken) broken.push_back(broken_json(one));
+  if (!broken.empty()) json.add("broken", broken);
+  return json.add("samples", samples).text();
 }
 
 std::string whole_json(const EvalReport& report, const std::string& result, const std::string& result_sha256) {

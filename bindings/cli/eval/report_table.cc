@@ -68,6 +68,10 @@ void print_table(const EvalReport& report) {
         static_cast<double>(s.bytes_per_token) / static_cast<double>(std::max<uint64_t>(base.bytes_per_token, 1)), base.configuration,
         s.rows);
   }
+  for (const Broken& broken : report.broken) {
+    put("\n");
+    tell("{}", what_broke(broken));
+  }
 }
 
 }  // namespace cli::eval

@@ -24,7 +24,8 @@ kvrt_status log_probability(const Event& event, int32_t token, double* out) {
   const std::span<const float> row(event.logits, event.logits_count);
   *out = static_cast<double>(row[static_cast<size_t>(token)]) - log_sum_exp(row);
   if (std::isfinite(*out)) return KVRT_OK;
-  return complain(KVRT_DEVICE, fmt::format("cannot score: logits of position {} hold a NaN or an infinity", event.position));
+  return complain(KVRT_DEVICE, fmt::format("cannot score: logits of position {} hold a NaN or an infinity", event.position),
+                  KVRT_DETAIL_NUMERIC);
 }
 
 kvrt_status next(Session* session, Event* out) {
@@ -49,10 +50,11 @@ kvrt_status advance(Run* run) {
 }
 
 // All of them, in turn: while one's next token comes, so do the others'.
-kvrt_status run_all(std::span<Run> runs) {
+kvrt_status run_all(std::span<Run> runs, Place* place) {
   for (size_t left = runs.size(); left > 0;) {
     for (Run& run : runs) {
       if (run.over) continue;
+      place->position = run.session.info()->tokens - 1;
       if (kvrt_status s = advance(&run)) return s;
       left -= run.over;
     }
@@ -89,7 +91,7 @@ uint64_t ItemTokens::rows() const {
   return sum;
 }
 
-Scorer::Scorer(const Model& model, uint32_t tokens_max) : model_(model), tokens_max_(tokens_max) {
+Scorer::Scorer(const Model& model, uint32_t tokens_max, Place* place) : model_(model), place_(place), tokens_max_(tokens_max) {
   const auto info = model.info();
   if (info->add_bos) flags_ |= KVRT_TEXT_BOS;
   prefix_ = info->bos_token >= 0 ? info->bos_token : info->eos_token;
@@ -167,7 +169,7 @@ kvrt_status Scorer::score(std::span<const ItemTokens> items, std::vector<Answers
       options.ignore_eos = 1;
       if (kvrt_status s = checked(run.session.begin(options), "cannot compute")) return s;
     }
-    if (kvrt_status s = run_all(some)) return s;
+    if (kvrt_status s = run_all(some, place_)) return s;
   }
   for (const Answers& answers : *out) rows_ += answers.rows;
   return KVRT_OK;
@@ -183,6 +185,7 @@ kvrt_status Scorer::score(const Window& window, Answers* out) {
   for (Event event; event.type != KVRT_EVENT_DONE;) {
     if (kvrt_status s = next(&session, &event)) return s;
     const uint64_t at = event.position + 1;
+    place_->position = event.position;
     if (event.type != KVRT_EVENT_LOGITS || at < window.context || at >= window.tokens.size()) continue;
     out->scores.emplace_back();
     if (kvrt_status s = log_probability(event, window.tokens[at], &out->scores.back())) return s;

@@ -17,8 +17,8 @@ struct ItemTokens {
 // CANCELLED: Ctrl-C came. Scores are logs of probabilities, in nats.
 class Scorer {
  public:
-  // Windows have `tokens_max` tokens at most, and so have a prompt and a choice together.
-  Scorer(const Model& model, uint32_t tokens_max);
+  // Windows have `tokens_max` tokens at most, and so have a prompt and a choice together. `place`: what is scored, and where it failed.
+  Scorer(const Model& model, uint32_t tokens_max, Place* place);
 
   kvrt_status tokens_of(const DataFile& file, const Item& item, ItemTokens* out) const;
   std::vector<Window> windows_of(const std::vector<int32_t>& text) const { return eval::windows_of(text, prefix_, tokens_max_); }
@@ -30,9 +30,11 @@ class Scorer {
   // Of each token after the context.
   kvrt_status score(const Window& window, Answers* out);
   uint64_t rows() const { return rows_; }
+  void go_to(const std::string& axis, uint32_t index) { *place_ = {axis, index, 0}; }
 
  private:
   const Model& model_;
+  Place* const place_;
   uint32_t tokens_max_, flags_ = KVRT_TEXT_SPECIAL;
   int32_t prefix_ = 0;  // stands before what has nothing before it
   uint64_t room_ = 0;   // tokens of items side by side
