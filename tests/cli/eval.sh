@@ -34,6 +34,9 @@ assert again["divergence"]["most"] == 0 and again["flips"]["mean"] == 0 and agai
 assert again["text_divergence"]["mean"] == 0 and again["text_divergence"]["per_mille_999"] == 0, again["text_divergence"]
 assert again["text_divergence"]["log10"]["mean"] == -12 < int8["text_divergence"]["log10"]["mean"] < 0, (again["text_divergence"], int8)
 assert int8["divergence"]["mean"] > 0 and int8["text_divergence"]["mean"] > 0, int8
+assert "fidelity-kld" not in base and again["fidelity-kld"]["value"] == 0, again
+assert int8["fidelity-kld"]["value"] == int8["text_divergence"]["mean"], int8["fidelity-kld"]
+assert int8["fidelity-kld"]["positions"] == int8["text_divergence"]["n"] and len(int8["fidelity-kld"]["tokens_sha256"]) == 64
 assert base["kv_bytes_per_token"] == again["kv_bytes_per_token"] > int8["kv_bytes_per_token"] > 0
 assert base["rows"] == again["rows"] > 0
 for axis, same in zip(base["axes"], again["axes"], strict=True):
@@ -127,7 +130,7 @@ exits 1 eval $latents --candidates int8/f16
 grep -q '^int8/f16 broke: ' out || fail "a run in which all candidates break: $(cat out)"
 
 # Gates
-echo '{"f16 again.divergence.mean": {"max": 0}, "f16 again.turns.difference": {"min": 0}, "int8.kv_bytes_per_token": {"max": 1e9}}' >gate
+echo '{"f16 again.divergence.mean": {"max": 0}, "f16 again.turns.difference": {"min": 0}, "int8.kv_bytes_per_token": {"max": 1e9}, "int8.fidelity-kld": {"min": 1e-12}}' >gate
 exits 0 eval $small -o d --gate gate
 echo '{"int8.text_divergence.mean": {"max": 0}, "int8.rules.te.score": {"min": 0}}' >gate
 exits 20 eval $small -o d --gate gate

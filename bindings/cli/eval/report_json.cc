@@ -62,6 +62,13 @@ Json summary_json(const Summary& s) {
   json.add(
       "text_divergence",
       mean_json(s.text_divergence).add("per_mille_999", s.text_divergence_999, kDigits).add("log10", mean_json(s.text_divergence_log10)));
+  // The definition of a name that others use, too: docs/EVAL.md.
+  if (s.text_divergence.n > 0) {
+    json.add("fidelity-kld", Json()
+                                 .add("value", s.text_divergence.value, kDigits)
+                                 .add("positions", s.text_divergence.n)
+                                 .add("tokens_sha256", s.text_tokens_sha256));
+  }
   json.add("flips", mean_json(s.flips));
   json.add("decode", Json()
                          .add("tokens_before_first_difference", mean_json(s.first_difference))
@@ -105,6 +112,7 @@ std::vector<std::pair<std::string, double>> figures(const EvalReport& report) {
     add("text_divergence.mean", s.text_divergence.value);
     add("text_divergence.per_mille_999", s.text_divergence_999);
     add("text_divergence.log10", s.text_divergence_log10.value);
+    if (s.text_divergence.n > 0) add("fidelity-kld", s.text_divergence.value);
     add("flips", s.flips.value);
     add("decode.tokens_before_first_difference", s.first_difference.value);
     add("decode.repetition", s.repetition.value);
@@ -180,7 +188,9 @@ bool figure(const EvalReport& report, const std::string& name, double* value) {
   return false;
 }
 
-std::vector<std::string> figure_groups() { return {"divergence", "text_divergence", "flips", "decode", "kv_bytes_per_token"}; }
+std::vector<std::string> figure_groups() {
+  return {"divergence", "text_divergence", "fidelity-kld", "flips", "decode", "kv_bytes_per_token"};
+}
 
 std::vector<std::string> figure_names(const EvalReport& report) {
   std::vector<std::string> names;

@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "bindings/cli/eval/files.h"
+
 namespace cli::eval {
 
 namespace {
@@ -121,7 +123,11 @@ void summarize_readings(const Size& size, const Measured& base, const Measured& 
       parts[(at - first) * kParts / count].push_back(reading.divergence[at]);
     }
   }
-  if (measured.readings.contains(size.decodes)) text = measured.readings.at(size.decodes).divergence;
+  if (measured.readings.contains(size.decodes)) {
+    const std::vector<int32_t>& tokens = base.decodes.at(size.decodes).tokens;
+    text = measured.readings.at(size.decodes).divergence;
+    out->text_tokens_sha256 = sha256({reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(int32_t)});
+  }
   out->divergence = mean_of(answers, near);
   out->divergence_999 = per_mille(answers, 999);
   out->divergence_most = answers.empty() ? 0 : *std::max_element(answers.begin(), answers.end());

@@ -63,6 +63,7 @@ struct Summary {
   Mean text_divergence;                    // of each position of the long text and the answer to it
   double text_divergence_999 = 0;          // likewise
   Mean text_divergence_log10;              // likewise
+  std::string text_tokens_sha256;          // of these tokens, as 32-bit numbers in little-endian order
   Mean flips;                              // the share of positions whose best token is another
   std::vector<double> divergence_by_part;  // means of eighths of the long answers, by position
   Mean first_difference;                   // tokens of a long answer before it leaves the base's
