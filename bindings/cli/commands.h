@@ -81,6 +81,8 @@ struct EvalFlags {
   std::vector<std::string> candidates;  // other formats: "int8", "int8/f16"
   std::vector<std::string> axes;        // none: all
   std::vector<std::string> programs;    // NAME=COMMAND
+  std::vector<std::string> foreign;     // NAME=FILE
+  std::string foreign_base;             // a NAME of these
   std::string output = "kvrt-eval", gate, data;
   uint64_t seed = 1;
   uint32_t times = 1, tokens = 4096, answer = 512;

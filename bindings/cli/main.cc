@@ -141,6 +141,12 @@ void define_eval(CLI::App& app, int& code) {
       ->type_name("NAME=COMMAND");
   c->add_option("--data", flags->data, "a folder: choices/*.jsonl, multiple choice, and text/*.txt, whose perplexity is measured")
       ->type_name("DIR");
+  auto* foreign = c->add_option("--foreign", flags->foreign,
+                                "a file of llama-perplexity --kl-divergence-base: its predictions of a text, beside those of the formats")
+                      ->type_name("NAME=FILE");
+  c->add_option("--foreign-base", flags->foreign_base, "a NAME of --foreign, with which the other files are compared, too")
+      ->needs(foreign)
+      ->type_name("NAME");
   c->add_option("-o,--output", flags->output, "the report goes to NAME.json and NAME.html")->capture_default_str()->type_name("NAME");
   c->add_option("--seed", flags->seed, "of the questions and texts")->capture_default_str();
   c->add_option("--times", flags->times, "so many times as many questions, for narrower intervals")

@@ -91,12 +91,20 @@ const Page kPages[] = {
        "--data measures your own data, too: DIR/choices/*.jsonl has multiple choice, DIR/text/*.txt has texts, whose perplexity is "
        "measured. "
        "docs/EVAL.md says what a line is.",
+       "--foreign sets predictions of llama.cpp beside those of the formats, on one text: files of llama-perplexity --kl-divergence-base, "
+       "made "
+       "with any of its KV types.",
+       "A candidate that breaks (its logits are NaN, or the model cannot have it) has no figures; the others go on. The report says what "
+       "broke "
+       "and where, and the exit code is that failure's.",
        "--gate sets bounds: {\"int8.divergence.mean\": {\"max\": 0.001}, \"int8.needle.difference\": {\"min\": -0.05}}. If one does not "
        "hold, the exit code is 20."},
       {{"KV in int8 against f16", "kvrt eval -m model.gguf --candidates int8"},
        {"K in int8 and V in f16, too; only two axes, with more questions",
         "kvrt eval -m model.gguf --candidates int8,int8/f16 --axes arithmetic,routing --times 5"},
-       {"Multiple choice and texts of your own", "kvrt eval -m model.gguf --candidates int8 --axes choices,text --data DIR"}}}},
+       {"Multiple choice and texts of your own", "kvrt eval -m model.gguf --candidates int8 --axes choices,text --data DIR"},
+       {"Beside two KV types of llama.cpp",
+        "kvrt eval -m model.gguf --candidates int8 --foreign f16=f16.kld --foreign q8_0=q8.kld --foreign-base f16"}}}},
     {"kvrt inspect",
      {{"Shows what a GGUF file holds: the architecture, the metadata, the tensors and their types, and whether kvrt can run it. It reads "
        "only "

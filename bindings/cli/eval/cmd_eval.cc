@@ -35,7 +35,9 @@ kvrt_status Evaluation::read_gate() {
     for (const std::vector<std::string>& names : {report_.size.axes, report_.size.programs, report_.size.data, figure_groups()}) {
       for (const std::string& name : names) beginnings.push_back(fmt::format("{}.{}", c.name, name));
     }
+    if (!foreign_.empty()) beginnings.push_back(fmt::format("{}.{}", c.name, kForeignText));
   }
+  for (const ForeignFile& file : foreign_.files()) beginnings.push_back(fmt::format("{}.{}", file.name, kForeignText));
   return gate_.check(beginnings);
 }
 
@@ -52,6 +54,7 @@ std::string Evaluation::header() const {
       .add("axes", fmt::format("{}", fmt::join(size.axes, " ")))
       .add("programs", fmt::format("{}", fmt::join(flags_.programs, "\n")))
       .add("data", sha256_of_data(report_.data))
+      .add("foreign", foreign_.identity())
       .add("seed", size.seed)
       .add("times", uint64_t{size.times})
       .add("tokens_max", uint64_t{size.tokens_max})
@@ -95,6 +98,26 @@ void Evaluation::sum_up() {
   }
 }
 
+void Evaluation::sum_up_foreign() {
+  if (foreign_.empty()) return;
+  ForeignReport& out = report_.foreign;
+  const ForeignFile& first = foreign_.files()[0];
+  const uint32_t begin = first_window(report_.size);
+  out.tokens_sha256 = foreign_.tokens_sha256();
+  out.context = first.context;
+  out.windows = first.windows;
+  if (foreign_.own_base()) out.own_base = foreign_.own_base()->name;
+  for (size_t i = 1; i < configurations_.size(); ++i) {
+    const std::string& name = configurations_[i].name;
+    out.rows.push_back({name, false, divergences_of(record_.of(name), begin, first.windows), {}});
+  }
+  for (const ForeignFile& file : foreign_.files()) {
+    out.files.emplace_back(file.name, file.sha256);
+    out.rows.push_back({file.name, true, divergences_of(record_.of(file.name), begin, first.windows), {}});
+    if (foreign_.own_base()) out.rows.back().to_own = divergences_of(record_.of(to_own(file.name)), begin, first.windows);
+  }
+}
+
 kvrt_status Evaluation::save() {
   const std::string result = result_json(report_), digest = sha256(result), json = whole_json(report_, result, digest);
   if (kvrt_status s = write_file(flags_.output + ".json", json)) return s;
@@ -111,10 +134,17 @@ kvrt_status Evaluation::save() {
 
 kvrt_status Evaluation::run() {
   if (kvrt_status s = choose(flags_, &report_.size, &configurations_, &report_.data)) return s;
+  if (kvrt_status s = foreign_.open(flags_)) return s;
+  for (const ForeignFile& file : foreign_.files()) {
+    const auto same = [&](const Configuration& c) { return c.name == file.name; };
+    if (std::any_of(configurations_.begin(), configurations_.end(), same))
+      return complain(KVRT_INVALID, fmt::format("--foreign: {} is a configuration of this run: take another name", in_quotes(file.name)));
+  }
   if (kvrt_status s = read_gate()) return s;
   if (kvrt_status s = begin()) return s;
   if (kvrt_status s = measure_all()) return s;
   sum_up();
+  sum_up_foreign();
   return save();
 }
 

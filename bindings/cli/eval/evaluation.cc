@@ -51,7 +51,7 @@ kvrt_status Evaluation::open(const Configuration& configuration, Model* out) {
                                 alone->context_length, report_.size.tokens_max, needed));
   }
   // Of a tokenizer that makes many tokens of English texts, too, and twice: what is cached of a case stays until its last question.
-  asked.session_tokens = std::min<uint64_t>(alone->context_length, 2 * needed);
+  asked.session_tokens = std::min<uint64_t>(alone->context_length, std::max<uint64_t>(2 * needed, foreign_.context()));
   asked.sessions = 2;
   const Result<kvrt_plan> plan = runtime_.plan(flags.model, asked);
   if (kvrt_status s = checked(plan.status(), what)) return s;
@@ -68,7 +68,7 @@ uint64_t Evaluation::rows_of_each() const {
   }
   for (uint32_t i = 0; i < scenario_count(); ++i) rows += rows_expected(scenario_case(size.seed, i, size.tokens_max));
   for (const DataFile& file : report_.data) rows += rows_expected(file);
-  return rows + long_rows();
+  return rows + long_rows() + foreign_.rows();
 }
 
 void Evaluation::advance(uint64_t rows, bool computed) {
@@ -176,6 +176,51 @@ kvrt_status Evaluation::read_along(const std::string& name, Interview* interview
   return KVRT_OK;
 }
 
+bool Evaluation::knows_window(const std::string& name, uint32_t window) {
+  const auto& known = record_.of(name).readings;
+  const auto found = known.find(first_window(report_.size) + window);
+  place_ = {kForeignText, window, 0};
+  return found != known.end() && found->second.divergence.size() == foreign_.files()[0].rows();
+}
+
+kvrt_status Evaluation::read_foreign(const Model& base) {
+  const uint32_t first = first_window(report_.size);
+  for (uint32_t w = 0; w < foreign_.windows(); ++w) {
+    bool known = true;
+    for (const ForeignFile& file : foreign_.files()) {
+      known = knows_window(file.name, w) && known;
+      if (foreign_.own_base()) known = knows_window(to_own(file.name), w) && known;
+    }
+    if (!known) {
+      std::vector<Reading> by_base, by_own;
+      if (kvrt_status s = foreign_.read(base, w, &place_, &by_base, &by_own)) return s;
+      for (size_t f = 0; f < by_base.size(); ++f) {
+        const std::string& name = foreign_.files()[f].name;
+        if (kvrt_status s = record_.add(name, first + w, std::move(by_base[f]))) return s;
+        if (by_own.empty()) continue;
+        if (kvrt_status s = record_.add(to_own(name), first + w, std::move(by_own[f]))) return s;
+      }
+    }
+    advance(foreign_.files()[0].context, !known);
+  }
+  return KVRT_OK;
+}
+
+kvrt_status Evaluation::read_candidate(const std::string& name, const Model& model) {
+  Model base;
+  for (uint32_t w = 0; w < foreign_.windows(); ++w) {
+    const bool known = knows_window(name, w);
+    if (!known && !base) {
+      if (kvrt_status s = open(configurations_[0], &base)) return s;
+    }
+    Reading reading;
+    if (kvrt_status s = known ? KVRT_OK : foreign_.read(base, model, w, &place_, &reading)) return s;
+    if (kvrt_status s = known ? KVRT_OK : record_.add(name, first_window(report_.size) + w, std::move(reading))) return s;
+    advance(foreign_.files()[0].context, !known);
+  }
+  return KVRT_OK;
+}
+
 // Some templates write the date: questions of another day are others.
 kvrt_status Evaluation::check_date(const Model& model) {
   const std::string now_rendered = Interview::rendered(model, "[" + message_json("user", "a") + "]").value_or("");
@@ -198,6 +243,7 @@ kvrt_status Evaluation::measure(size_t index) {
   if (!flags_.programs.empty() && !model.info()->has_template)
     return complain(KVRT_UNSUPPORTED, "--program: the model has no chat template, and a program's messages need one");
   if (kvrt_status s = check_date(model)) return s;
+  if (kvrt_status s = foreign_.check(model)) return s;
   if (kvrt_status s = record_.set_bytes_per_token(configuration.name, model.info()->kv_bytes_per_token)) return s;
   Scorer scorer(model, report_.size.tokens_max, &place_);
   const auto advance_by = [this](uint64_t rows, bool computed) { advance(rows, computed); };
@@ -206,6 +252,7 @@ kvrt_status Evaluation::measure(size_t index) {
   if (kvrt_status s = ask_programs(configuration.name, &interview)) return s;
   if (kvrt_status s = write_long(configuration.name, &interview)) return s;
   if (kvrt_status s = index == 0 ? KVRT_OK : read_along(configuration.name, &interview)) return s;
+  if (kvrt_status s = index == 0 ? read_foreign(model) : read_candidate(configuration.name, model)) return s;
   report_.model_name = model.info()->name;
   report_.seconds.push_back(ms_since(start) / 1e3);
   report_.rows_here.push_back(interview.rows() + scorer.rows());

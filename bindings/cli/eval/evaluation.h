@@ -32,10 +32,15 @@ class Evaluation {
   kvrt_status ask_programs(const std::string& name, Interview* interview);
   kvrt_status write_long(const std::string& name, Interview* interview);
   kvrt_status read_along(const std::string& name, Interview* interview);
+  kvrt_status read_foreign(const Model& base);  // what the files predict, beside the base
+  kvrt_status read_candidate(const std::string& name,
+                             const Model& model);  // the same text
+  bool knows_window(const std::string& name, uint32_t window);
   void advance(uint64_t rows, bool computed = true);
   uint64_t long_rows() const { return uint64_t{report_.size.decodes} * report_.size.decode_tokens + report_.size.tokens_max; }
   uint64_t rows_of_each() const;
   void sum_up();
+  void sum_up_foreign();
   kvrt_status save();
   std::string header() const;
 
@@ -44,6 +49,7 @@ class Evaluation {
   Runtime runtime_;
   Record record_;
   Gate gate_;
+  ForeignText foreign_;
   EvalReport report_;
   Place place_;  // of what is being measured
   Progress bar_{"eval"};

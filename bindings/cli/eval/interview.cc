@@ -1,20 +1,18 @@
 #include "bindings/cli/eval/interview.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "bindings/cli/eval/numbers.h"
+#include "bindings/cli/eval/row_reader.h"
 
 namespace cli::eval {
 
 namespace {
 
-constexpr std::string_view kNoThoughts = R"({"enable_thinking": false})";  // the name that templates of models that think use
-constexpr std::string_view kNextUser("\nUser:", 7);                        // ends an answer of a model without a template; with its NUL
-
-bool finite(std::span<const float> row) {
-  return std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); });
-}
+constexpr std::string_view kNoThoughts = R"({"enable_thinking": false})";  // the name that templates of models that
+                                                                           // think use
+constexpr std::string_view kNextUser("\nUser:",
+                                     7);  // ends an answer of a model without a template; with its NUL
 
 std::string spelled(std::string_view role, std::string_view content) {
   if (role == "system") return fmt::format("{}\n", content);
@@ -125,44 +123,18 @@ kvrt_status Interview::write(const std::string& request, uint32_t tokens_max, co
   return KVRT_OK;
 }
 
-// The next LOGITS of a prefill that was begun, or its DONE.
-kvrt_status Interview::next_row(Session* session, const char* what, Event* out) {
-  for (;;) {
-    Result<Event> event = session->next();
-    if (Interrupt::came()) return KVRT_CANCELLED;
-    if (kvrt_status s = checked(event.status(), what)) return s;
-    *out = *event;
-    if (out->type == KVRT_EVENT_LOGITS || out->type == KVRT_EVENT_DONE) return KVRT_OK;
-  }
-}
-
 kvrt_status Interview::read(const Model& base, const std::vector<int32_t>& tokens, Reading* out) {
-  auto options = init<kvrt_generate_options>();
-  options.prefill = 1;
-  options.logits = KVRT_LOGITS_ALL;
-  Session sessions[2];
-  for (size_t i = 0; i < 2; ++i) {
-    if (kvrt_status s = take(Session::open(i == 0 ? base : model_), sessions[i], "cannot open a session")) return s;
-    if (kvrt_status s = checked(sessions[i].append(tokens), "cannot append tokens")) return s;
-    if (kvrt_status s = checked(sessions[i].begin(options), "cannot compute")) return s;
-  }
+  RowReader its, mine;
+  if (kvrt_status s = its.begin(base, tokens, "cannot compute the base's logits")) return s;
+  if (kvrt_status s = mine.begin(model_, tokens, "cannot compute logits")) return s;
   for (;;) {
-    Event its, row;
-    place_->position = out->divergence.size();
-    if (kvrt_status s = next_row(&sessions[0], "cannot compute the base's logits", &its)) return s;
-    if (kvrt_status s = next_row(&sessions[1], "cannot compute logits", &row)) return s;
-    if (its.type != KVRT_EVENT_LOGITS || row.type != KVRT_EVENT_LOGITS) break;
-    const std::span<const float> of_base(its.logits, its.logits_count), of_other(row.logits, row.logits_count);
-    if (!finite(of_base) || !finite(of_other)) {
-      return complain(KVRT_DEVICE,
-                      fmt::format("cannot compare logits: {} of position {} of a text hold a NaN or an infinity",
-                                  finite(of_base) ? "those" : "the base's", row.position),
-                      KVRT_DETAIL_NUMERIC);
-    }
-    out->divergence.push_back(divergence(of_base, of_other));
-    if (best_of(of_base) != best_of(of_other)) out->flips.push_back(row.position);
+    std::span<const float> of_base, row;
+    if (kvrt_status s = its.next(&of_base, &place_->position)) return s;
+    if (kvrt_status s = mine.next(&row, &place_->position)) return s;
+    if (of_base.empty() || row.empty()) return KVRT_OK;
+    out->divergence.push_back(divergence(of_base, row));
+    if (best_of(of_base) != best_of(row)) out->flips.push_back(place_->position);
   }
-  return KVRT_OK;
 }
 
 }  // namespace cli::eval

@@ -26,7 +26,6 @@ class Interview {
   kvrt_status read(const Model& base, const std::vector<int32_t>& tokens, Reading* out);
 
  private:
-  static kvrt_status next_row(Session* session, const char* what, Event* out);
   kvrt_status open(const std::string& name, Session* out) const;
   kvrt_status tell(Session* session, std::string_view role, std::string_view content) const;
   // kept: tokens of the answer that the session has.

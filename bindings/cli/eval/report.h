@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bindings/cli/eval/data.h"
+#include "bindings/cli/eval/foreign.h"
 #include "bindings/cli/eval/summary.h"
 
 namespace cli::eval {
@@ -24,6 +25,14 @@ struct Broken {
 };
 std::string what_broke(const Broken& broken);  // "int8 broke in needle, case 3, position 100: ..."
 
+// The text of --foreign.
+struct ForeignReport {
+  std::string tokens_sha256, own_base;  // own_base: of --foreign-base
+  uint32_t context = 0, windows = 0;
+  std::vector<std::pair<std::string, std::string>> files;  // names and hashes
+  std::vector<ForeignSummary> rows;                        // candidates, then files; empty: there is no --foreign
+};
+
 struct EvalReport {
   std::string model_name, model_sha256;
   uint64_t model_bytes = 0;
@@ -32,6 +41,7 @@ struct EvalReport {
   std::vector<Broken> broken;      // in the order of the candidates
   std::vector<Sample> samples;
   std::vector<DataFile> data;  // of --data
+  ForeignReport foreign;
   // Of the machine, in the part of the JSON that may differ from run to run.
   std::string cpu, isa, version;
   uint32_t threads = 0;
@@ -50,6 +60,7 @@ void print_table(const EvalReport& report);
 // A figure by its name, "int8.needle.score"; false: there is none. The names of all figures, for a message.
 bool figure(const EvalReport& report, const std::string& name, double* value);
 std::vector<std::string> figure_names(const EvalReport& report);
-std::vector<std::string> figure_groups();  // beside the axes: "divergence"
+std::vector<std::string> figure_groups();                    // beside the axes: "divergence"
+inline constexpr const char* kForeignText = "foreign_text";  // the group of figures of --foreign
 
 }  // namespace cli::eval

@@ -150,6 +150,28 @@ std::string divergence_table(const EvalReport& report) {
   return out + "</table>\n";
 }
 
+std::string foreign_table(const EvalReport& report) {
+  const ForeignReport& foreign = report.foreign;
+  if (foreign.rows.empty()) return "";
+  const auto cells = [](const Divergences& d) {
+    return fmt::format("<td>{:.3e} &plusmn; {:.1e}</td><td>{:.2e}</td><td>{:.2e}</td><td>{:.2f} %</td>", d.mean.value, d.mean.half_width,
+                       d.per_mille_999, d.most, 100 * d.flips.value);
+  };
+  constexpr const char* kCells = "<th>KL mean</th><th>KL 99.9 %</th><th>KL most</th><th>flips</th>";
+  const bool own = !foreign.own_base.empty();
+  std::string out = fmt::format("<h2>Beside other programs, on one text</h2>\n<table><tr><th>to {}</th>{}{}{}</tr>\n",
+                                escaped(report.summaries.front().configuration), kCells,
+                                own ? fmt::format("<th>to {}:</th>", escaped(foreign.own_base)) : "", own ? kCells : "");
+  for (const ForeignSummary& row : foreign.rows) {
+    out += fmt::format("<tr><td>{}{}</td>{}{}</tr>\n", escaped(row.name), row.foreign ? " *" : "", cells(row.to_base),
+                       row.to_own ? "<td></td>" + cells(*row.to_own) : "");
+  }
+  return out + fmt::format(
+                   "</table>\n<p class=\"note\">* Another program's predictions, from a file: without a claim on bits. {} positions of a "
+                   "text of {} windows; tokens 16 nats below the best one count as one.</p>\n",
+                   foreign.rows.front().to_base.mean.n, foreign.windows);
+}
+
 }  // namespace
 
 std::string html_page(const EvalReport& report, const std::string& result_sha256) {
@@ -165,7 +187,8 @@ std::string html_page(const EvalReport& report, const std::string& result_sha256
   out += "<h2>Divergence from the base</h2>\n" + divergence_plot(report) + divergence_table(report);
   out +=
       "<p class=\"note\">KL(base || configuration), in nats, of each token of the base's texts. Flips: another token is the best "
-      "one.</p>\n<h2>Answers</h2>\n";
+      "one.</p>\n";
+  out += foreign_table(report) + "<h2>Answers</h2>\n";
   for (const Sample& sample : report.samples) {
     out += fmt::format("<h3>{}</h3><pre>{}</pre>\n", escaped(sample.scenario),
                        escaped(sample.request.size() > 2000

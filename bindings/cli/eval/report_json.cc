@@ -77,6 +77,31 @@ Json summary_json(const Summary& s) {
   return json;
 }
 
+Json divergences_json(const Divergences& d) {
+  return mean_json(d.mean).add("per_mille_999", d.per_mille_999, kDigits).add("most", d.most, kDigits).add("flips", mean_json(d.flips));
+}
+
+Json foreign_json(const ForeignReport& foreign) {
+  std::vector<Json> files, rows;
+  for (const auto& [name, hash] : foreign.files) files.push_back(Json().add("name", name).add("sha256", hash));
+  for (const ForeignSummary& row : foreign.rows) {
+    Json json = Json().add("configuration", row.name).add("foreign", row.foreign).add("to_base", divergences_json(row.to_base));
+    if (row.to_own) json.add("to_own", divergences_json(*row.to_own));
+    rows.push_back(json);
+  }
+  Json json;
+  json.add("tokens_sha256", foreign.tokens_sha256).add("windows", uint64_t{foreign.windows}).add("context", uint64_t{foreign.context});
+  if (!foreign.own_base.empty()) json.add("own_base", foreign.own_base);
+  return json.add("files", files).add("rows", rows);
+}
+
+void add_figures(const Divergences& d, const std::string& group, std::vector<std::pair<std::string, double>>* all) {
+  all->emplace_back(group + ".mean", d.mean.value);
+  all->emplace_back(group + ".per_mille_999", d.per_mille_999);
+  all->emplace_back(group + ".most", d.most);
+  all->emplace_back(group + ".flips", d.flips.value);
+}
+
 Json broken_json(const Broken& broken) {
   Json json;
   json.add("configuration", broken.configuration).add("status", kvrt_status_name(broken.status));
@@ -119,6 +144,11 @@ std::vector<std::pair<std::string, double>> figures(const EvalReport& report) {
     add("decode.length_ratio", s.length.value);
     add("kv_bytes_per_token", static_cast<double>(s.bytes_per_token));
   }
+  for (const ForeignSummary& row : report.foreign.rows) {
+    const std::string group = row.name + "." + kForeignText;
+    add_figures(row.to_base, group, &all);
+    if (row.to_own) add_figures(*row.to_own, group + ".to_own", &all);
+  }
   return all;
 }
 
@@ -157,6 +187,7 @@ std::string result_json(const EvalReport& report) {
   std::vector<Json> broken;
   for (const Broken& one : report.broken) broken.push_back(broken_json(one));
   if (!broken.empty()) json.add("broken", broken);
+  if (!report.foreign.rows.empty()) json.add("foreign_text", foreign_json(report.foreign));
   return json.add("samples", samples).text();
 }
 

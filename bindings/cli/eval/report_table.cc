@@ -37,6 +37,27 @@ void print_texts(const EvalReport& report, size_t width) {
 
 std::string percent(const Mean& m) { return fmt::format("{:.1f} +/- {:.1f}", 100 * m.value, 100 * m.half_width); }
 
+void print_foreign(const EvalReport& report) {
+  const ForeignReport& foreign = report.foreign;
+  if (foreign.rows.empty()) return;
+  size_t width = kNameWidth;
+  for (const ForeignSummary& row : foreign.rows) width = std::max(width, printable(row.name).size() + 2 * row.foreign);
+  const auto cells = [](const Divergences& d) {
+    put(" {:>10.2e} {:>11.2e} {:>11.2e} {:>7.2f}%", d.mean.value, d.per_mille_999, d.most, 100 * d.flips.value);
+  };
+  put("\n{:<{}} {:>10} {:>11} {:>11} {:>8}", "one text", width, "KL mean", "KL 99.9 %", "KL most", "flips");
+  if (!foreign.own_base.empty()) put("   {:>10} {:>11} {:>11} {:>8}", "the same to", printable(foreign.own_base), "", "");
+  put("\n");
+  for (const ForeignSummary& row : foreign.rows) {
+    put("{:<{}}", printable(row.name) + (row.foreign ? " *" : ""), width);
+    cells(row.to_base);
+    if (row.to_own) put("  ");
+    if (row.to_own) cells(*row.to_own);
+    put("\n");
+  }
+  put("* another program's, from a file: without a claim on bits; {} positions\n", foreign.rows.front().to_base.mean.n);
+}
+
 }  // namespace
 
 void print_table(const EvalReport& report) {
@@ -62,6 +83,7 @@ void print_table(const EvalReport& report) {
     put("{:<12} {:>10.2e} {:>11.2e} {:>11.2e} {:>7.2f}% {:>13.1f} {:>10.1f}% {:>8.2f}\n", s.configuration, s.divergence.value,
         s.divergence_999, s.divergence_most, 100 * s.flips.value, s.first_difference.value, 100 * s.repetition.value, s.length.value);
   }
+  print_foreign(report);
   for (size_t i = 1; i < report.summaries.size(); ++i) {
     const Summary& s = report.summaries[i];
     put("\n{}: {} bytes a token ({:.2f} of {}'s), {} rows\n", s.configuration, s.bytes_per_token,

@@ -143,6 +143,28 @@ void summarize_readings(const Size& size, const Measured& base, const Measured& 
 
 }  // namespace
 
+Divergences divergences_of(const Measured& measured, uint32_t first, uint32_t windows) {
+  std::vector<double> values, flips;
+  std::vector<uint32_t> near;
+  for (uint32_t w = 0; w < windows; ++w) {
+    const Reading& reading = measured.readings.at(first + w);
+    const uint32_t before = near.empty() ? 0 : near.back() + 1;
+    for (uint32_t i = 0; i < reading.divergence.size(); ++i) near.push_back(before + i / kNear);
+    values.insert(values.end(), reading.divergence.begin(), reading.divergence.end());
+    for (const uint64_t row : reading.flips) {
+      flips.resize(values.size(), 0);
+      flips.at(values.size() - reading.divergence.size() + row) = 1;
+    }
+  }
+  flips.resize(values.size(), 0);
+  Divergences out;
+  out.mean = mean_of(values, near);
+  out.per_mille_999 = per_mille(values, 999);
+  out.most = values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+  out.flips = mean_of(flips, near);
+  return out;
+}
+
 Mean difference(const std::vector<double>& base, const std::vector<double>& values, std::span<const uint32_t> cases) {
   std::vector<double> differences;
   if (base.size() != values.size()) return {};  // a program that asked on otherwise after another answer

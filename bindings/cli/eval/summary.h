@@ -51,6 +51,21 @@ struct TextSummary {
 // exp of the nats of each byte or word; nothing: a double has no room for it.
 std::optional<double> perplexity(const TextSummary& text, uint64_t pieces);
 
+// Of predictions beside others, position by position.
+struct Divergences {
+  Mean mean;                           // KL(the others || these), in nats
+  double per_mille_999 = 0, most = 0;  // 99.9 % of positions have no more
+  Mean flips;                          // the share of positions whose best token is another
+};
+
+// What predicts the text of --foreign: a candidate, or a file.
+struct ForeignSummary {
+  std::string name;
+  bool foreign = false;
+  Divergences to_base;                // the run's base
+  std::optional<Divergences> to_own;  // the file that --foreign-base names
+};
+
 struct Summary {
   std::string configuration;
   uint64_t bytes_per_token = 0, rows = 0;
@@ -63,7 +78,8 @@ struct Summary {
   Mean text_divergence;                    // of each position of the long text and the answer to it
   double text_divergence_999 = 0;          // likewise
   Mean text_divergence_log10;              // likewise
-  std::string text_tokens_sha256;          // of these tokens, as 32-bit numbers in little-endian order
+  std::string text_tokens_sha256;          // of these tokens, as 32-bit numbers in
+                                           // little-endian order
   Mean flips;                              // the share of positions whose best token is another
   std::vector<double> divergence_by_part;  // means of eighths of the long answers, by position
   Mean first_difference;                   // tokens of a long answer before it leaves the base's
@@ -75,6 +91,11 @@ Summary summarize(const Size& size, const std::vector<DataFile>& data, const Rec
                   const std::string& configuration);
 // The same of what --data has.
 void summarize_data(const std::vector<DataFile>& data, const Measured& base, const Measured& measured, Summary* out);
+// A reading of each window: they stand under numbers from `first` on. Rows that lie near each other count as one case of an interval.
+Divergences divergences_of(const Measured& measured, uint32_t first, uint32_t windows);
+// The name under which a record has what a file of --foreign predicts beside the file that --foreign-base names.
+inline std::string to_own(const std::string& name) { return name + " to its own"; }
+inline uint32_t first_window(const Size& size) { return size.decodes + 1; }  // the number of a reading
 // Of pairs of answers to one question; nothing where they are no pairs.
 Mean difference(const std::vector<double>& base, const std::vector<double>& values, std::span<const uint32_t> cases);
 bool at_chance(const Mean& base, double chance);
