@@ -2,13 +2,15 @@
 """The KV formats' gates: the effect of rounding K and V on the logits, and of nothing else; and the size of their snapshots.
 
   kl_kv.py --kvrt PROGRAM [--which gemma3] [--model MODEL.gguf] [--windows 1]    exit 1 when a format costs more than its limit
+  kl_kv.py --attention [--which qwen2.5-coder]    only how far attention's probabilities are from those of f32 KV, in numpy, and a line of JSON
   kl_kv.py --kvrt PROGRAM --peer-python PYTHON --which ...      measures llama.cpp's 4-bit KV, to its own f16, and keeps it in data/kl_peer_kv.json
 
 The real weights are dequantized to F16 first, so that the program rounds no activations: those of a quantized matrix are rounded to 8 bits,
 and the least change before them flips some of these roundings, which by itself is a KL of 5e-3 between any two KV formats, F32 and F16 too.
 KL(f16 || format) in nats over all positions of 4 windows of 512 tokens (or of the last --windows of them); int4's and int8/int4's beside those of
 llama.cpp's q4_0/q4_0 and q8_0/q4_0 of the same file and tokens; with the file's own weights, int8's beside that of f32 KV, the floor; on one
-window, how far each format is from an f32 forward pass in numpy; and the chunks of a session of the windows' tokens, saved with the real
+window, how far each format is from an f32 forward pass in numpy, and in numpy alone (kv_numpy.py) the KL of attention's probabilities, by layer;
+and the chunks of a session of the windows' tokens, saved with the real
 weights. Exit 77: the model is not there, or numpy or gguf is not.
 """
 import argparse
@@ -25,6 +27,7 @@ except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 from f16_file import dequantized
+from kv_numpy import AttentionKl
 from kl import HERE, ROWS_AT_ONCE, WHICH, log_softmax
 
 # A format for both, or K's and V's. Of the mean; none: only the peer bounds it.
@@ -37,7 +40,9 @@ COSTS_AS_IN_NUMPY = {"gemma3": {"fp8": 1.25}}
 PEER, PEER_TYPES, PEER_MEAN, PEER_TAIL = HERE / "data" / "kl_peer_kv.json", {"int4": "q4_0/q4_0", "int8/int4": "q8_0/q4_0"}, 0.8, 1.0
 TEXT, WHOLE_TEXT = HERE.parent / "data" / "text_kjv.txt", ("smollm2", "gemma3")
 FLOORS = 2.0  # own weights: int8's share of the floor
-REFERENCE_TOKENS = 128
+REFERENCE_TOKENS, ATTENTION_TOKENS = 128, 256
+ATTENTION_FORMATS = ["f16", "int8", "fp8", "int8/int4", "int4"]
+WITHOUT_ATTENTION = ("gemma3",)  # kv_numpy.py has no norms of Q and K
 SIZE_LIMITS = {"f16": 0.88, "bf16": 0.9, "f32": 2.0, "int8": 0.45, "fp8": 0.47, "int8/f16": 0.69, "f16/int8": 0.69, "int4": 0.3}  # of the bytes of a snapshot, in those of f16 without compression
 
 
@@ -150,6 +155,20 @@ def above_floor(program, source, windows, folder):
     return not int8 <= FLOORS * floor
 
 
+def attention(which, model, window):
+    """Prints, of each format, the KL of attention's probabilities to those of f32 KV, by layer."""
+    if which in WITHOUT_ATTENTION:
+        print("attention: not of this model, whose Q and K are normalized")
+        return
+    with np.errstate(over="ignore"):
+        found = AttentionKl(model, np.float32).by_layer(window[:ATTENTION_TOKENS], ATTENTION_FORMATS)
+    for kv, layers in found.items():
+        worst = int(np.argmax(layers))
+        print(f"attention, {kv:10} mean KL to f32 {np.mean(layers):.2e}, first layer {layers[0]:.2e}, worst layer {worst}: {layers[worst]:.2e}, "
+              f"last layer {layers[-1]:.2e}")
+    print(json.dumps({"attention_kl": found, "model": which, "positions": len(window[:ATTENTION_TOKENS])}))
+
+
 def snapshot_ratio(program, source, tokens, token_bytes, kv, folder):
     """Bytes of the store's segments over those of the tokens' KV in f16."""
     store = Path(folder) / f"store_{kv.replace('/', '_')}"
@@ -160,12 +179,15 @@ def snapshot_ratio(program, source, tokens, token_bytes, kv, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kvrt", required=True)
+    parser.add_argument("--kvrt")
+    parser.add_argument("--attention", action="store_true")
     parser.add_argument("--peer-python")
     parser.add_argument("--which", choices=WHICH, default="smollm2")
     parser.add_argument("--model", type=Path)
     parser.add_argument("--windows", type=int, default=4)
     args = parser.parse_args()
+    if not args.kvrt and not args.attention:
+        parser.error("--kvrt or --attention expected")
     source = args.model or WHICH[args.which].model
     if not source.is_file():
         print(f"skipped: {source} is not there")
@@ -175,6 +197,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         model = str(Path(folder) / "f16.gguf")
         dequantized(source, model)
+        if args.attention:
+            return attention(args.which, model, windows[0])
         for_peer = peer_windows(args.kvrt, args.which, source, windows)
         if args.peer_python:
             return keep_peer(args.peer_python, args.which, measure_peer(args.peer_python, model, for_peer, folder))
@@ -201,6 +225,7 @@ def main():
         off = {kv: np.sqrt(np.mean((logits(args.kvrt, model, window, kv, folder) - truth) ** 2)) for kv in ("f32", "f16", "bf16", "int8", "fp8", "int4")}
         print("logits off the f32 reference by " + ", ".join(f"{kv} {o:.2e}" for kv, o in off.items()))
         failed |= not off["f32"] <= off["f16"] <= off["int8"]
+        attention(args.which, model, windows[0])
         tokens, token_bytes = sum(windows, []), 2 * 2 * sum(exact.kv_heads) * exact.head_dim
         for kv, limit in SIZE_LIMITS.items():
             ratio = snapshot_ratio(args.kvrt, source, tokens, token_bytes, kv, folder)

@@ -132,6 +132,8 @@ class Model(reference.Model):
             factor = self.by_dim((q_squares[::group] / squares) ** 0.175, 1)
         if few_bits:
             k = self.rounded((k * factor).astype(np.float32), self.k, True, self.any_apart) / factor + rotated
+        elif self.k == "f16":
+            k = f16(k)
         if self.v != "f32":
             v = self.rounded(v.astype(np.float32), self.v, False, False)
         return self.linear(p + "attn_output", self.attend(layer, q, k, v).reshape(n, heads * d))
@@ -142,6 +144,38 @@ class Model(reference.Model):
         if self.k != "f32":  # whether any layer's bias is apart decides how all of them store fp8
             self.hidden(tokens, kv_f16=False)
         return self.head(self.hidden(tokens, kv_f16=False))
+
+
+class AttentionKl(Model):
+    """How far attention's probabilities are from those of f32 KV: KL(f32 || format) in nats, by layer, the mean of heads and rows. Each format
+    has a run of its own, so a layer's figure has what the layers before it cost, too."""
+
+    truth, found = None, None
+
+    def seen(self, layer, head, score):
+        p = super().seen(layer, head, score)
+        if self.truth is None:
+            return p
+        if self.found is None:
+            self.truth[layer, head] = p
+            return p
+        its = self.truth[layer, head].astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.found[layer].append(np.where(its > 0, its * (np.log(its) - np.log(np.maximum(p.astype(np.float64), 1e-300))), 0).sum(-1))
+        return p
+
+    def by_layer(self, tokens, names):
+        """{format: [of each layer]}"""
+        out, self.truth, self.found = {}, {}, None
+        self.kv("f32").hidden(tokens, kv_f16=False)
+        for name in names:
+            self.truth, truth = None, self.truth
+            self.kv(name).any_apart = False
+            self.hidden(tokens, kv_f16=False)
+            self.truth, self.found = truth, [[] for _ in range(self.layers)]
+            self.hidden(tokens, kv_f16=False)
+            out[name] = [float(np.mean(rows)) for rows in self.found]
+        return out
 
 
 def kvrt(program, model, tokens, name, folder):
@@ -169,6 +203,11 @@ def main():
                 failed |= not apart <= SHARE * cost
     if failed:
         sys.exit("FAILED: a format is not what NUMERICS.md says")
+    layers = AttentionKl(HERE / "tiny" / f"{MODELS[-1]}.gguf", np.float32).by_layer(tokens, ["f32", "f16", "int8", "int4"])
+    means = [float(np.mean(kl)) for kl in layers.values()]
+    print("attention's KL to f32: " + ", ".join(f"{kv} {kl:.2e}" for kv, kl in zip(layers, means)))
+    if means[0] != 0 or sorted(means) != means:
+        sys.exit("FAILED: attention's KL is not 0 for f32, or does not grow with fewer bits")
 
 
 if __name__ == "__main__":

@@ -120,9 +120,13 @@ class Model:
         for h in range(heads):
             score = q[:, h] @ k[:, h // group].T / self.precision(np.sqrt(self.head_dim))
             score[unseen] = -np.inf
-            weight = np.exp(score - score.max(axis=-1, keepdims=True))
-            out[:, h] = weight / weight.sum(axis=-1, keepdims=True) @ v[:, h // group]
+            out[:, h] = self.seen(layer, h, score) @ v[:, h // group]
         return out
+
+    def seen(self, layer, head, score):
+        """What a head gives each position, of its scores: [tokens][tokens], rows of probabilities."""
+        weight = np.exp(score - score.max(axis=-1, keepdims=True))
+        return weight / weight.sum(axis=-1, keepdims=True)
 
     def mlp(self, p, x):
         gate = self.linear(p + "ffn_gate", x)
