@@ -50,10 +50,10 @@ def fp8(x, key):
     return (np.clip(np.rint(v / unit) * unit, -448, 448) / 256).astype(np.float32) * scale
 
 
-def int4(x, key):
+def int4(x, key, size=32):
     out = []
-    for first in range(0, x.shape[-1], 32):
-        group = x[..., first:first + 32]
+    for first in range(0, x.shape[-1], size):
+        group = x[..., first:first + size]
         most, least = np.maximum(group.max(-1, keepdims=True), 0), np.minimum(group.min(-1, keepdims=True), 0)
         largest = np.where(most >= -least, most, least) / np.float32(127)
         best = scale = entry = None
@@ -80,6 +80,8 @@ def hadamard(x):
 
 class Model(reference.Model):
     """K and V of the formats, given by K's and V's name."""
+
+    FACTORED, BIAS_APART = ("int4",), 2.25
 
     def kv(self, name):
         self.k, _, self.v = name.partition("/")
@@ -120,16 +122,17 @@ class Model(reference.Model):
         bias, apart = self.vector(p + "attn_k.bias"), np.zeros((kv_heads, d), np.float32)
         if bias is not None and few_bits:
             bias = bias.reshape(kv_heads, d)
-            large = self.by_pair(bias * bias) > 2.25 * squares
+            large = self.by_pair(bias * bias) > self.BIAS_APART * squares
             apart = (bias * self.by_dim(large, 0)).astype(np.float32)
             self.any_apart |= bool(large.any())
         k = k - apart
         q, k, rotated = (self.rope(t, layer) for t in (q, k, np.broadcast_to(apart, k.shape)))
         factor = np.ones((kv_heads, d), np.float32)
-        if self.k == "int4":
+        if self.k in self.FACTORED:
             q_bias = self.vector(p + "attn_q.bias")
             q_squares = self.pair_squares(layer, "attn_q", heads) + (0 if q_bias is None else self.by_pair(q_bias.reshape(heads, d) ** 2))
             factor = self.by_dim((q_squares[::group] / squares) ** 0.175, 1)
+        self.factor = factor
         if few_bits:
             k = self.rounded((k * factor).astype(np.float32), self.k, True, self.any_apart) / factor + rotated
         elif self.k == "f16":

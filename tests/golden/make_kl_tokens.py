@@ -44,4 +44,5 @@ def main():
     Path(sys.argv[2]).write_text(json.dumps(out, separators=(",", ":")) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()
