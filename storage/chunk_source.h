@@ -20,6 +20,8 @@ class ChunkSource {
   // all layers, g + 1 that of group g of the model. kAbsent, kDamaged: a hole for the caller to compute again, and `damage` says in words what
   // was found. A damaged chunk is forgotten; the node's other chunks stay.
   virtual ChunkState read(const NodeIn& node, uint32_t number, uint32_t layout, std::span<uint8_t> out, std::string* damage) = 0;
+  // The layout that a chunk's frame names, before anything of it is checked; 0: it is not there. For chains that have chunks of two.
+  virtual uint32_t layout_of(const NodeIn& node, uint32_t number) = 0;
 };
 
 }  // namespace kvrt

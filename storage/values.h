@@ -120,6 +120,9 @@ struct SessionIn {
   Durability durability = Durability::kDefault;
   uint8_t pin = 0;           // its pin's priority from now on; 0: unchanged
   uint64_t ttl_seconds = 0;  // it expires so long after this save; 0: its expiry is unchanged, a new session never expires
+  // The KV of the revision that it saw, in another form: its revision and times stay, and so does its place in the order of eviction. CONFLICT if
+  // that revision is no longer the session's.
+  bool same_revision = false;
 };
 
 // The session that needs room. It may take the KV of sessions that are not pinned, and of those in its domain with a lower pin.
@@ -128,6 +131,7 @@ struct SavedBy {
   uint8_t pin = 0;              // as SessionIn's
   uint64_t manifest_bytes = 0;  // KV leaves room for the manifest
   ChunkKeys needs{};            // chunks of the store that the save counts on
+  bool spares_others = false;   // it takes no KV of others: NO_SPACE instead
 };
 
 struct Saved {

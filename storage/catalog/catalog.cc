@@ -54,8 +54,13 @@ Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segme
     if (s.ttl_seconds == 0) row.expires_ms = current->expires_ms;
     row.created_ms = current->created_ms;
   }
-  KVRT_ASSIGN(row.used, sql_->number("SELECT clock + 1 FROM totals"));
-  txn.totals.used = true;
+  if (s.same_revision) {
+    row.saved_ms = current->saved_ms;
+    row.used = current->used;
+  } else {
+    KVRT_ASSIGN(row.used, sql_->number("SELECT clock + 1 FROM totals"));
+    txn.totals.used = true;
+  }
   KVRT_TRY(sessions.write(row));
   if (current) KVRT_TRY(nodes.release(&txn, current->node, added.below));  // last: a node of the old and the new chain keeps a reference
   KVRT_TRY(nodes.note_fork(&txn, added));

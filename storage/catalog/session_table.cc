@@ -123,6 +123,10 @@ Result<uint64_t> SessionTable::count_expired(int64_t now_ms) {
 }
 
 Result<uint64_t> SessionTable::next_revision(const SessionIn& s, const std::optional<Head>& current) {
+  if (s.same_revision) {
+    if (current && !current->expired && current->id == s.id && current->revision == s.revision_seen) return s.revision_seen;
+    return error(Code::kConflict, Detail::kRevision, "session was saved or removed since its revision %llu was read", ull(s.revision_seen));
+  }
   if (!current) {
     KVRT_ASSIGN(uint64_t buried, buried_revision(s.domain, s.name));
     return buried + 1;
@@ -151,7 +155,7 @@ Result<SessionId> SessionTable::own_id(const SessionIn& s, uint64_t revision, co
 }
 
 Result<std::optional<SessionTable::Head>> SessionTable::find(std::string_view domain, std::string_view name, int64_t now_ms) {
-  Query q = db_->query("SELECT head, id, gen, created_ms, pinned, expires_ms FROM sessions WHERE domain = ? AND name = ?");
+  Query q = db_->query("SELECT head, id, gen, created_ms, pinned, expires_ms, saved_ms, used FROM sessions WHERE domain = ? AND name = ?");
   KVRT_ASSIGN(bool row, q.bind_text(domain).bind_text(name).next());
   if (!row) return std::optional<Head>();
   Head head;
@@ -161,6 +165,8 @@ Result<std::optional<SessionTable::Head>> SessionTable::find(std::string_view do
   head.created_ms = q.integer(3);
   head.pinned = static_cast<uint8_t>(q.integer(4));
   head.expires_ms = q.integer(5);
+  head.saved_ms = q.integer(6);
+  head.used = q.integer(7);
   head.expired = has_expired(head.pinned, head.expires_ms, now_ms);
   return std::optional<Head>(head);
 }

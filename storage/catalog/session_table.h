@@ -39,7 +39,7 @@ class SessionTable {
     int64_t node = 0;  // 0: none
     SessionId id;
     uint64_t revision = 0;
-    int64_t created_ms = 0, expires_ms = 0;
+    int64_t created_ms = 0, saved_ms = 0, expires_ms = 0, used = 0;
     uint8_t pinned = 0;
     bool expired = false;
   };

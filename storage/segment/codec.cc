@@ -211,6 +211,11 @@ Result<FrameHeader> parse_frame(std::span<const uint8_t> frame) {
   return h;
 }
 
+uint32_t frame_layout(std::span<const uint8_t> head) {
+  constexpr size_t kLayoutAt = 96;
+  return head.size() < kFrameHeaderBytes ? 0 : load_at<uint32_t>(head, kLayoutAt);
+}
+
 Codec::Codec() : cctx_(ZSTD_createCCtx()), dctx_(ZSTD_createDCtx()) {
   if (cctx_ == nullptr || dctx_ == nullptr) {  // as operator new does
     ZSTD_freeCCtx(cctx_);

@@ -44,6 +44,9 @@ struct FrameHeader {
 // tags of items are not looked at.
 Result<FrameHeader> parse_frame(std::span<const uint8_t> frame);
 
+// The layout that the first bytes of a frame name, unchecked; 0: there are too few.
+uint32_t frame_layout(std::span<const uint8_t> head);
+
 // The planes of elements of 2 or 4 bytes: byte p of element i at low[p * elements + i], the last byte at high[i], and back.
 void split_planes(const uint8_t* in, size_t elements, uint32_t width, uint8_t* low, uint8_t* high);
 void merge_planes(const uint8_t* low, const uint8_t* high, size_t elements, uint32_t width, uint8_t* out);

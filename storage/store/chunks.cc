@@ -26,6 +26,16 @@ ChunkState StoreImpl::read(const NodeIn& node, uint32_t number, uint32_t layout,
   }
 }
 
+uint32_t StoreImpl::layout_of(const NodeIn& node, uint32_t number) {
+  auto found = reader_.locate({node.key, number});
+  if (!found.is_ok() || !found->has_value()) return 0;
+  auto file = store_.files.open((*found)->segment, (*found)->offset + (*found)->bytes);
+  if (!file.is_ok()) return 0;
+  CodecPool::Lease codec(&store_.codecs);
+  auto head = read_frame(**file, (*found)->offset, std::min<uint64_t>((*found)->bytes, kFrameHeaderBytes), codec->read_buffer());
+  return head.is_ok() ? frame_layout(*head) : 0;
+}
+
 // The state of a chunk that could not be read; none: it lies elsewhere by now. A damaged chunk is forgotten, so that the next save writes
 // it again. A lack of descriptors or memory is not damage.
 std::optional<ChunkState> StoreImpl::lose(const ChunkKey& chunk, const ChunkLocation& at, const Status& why, std::string* damage) {

@@ -46,6 +46,11 @@ int32_t OpenNames::other_process(std::string_view domain, std::string_view name)
   return lock_->marked_by(byte_of(domain, name));
 }
 
+bool OpenNames::open_here(std::string_view domain, std::string_view name) {
+  Lock lock(mutex_);
+  return open_.contains(byte_of(domain, name));
+}
+
 // Marks anew what a handle of the file that was closed here took away.
 void OpenNames::renew() {
   const uint64_t taken = lock_->marks_taken();

@@ -20,6 +20,7 @@ class OpenNames {
   void set_salt(const Hash256& salt) { salt_ = salt; }  // the catalog's, before the first name
   std::unique_ptr<StoredSessions::OpenName> open(std::string_view domain, std::string_view name);
   int32_t other_process(std::string_view domain, std::string_view name);
+  bool open_here(std::string_view domain, std::string_view name);  // by a session of this process
 
  private:
   class Mark;

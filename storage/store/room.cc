@@ -41,6 +41,7 @@ Result<bool> Saves::free_some(uint64_t bytes, const SavedBy& by, int64_t* compac
     if (vacuumed) return true;
     free_pages = 0;  // there is no room to move pages
   }
+  if (by.spares_others) return false;
   KVRT_ASSIGN(const bool evicted, evict(bytes, free_pages, by));
   if (evicted) *compacted = 0;
   return evicted;

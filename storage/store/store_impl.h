@@ -28,6 +28,7 @@ class StoreImpl final : public Store {
 
   std::vector<uint32_t> find(std::span<const NodeIn> chain) override { return reader_.find(chain); }
   ChunkState read(const NodeIn& node, uint32_t number, uint32_t layout, std::span<uint8_t> out, std::string* damage) override;
+  uint32_t layout_of(const NodeIn& node, uint32_t number) override;
 
   Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks, const SavedBy& by) override { return saves_.begin(reuse_chunks, by); }
   Result<SessionOut> load(std::string_view domain, std::string_view name, bool used) override;
@@ -40,6 +41,9 @@ class StoreImpl final : public Store {
   Status set_ttl(std::string_view domain, std::string_view name, uint64_t seconds) override;
   std::unique_ptr<OpenName> open_name(std::string_view domain, std::string_view name) override;
   int32_t other_process(std::string_view domain, std::string_view name) override { return open_names_.other_process(domain, name); }
+  bool has_open(std::string_view domain, std::string_view name) override {
+    return open_names_.open_here(domain, name) || open_names_.other_process(domain, name) != 0;
+  }
 
   Result<GcReport> gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) override { return collector_.gc(progress); }
   Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,

@@ -51,6 +51,8 @@ class StoredSessions {
   virtual std::unique_ptr<OpenName> open_name(std::string_view domain, std::string_view name) = 0;
   // Another process that has the name open for saving: its id, or kUnseenProcess; 0: none is known.
   virtual int32_t other_process(std::string_view domain, std::string_view name) = 0;
+  // Whether a session of this process has it open so, or another process, as far as is known.
+  virtual bool has_open(std::string_view domain, std::string_view name) = 0;
 };
 
 }  // namespace kvrt

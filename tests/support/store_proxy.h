@@ -15,6 +15,7 @@ class StoreProxy : public Store {
   ChunkState read(const NodeIn& node, uint32_t number, uint32_t layout, std::span<uint8_t> out, std::string* damage) override {
     return store_->read(node, number, layout, out, damage);
   }
+  uint32_t layout_of(const NodeIn& node, uint32_t number) override { return store_->layout_of(node, number); }
   uint64_t discard(std::span<const NodeIn> chain, const std::string& why) override { return store_->discard(chain, why); }
   std::vector<std::vector<ChunkSize>> chunk_sizes(std::span<const BlockKey> keys) override { return store_->chunk_sizes(keys); }
   Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks, const SavedBy& by) override { return store_->begin_save(reuse_chunks, by); }
@@ -29,6 +30,7 @@ class StoreProxy : public Store {
   }
   std::unique_ptr<OpenName> open_name(std::string_view domain, std::string_view name) override { return store_->open_name(domain, name); }
   int32_t other_process(std::string_view domain, std::string_view name) override { return store_->other_process(domain, name); }
+  bool has_open(std::string_view domain, std::string_view name) override { return store_->has_open(domain, name); }
   Result<GcReport> gc(const std::function<bool(uint64_t, uint64_t)>& progress) override { return store_->gc(progress); }
   Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t, uint64_t)>& progress, const SessionCheck& check) override {
     return store_->verify(progress, check);

@@ -34,6 +34,7 @@ class MapSource final : public ChunkSource {
     std::copy(chunk->second.begin(), chunk->second.end(), out.begin());
     return ChunkState::kOk;
   }
+  uint32_t layout_of(const NodeIn&, uint32_t) override { return 0; }
 
   std::map<std::pair<std::array<uint8_t, 32>, uint32_t>, std::vector<uint8_t>> chunks;
   std::function<void()> on_find;  // once
