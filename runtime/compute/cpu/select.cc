@@ -8,6 +8,7 @@
 
 #include "runtime/base/cpus.h"
 #include "runtime/base/limits.h"
+#include "runtime/compute/cold_block.h"
 #include "runtime/compute/cpu/cpu_backend.h"
 #include "runtime/compute/cpu/self_check.h"
 
@@ -73,6 +74,13 @@ Result<std::unique_ptr<Backend>> open_cpu(const CpuOptions& options, Log* log) {
   auto backend = std::make_unique<CpuBackend>(chosen, threads);
   logf(log, LogLevel::kInfo, "cpu backend: %s kernels, %u threads", chosen->isa, backend->threads());
   return std::unique_ptr<Backend>(std::move(backend));
+}
+
+RoundRow round_row_kernel(Log* log) {
+  for (const Candidate& candidate : candidates()) {
+    if (candidate.supported && agrees(*candidate.kernels, log)) return candidate.kernels->kv_row;
+  }
+  return scalar_kernels()->kv_row;
 }
 
 std::vector<KernelTableState> cpu_kernel_tables() {
