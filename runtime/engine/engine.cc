@@ -52,6 +52,7 @@ Engine::Parts::Parts(const std::shared_ptr<Engine>& engine, const StepOptions& o
       autosaves(&engine->lock_, engine->runtime_.get(), &saver),
       resumer(&engine->lock_, engine->runtime_.get(), engine->model_.get(), &engine->memory_->kv(), &cache, &step.queue, &step.reports,
               &gate, &loader, &autosaves),
+      shrinker(engine->runtime_.get(), engine->model_.get(), engine->memory_.get()),
       sessions(&engine->lock_, engine->runtime_.get(), engine->model_.get(), &engine->memory_->kv(), &cache, &step.queue, &step.generations,
                &step.mailboxes, &gate, &autosaves),
       conversations(&engine->lock_, engine->runtime_->env(), engine->model_.get(), &cache, &gate),

@@ -10,6 +10,7 @@
 #include "runtime/engine/session/conversations.h"
 #include "runtime/engine/sessions.h"
 #include "runtime/engine/snapshot/resumer.h"
+#include "runtime/engine/snapshot/shrinker.h"
 
 namespace kvrt {
 
@@ -65,6 +66,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Driver& driver() { return parts_->driver; }
   Saver& saver() { return parts_->saver; }
   Resumer& resumer() { return parts_->resumer; }
+  const Shrinker& shrinker() const { return parts_->shrinker; }
   // This model as one that proposes tokens for sessions of `target`.
   Result<std::shared_ptr<DraftModel>> draft_for(const Engine& target);
 
@@ -81,6 +83,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Saver saver;
     Autosaves autosaves;
     Resumer resumer;
+    Shrinker shrinker;
     Sessions sessions;
     Conversations conversations;
     Driver driver;

@@ -10,4 +10,8 @@ BlockKey kv_root(const Hash256& model, const ModelKv& kv, std::string_view numer
   return hasher.finish();
 }
 
+BlockKey mixed_root(const BlockKey& saved, const BlockKey& own) {
+  return Hasher().add_string("kvrt foreign kv").add(saved.bytes).add(own.bytes).finish();
+}
+
 }  // namespace kvrt

@@ -12,4 +12,7 @@ namespace kvrt {
 // leaves this process.
 BlockKey kv_root(const Hash256& model, const ModelKv& kv, std::string_view numerics, std::string_view domain);
 
+// The root of KV of which some was made under one root and some under another: no exact session has it.
+BlockKey mixed_root(const BlockKey& saved, const BlockKey& own);
+
 }  // namespace kvrt

@@ -18,6 +18,7 @@
 namespace kvrt {
 
 class Autosaver;
+class ColdChunks;
 
 // The numbers of kvrt.h's enum (asserted in api/kvrt_session.cc).
 enum class SessionState : uint32_t { kIdle = 1, kGenerating = 2, kSuspended = 3, kFailed = 4 };
@@ -36,6 +37,8 @@ struct StoredKv {
   bool inexact = false;         // some of its KV may be another arithmetic's; its root is then a mixed one
   uint64_t resumed_tokens = 0;  // leading tokens that came from a snapshot, or that a suspend left to one
   uint64_t own_tokens = 0;      // leading tokens whose chunks are its own: its last save or resume named them
+  // Its root is one of rounded KV: how its chunks may be, beside the pool's way; null: it is not.
+  std::shared_ptr<const ColdChunks> cold;
   // The root of the snapshot whose KV it takes as it is, though another arithmetic made it, and the count of leading tokens under it.
   BlockKey foreign_root;
   uint64_t foreign_tokens = 0;

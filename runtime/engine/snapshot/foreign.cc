@@ -7,17 +7,15 @@
 
 namespace kvrt {
 
-namespace {
-
-BlockKey mixed_root(const BlockKey& saved, const BlockKey& own) {
-  return Hasher().add_string("kvrt foreign kv").add(saved.bytes).add(own.bytes).finish();
-}
-
-}  // namespace
-
-void adopt_foreign(const ModelKv& kv, const SessionOut& saved, Session* session) {
+void adopt_foreign(const LoadedModel& model, const ModelKv& kv, const SessionOut& saved, Session* session) {
   Session& s = *session;
   if (saved.root == s.kv.root) return;
+  s.stored.cold = find_cold(model, kv, saved.model_id, s.domain, saved.root);
+  if (s.stored.cold) {  // all its KV lies under that root, what is rounded and what comes after
+    s.kv.root = saved.root;
+    s.stored.inexact = true;
+    return;
+  }
   std::vector<BlockKey> roots;
   for (const std::string& numerics : known_numerics()) roots.push_back(kv_root(saved.model_id, kv, numerics, s.domain));
   bool known = std::find(roots.begin(), roots.end(), saved.root) != roots.end();

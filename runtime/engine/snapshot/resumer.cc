@@ -36,7 +36,7 @@ Result<std::unique_ptr<Session>> Resumer::restore(const SessionOut& saved, const
   s.wake = options.wake;
   s.stored.resumed_tokens = saved.tokens.size();
   s.kv.root = kv_root(model, kv_, runtime_.backend()->numerics(), s.domain);
-  if (options.accept_foreign && manifest.block_tokens == kv_.block_tokens()) adopt_foreign(kv_, saved, &s);
+  if (options.accept_foreign && manifest.block_tokens == kv_.block_tokens()) adopt_foreign(model_, kv_, saved, &s);
   note_other_root(saved, manifest.block_tokens, &s);
   KVRT_TRY(autosaves_->set_policy(options, &s));
   s.open_name = s.store->open_name(s.domain, s.saved.name);

@@ -99,6 +99,7 @@ void ChunkLoads::take_blocks(const Session& session, Supply* supply) {
 }
 
 void ChunkLoads::plan(Session* session, const ChunkLookUp& found, Supply* supply) {
+  cold_ = session->stored.cold;
   if (found.own()) plan_own(session, found);
   if (!found.foreign.empty()) plan_foreign(*session, found);
   take_blocks(*session, supply);
@@ -176,16 +177,29 @@ void ChunkLoads::plan_foreign(const Session& session, const ChunkLookUp& found) 
   }
 }
 
+// Reads a chunk, as the device has its block.
+ChunkState ChunkLoads::read_block(const Load& load, ChunkSource* source, std::span<uint8_t> to, std::string* damage) const {
+  const uint32_t number = load.number;
+  if (cold_ && cold_->rounds(number) && source->layout_of(load.node, number) == cold_->layout(number)) {
+    std::vector<uint8_t> payload(cold_->bytes(number));
+    const ChunkState state = source->read(load.node, number, cold_->layout(number), payload, damage);
+    const uint64_t position = uint64_t{load.index} * memory_.kv().block_tokens();
+    if (state == ChunkState::kOk) cold_->decode(number, position, static_cast<uint32_t>(load.node.tokens.size()), payload, to);
+    return state;
+  }
+  const KvChunk& chunk = memory_.chunk(number);
+  std::vector<uint8_t> scratch(payload_scratch_bytes(chunk.geometry));
+  const ChunkState state = source->read(load.node, number, chunk.layout(), to, damage);
+  if (state == ChunkState::kOk) from_payload(chunk.geometry, to, scratch);
+  return state;
+}
+
 // Where the chunk is one unit, it is decoded there. Else its parts go from `payload` to their units.
 Status ChunkLoads::read_one(Load* load, ChunkSource* source, std::vector<uint8_t>* payload) {
   const KvChunk& chunk = memory_.chunk(load->number);
   Backend* const backend = memory_.backend();
   const uint64_t unit_bytes = memory_.kv().unit_bytes();
-  std::vector<uint8_t> scratch(payload_scratch_bytes(chunk.geometry));
-  const auto decode = [&](std::span<uint8_t> to) {
-    load->state = source->read(load->node, load->number, chunk.layout(), to, &load->damage);
-    if (load->state == ChunkState::kOk) from_payload(chunk.geometry, to, scratch);
-  };
+  const auto decode = [&](std::span<uint8_t> to) { load->state = read_block(*load, source, to, &load->damage); };
   if (load->targets.size() == 1 && load->targets[0].units.size() == 1 && chunk.parts.size() == 1 && chunk.parts[0].bytes == unit_bytes) {
     return backend->upload(memory_.unit(load->targets[0].units[0]), unit_bytes, decode);
   }

@@ -7,6 +7,7 @@
 #include "runtime/engine/resources/loaded_model.h"
 #include "runtime/engine/resources/runtime.h"
 #include "runtime/engine/sources/chunk_look_up.h"
+#include "runtime/engine/sources/cold_chunks.h"
 #include "runtime/engine/sources/kv_memory.h"
 #include "runtime/engine/step/supply.h"
 
@@ -55,9 +56,12 @@ class ChunkLoads {
   uint32_t planned(uint32_t index) const;  // groups
   Status read_one(Load* load, ChunkSource* source, std::vector<uint8_t>* payload);
 
+  ChunkState read_block(const Load& load, ChunkSource* source, std::span<uint8_t> to, std::string* damage) const;
+
   const KvMemory& memory_;
   KvCache* const cache_;
   std::vector<Load> list_;
+  std::shared_ptr<const ColdChunks> cold_;  // null: there are none of the session's
 };
 
 }  // namespace kvrt

@@ -49,6 +49,7 @@ KvChunk kv_chunk(const KvGroups& kv, uint32_t number) {
   if (number == kAllLayers && !kv.one_shape()) return chunk;
   for (const KvPlace& place : std::span(kv.places).first(kv.own)) {
     if (number != kAllLayers && place.group != number - 1) continue;
+    chunk.layers.push_back(static_cast<uint32_t>(&place - kv.places.data()));
     const uint32_t unit = place.table - kv.groups[place.group].first_table;
     const uint64_t in_chunk = chunk.geometry.layers++ * layer_bytes, in_unit = place.layer * layer_bytes;
     if (!chunk.parts.empty()) {

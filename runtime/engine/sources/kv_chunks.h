@@ -21,6 +21,7 @@ struct KvChunk {
   KvGeometry geometry;  // of its layers, in the model's order; of states no layer and their bytes as padding
   std::vector<ChunkPart> parts;
   bool states = false;
+  std::vector<uint32_t> layers{};  // by layer of the geometry: its number in the model
   uint32_t layout() const { return states ? kStatesLayout : block_layout(geometry); }
 };
 
