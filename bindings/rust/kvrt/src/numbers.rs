@@ -292,7 +292,8 @@ numbers! {
         FAILED = KVRT_STATE_FAILED,
     }
 
-    /// What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round.
+    /// What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round, and with KV that `Store::shrink`
+    /// rounded.
     #[derive(Default)]
     ForeignKv: u32 {
         /// RECOMPUTE.
