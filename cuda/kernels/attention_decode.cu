@@ -69,18 +69,17 @@ __device__ __forceinline__ void add_bias(const DecodeArgs& a, uint32_t kv_head, 
   }
 }
 
-// Turns q · k of the lane's 16 positions and heads into weights, times V's scales if it has them; all are over the returned power of two.
+// Turns q · k of the lane's 16 positions from `first` on and heads into scores, before the cap.
 template <typename Kv, bool wide, bool biased>
-__device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, uint32_t kv_head, const float (&acc)[8][4],
-                                       const float2* turned, Stats<wide>* stats, float (&p)[Heads<wide>::kMine][16]) {
-  const uint32_t warp = threadIdx.x / kWarp, g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
-  const int32_t first = part.first + static_cast<int32_t>(warp * kWarpKeys + 16 * t);
-  const bool k_scaled = kv_scaled(Kv::k(a.kv)), v_scaled = kv_scaled(Kv::v(a.kv));
+__device__ __forceinline__ void score(const DecodeArgs& a, const Part& part, uint32_t kv_head, int32_t first, const float (&acc)[8][4],
+                                      const float2* turned, const Stats<wide>& stats, float (&p)[Heads<wide>::kMine][16]) {
+  const uint32_t g = threadIdx.x % kWarp / 4;
+  const bool k_scaled = kv_scaled(Kv::k(a.kv));
   float scales[16] = {};
   if (k_scaled) load_scales(a, part, a.kv.k_scales_at, kv_head, first, scales);
 #pragma unroll
   for (uint32_t i = 0; i < Heads<wide>::kMine; ++i) {
-    const float unit = stats->units[g + 8 * i];
+    const float unit = stats.units[g + 8 * i];
 #pragma unroll
     for (uint32_t j = 0; j < 16; ++j) {
       float dot = result<wide>(acc, i, j / 8, j % 8) * unit;
@@ -89,6 +88,16 @@ __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, ui
     }
   }
   if constexpr (biased) add_bias<wide>(a, kv_head, first, turned, p);
+}
+
+// Turns q · k of the lane's 16 positions and heads into weights, times V's scales if it has them; all are over the returned power of two.
+template <typename Kv, bool wide, bool biased>
+__device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, uint32_t kv_head, const float (&acc)[8][4],
+                                       const float2* turned, Stats<wide>* stats, float (&p)[Heads<wide>::kMine][16]) {
+  const uint32_t warp = threadIdx.x / kWarp, g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
+  const int32_t first = part.first + static_cast<int32_t>(warp * kWarpKeys + 16 * t);
+  const bool v_scaled = kv_scaled(Kv::v(a.kv));
+  score<Kv, wide, biased>(a, part, kv_head, first, acc, turned, *stats, p);
 #pragma unroll
   for (uint32_t i = 0; i < Heads<wide>::kMine; ++i) {
     float max = -INFINITY;
@@ -101,6 +110,7 @@ __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, ui
     if (t == 0) stats->max[warp][g + 8 * i] = max;
   }
   float unit = 1 / kWeightUp;
+  float scales[16] = {};
   if (v_scaled) {
     load_scales(a, part, a.kv.v_scales_at, kv_head, first, scales);
     float most = 0;
