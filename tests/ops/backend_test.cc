@@ -32,7 +32,7 @@ TEST(OpenCpu, ChoosesAndRefuses) {
 TEST(SelfCheck, FindsEveryWrongKernel) {
   std::string mismatch;
   EXPECT_TRUE(check_kernels(*scalar_kernels(), &mismatch));
-  CpuKernels wrong[14];
+  CpuKernels wrong[16];
   std::fill_n(wrong, std::size(wrong), *scalar_kernels());
   wrong[0].quantize_row = [](const float* x, uint32_t k, const QuantRow& out) {
     scalar::quantize_row(x, k, out);
@@ -72,6 +72,19 @@ TEST(SelfCheck, FindsEveryWrongKernel) {
   };
   wrong[12].clamped_swiglu_row = wrong[3].silu_mul_row;
   wrong[13].gelu_row = [](uint32_t n, float* x) { scalar::gelu_row(n - 1, x); };
+  wrong[14].attend_span = [](const AttentionTile& tile) {
+    AttentionTile whole = tile;
+    whole.bias.pairs = 0;
+    scalar::attend_span(whole);
+  };
+  wrong[15].attend_span = [](const AttentionTile& tile) {  // as if the cells' high elements were not there
+    if (tile.k_format != KvFormat::kI4) return scalar::attend_span(tile);
+    std::vector<uint8_t> low(tile.k, tile.k + 3 * tile.block_bytes);
+    for (size_t i = 0; i < low.size(); ++i) low[i] &= 0x0f;
+    AttentionTile half = tile;
+    half.k = low.data();
+    scalar::attend_span(half);
+  };
   for (size_t i = 0; i < std::size(wrong); ++i) {
     EXPECT_FALSE(check_kernels(wrong[i], &mismatch)) << i;
     EXPECT_FALSE(mismatch.empty());

@@ -7,6 +7,7 @@
 
 #include "runtime/base/fp_env.h"
 #include "runtime/base/limits.h"
+#include "runtime/compute/kv_rows.h"
 #include "runtime/compute/quant/quants.h"
 
 namespace kvrt {
@@ -168,9 +169,11 @@ bool check_attention(const CpuKernels& kernels, KvFormat k_format, KvFormat v_fo
       for (uint64_t i = from; i < end; i += rows.bytes()) {
         std::array<uint16_t, kHeadDimMax / kInt4Group> scales;
         std::vector<float> row(rows.dim);
-        scalar_kernels()->kv_row(rows.format, kInt8Top, values->floats(rows.dim, 1.0f).data(), rows.dim,
-                                 reinterpret_cast<uint8_t*>(row.data()), scales.data());
-        std::memcpy(kv.data() + i, row.data(), std::min<uint64_t>(rows.bytes(), 4 * row.size()));
+        auto* elements = reinterpret_cast<uint8_t*>(row.data());
+        scalar_kernels()->kv_row(rows.format, kInt8Top, values->floats(rows.dim, 1.0f).data(), rows.dim, elements, scales.data());
+        std::vector<uint8_t> cells(elements, elements + std::min<uint64_t>(rows.bytes(), row.size() * sizeof(float)));
+        if (rows.format == KvFormat::kI4) pack_pairs(elements, rows.dim, cells.data());
+        std::memcpy(kv.data() + i, cells.data(), cells.size());
       }
     };
     fill(geometry.k, at, at + (latent ? geometry.k_scales_at() : geometry.v_at()));
@@ -182,6 +185,10 @@ bool check_attention(const CpuKernels& kernels, KvFormat k_format, KvFormat v_fo
   }
   const int32_t blocks[] = {2, 0, 1};
   const std::vector<float> q = values->floats(kTileRows * kDim, 3.0f);
+  constexpr uint32_t kPairs = 3, kRopePairs = kDim / 2;
+  const bool apart = kv_scaled(k_format) && !latent;  // K is stored without a part of its bias
+  const std::vector<float> bias = {0, 0, 0, 2, 0, 0, kRopePairs - 1, 0, 0}, parts = values->floats(kTileRows * 2 * kPairs, 1.0f),
+                           turns = values->floats(2 * kRopePairs, 1.0f), offsets = values->floats(2 * kRopePairs * kSpanTokens, 1.0f);
   const auto attend = [&](const CpuKernels& k, int64_t window, float softcap) {
     std::vector<float> scratch(attention_scratch(kTileRows, kDim)), max(kTileRows), sum(kTileRows), acc(kTileRows * kValueDim),
         out(kValueDim);
@@ -199,6 +206,7 @@ bool check_attention(const CpuKernels& kernels, KvFormat k_format, KvFormat v_fo
     tile.k_format = k_format;
     tile.v_format = v_format;
     tile.latent = latent;
+    if (apart) tile.bias = {kPairs, bias.data(), parts.data(), kGroup * 2 * kPairs, turns.data(), offsets.data()};
     tile.k = kv.data();
     tile.v = kv.data() + geometry.v_at();
     tile.k_scales = kv_scaled(k_format) ? kv.data() + geometry.k_scales_at() : nullptr;
