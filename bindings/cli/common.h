@@ -108,8 +108,9 @@ inline constexpr size_t kJsonBytes = 1 << 16;
 void suggest_sampling(const Runtime& runtime, const std::string& model, SamplingFlags& flags);
 
 // The names of K's and V's formats: --kv-k and --kv-v, where they are given, else --kv.
-const std::string& k_format(const ModelFlags& flags);
-const std::string& v_format(const ModelFlags& flags);
+std::pair<std::string, std::string> kv_pair(const std::string& text);  // K's and V's of "int8/int4", or of "int8", which is both
+std::string k_format(const ModelFlags& flags);
+std::string v_format(const ModelFlags& flags);
 std::string kv_formats(const ModelFlags& flags);                // "int8", or "K int8, V f16"
 std::vector<std::string> kv_format_names();                     // of one format
 uint32_t kv_format(const std::string& name);                    // KVRT_KV_...

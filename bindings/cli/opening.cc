@@ -38,11 +38,15 @@ HeldLog::~HeldLog() {
   say("{}", std::exchange(log_waiting, {}));
 }
 
-const std::string& k_format(const ModelFlags& flags) { return flags.kv_k.empty() ? flags.kv : flags.kv_k; }
-const std::string& v_format(const ModelFlags& flags) { return flags.kv_v.empty() ? flags.kv : flags.kv_v; }
+std::pair<std::string, std::string> kv_pair(const std::string& text) {
+  const size_t slash = text.find('/');
+  return {text.substr(0, slash), slash == text.npos ? text : text.substr(slash + 1)};
+}
+std::string k_format(const ModelFlags& flags) { return flags.kv_k.empty() ? kv_pair(flags.kv).first : flags.kv_k; }
+std::string v_format(const ModelFlags& flags) { return flags.kv_v.empty() ? kv_pair(flags.kv).second : flags.kv_v; }
 
 std::string kv_formats(const ModelFlags& flags) {
-  const std::string &k = k_format(flags), &v = v_format(flags);
+  const std::string k = k_format(flags), v = v_format(flags);
   return k == v ? k : fmt::format("K {}, V {}", k, v);
 }
 

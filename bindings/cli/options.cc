@@ -29,6 +29,21 @@ std::string joined(const std::vector<std::string>& words, const char* between) {
   return out;
 }
 
+// A format of KV, or K's and V's.
+CLI::Validator one_or_two_formats() {
+  const auto check = [](const std::string& text) {
+    if (text.empty()) return check_value(text, false);
+    const std::vector<std::string> words = kv_format_names();
+    const auto [k, v] = kv_pair(text);
+    for (const std::string& word : {k, v}) {
+      if (std::find(words.begin(), words.end(), word) != words.end()) continue;
+      return fmt::format("{} is none of {}, nor two of them as int8/int4, of K and of V", text, joined(words, ", "));
+    }
+    return std::string();
+  };
+  return CLI::Validator(check, joined(kv_format_names(), "|"));
+}
+
 // Accepts one of the words, and turns it into its number, from 1.
 CLI::Validator numbered(const std::vector<std::string>& words) {
   const auto check = [words](std::string& text) {
@@ -93,7 +108,10 @@ void add_model(CLI::App* command, ModelFlags& flags, bool required) {
 
 void add_kv(CLI::App* command, ModelFlags& flags) {
   const auto formats = one_of(kv_format_names());
-  command->add_option("--kv", flags.kv, "number format of the KV")->group(kKv)->check(formats)->capture_default_str();
+  command->add_option("--kv", flags.kv, "number format of the KV, or of K and of V: int8/int4")
+      ->group(kKv)
+      ->check(one_or_two_formats())
+      ->capture_default_str();
   command->add_option("--kv-k", flags.kv_k, "number format of K alone (default: as --kv)")->group(kKv)->check(formats);
   command->add_option("--kv-v", flags.kv_v, "number format of V alone (default: as --kv)")->group(kKv)->check(formats);
   command->add_option("--block-tokens", flags.block_tokens, "tokens per KV block (default 32)")

@@ -54,13 +54,14 @@ kvrt_status choose_axes(const EvalFlags& flags, Size* out) {
   return KVRT_OK;
 }
 
-kvrt_status add_configuration(const EvalFlags& flags, const std::string& k, const std::string& v, std::vector<Configuration>* all) {
+kvrt_status add_configuration(const EvalFlags& flags, const std::string& text, std::vector<Configuration>* all) {
+  const auto [k, v] = kv_pair(text);
   const std::vector<std::string> formats = kv_format_names();
   for (const std::string& format : {k, v}) {
     if (has(formats, format)) continue;
     return complain(KVRT_INVALID,
                     fmt::format("--candidates: {} is no format of KV: one of {} is expected, or two of them as int8/f16 (of K and of V)",
-                                in_quotes(format), fmt::join(formats, ", ")));
+                                in_quotes(text), fmt::join(formats, ", ")));
   }
   const std::string name = k == v ? k : k + "/" + v;
   const bool base = !all->empty() && all->front().name == name;  // what differs from it is the instrument's fault
@@ -82,11 +83,9 @@ kvrt_status choose(const EvalFlags& flags, Size* size, std::vector<Configuration
   size->tokens_max = flags.tokens;
   if (kvrt_status s = choose_data(flags, size, data)) return s;
   if (kvrt_status s = choose_axes(flags, size)) return s;
-  if (kvrt_status s = add_configuration(flags, k_format(flags.model), v_format(flags.model), configurations)) return s;
+  if (kvrt_status s = add_configuration(flags, k_format(flags.model) + "/" + v_format(flags.model), configurations)) return s;
   for (const std::string& name : flags.candidates) {
-    const size_t slash = name.find('/');
-    if (kvrt_status s = add_configuration(flags, name.substr(0, slash), slash == name.npos ? name : name.substr(slash + 1), configurations))
-      return s;
+    if (kvrt_status s = add_configuration(flags, name, configurations)) return s;
   }
   return KVRT_OK;
 }
