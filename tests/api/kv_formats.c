@@ -185,6 +185,36 @@ static void kept(kvrt_runtime* rt, const char* path, const char* dir) {
   kvrt_model_release(int8);
 }
 
+// A session within one block, resumed in another format: a save that has KV of all its tokens writes it, so that the format's own is found next time.
+static void within_a_block(kvrt_runtime* rt, const char* path, const char* dir) {
+  char place[kPathMax + 16];
+  snprintf(place, sizeof place, "%s/within", dir);
+  kvrt_store* store = open_store(rt, place);
+  static const int32_t few[] = {3, 4, 5, 6, 7};
+  const uint32_t formats[] = {KVRT_KV_F16, KVRT_KV_INT4, KVRT_KV_INT4};
+  for (uint32_t i = 0; i < 3; ++i) {
+    kvrt_model* model = open_with(rt, path, formats[i]);
+    kvrt_report report = {.struct_size = sizeof report};
+    kvrt_session* s = NULL;
+    if (i == 0) {
+      s = open_session(model, store, 0);
+    } else {
+      s = resume_session(model, store, "s", &report);
+    }
+    EXPECT(report.reused_disk == (i == 2 ? 5u : 0u), "round %u: %" PRIu64 " tokens from disk", i, report.reused_disk);
+    if (i < 2) {
+      if (i == 0) MUST(kvrt_session_append(s, few, 5, NULL));
+      MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
+      kvrt_save_report r = {.struct_size = sizeof r};
+      MUST(kvrt_session_suspend(s, "s", 1, NULL, &r, NULL));
+      EXPECT(r.chunks == 1 && r.chunks_written == 1, "round %u: %" PRIu64 " chunks, %" PRIu64 " written", i, r.chunks, r.chunks_written);
+    }
+    kvrt_session_close(s);
+    kvrt_model_release(model);
+  }
+  kvrt_store_release(store);
+}
+
 // A latent is K and V in one row: one format for both, or INVALID.
 static void latents(kvrt_runtime* rt) {
   char path[kPathMax];
@@ -217,6 +247,7 @@ int main(void) {
   latents(rt);
   kept(rt, path, dir);
   stopped_midway(rt, path, dir);
+  within_a_block(rt, path, dir);
   kvrt_runtime_release(rt);
   remove_tree(dir);
   return finish();

@@ -43,7 +43,7 @@ struct StoredKv {
   BlockKey foreign_root;
   uint64_t foreign_tokens = 0;
   // The snapshot that it was resumed from, if that has KV of another root or block size, and its leading tokens: a save keeps those nodes until
-  // a block of its own is computed. Null: there is none.
+  // it has a block of its own, or KV of as many tokens. Null: there is none.
   struct Other {
     BlockKey root;
     uint32_t block_tokens;

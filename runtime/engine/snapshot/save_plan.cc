@@ -182,7 +182,8 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   if (full) plan.mark.head = plan.keys[full - 1];
   if (full * T < n) plan.mark.head = chain_key(plan.mark.head, tokens.subspan(full * T));
   // A session that computes goes on in its own format: the other's KV is kept for one that only looks, or does not fit the pool.
-  if (s.stored.other_tokens > 0 && s.kv.computed(std::min(n, kept)) < T) keep_other(s, kept, &plan);
+  const uint64_t own = std::min<uint64_t>(s.kv.computed(std::min(n, kept)), full * T + tail);
+  if (own < std::min<uint64_t>(T, s.stored.other_tokens)) keep_other(s, kept, &plan);
   return plan;
 }
 
