@@ -661,9 +661,8 @@ KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t th
 
 /** The format in which K or V is stored; the two may have different ones. A token takes kv_heads * head_dim elements
  * of each in every layer. A latent (DeepSeek) holds K and V in one row of head_dim, so both have one format. INT8 and
- * FP8 also take a scale of 2 bytes for each layer and KV head. On the CPU K in INT8, FP8 and INT4 is stored without
- * a bias of its projection that is large beside what the projection gives (Qwen2.5), and attention adds it again. KV
- * of one pair of formats is never used for another: a session that is resumed with another pair keeps its tokens, and
+ * FP8 also take a scale of 2 bytes for each row of K and of V, in every layer and KV head. K in INT8, FP8 and INT4 is stored without a bias of its
+ * projection that is large beside what the projection gives (Qwen2.5), and attention adds it again. KV of one pair of formats is never used for another: a session that is resumed with another pair keeps its tokens, and
  * its KV is computed again (KVRT_REUSE_OTHER_NUMERICS). Every device computes with every pair. */
 enum {
   KVRT_KV_DEFAULT = 0, /**< F16. */
@@ -1957,7 +1956,8 @@ enum {
   /** As they are, which loads sooner. A last block that is not full is packed all the same, so that its empty slots take
    * no room. */
   KVRT_CODEC_NONE = 1,
-  KVRT_CODEC_ZSTD = 2 /**< Packed (level 1), about a quarter smaller. */
+  /** Packed (level 1): KV in F16, INT8 and FP8 by a seventh, in BF16 by a third, in INT4 not at all. */
+  KVRT_CODEC_ZSTD = 2
 };
 
 /** Options of kvrt_session_checkpoint and kvrt_session_suspend. */
@@ -2006,7 +2006,7 @@ typedef struct kvrt_save_report {
  * If the store has no room for KV, the save keeps the tokens, and as much KV as fits from the first block on: see
  * chunks_missing. It is NO_SPACE if there is no room for the tokens, and with KVRT_DURABILITY_KV if there is none for KV. A
  * session that was resumed with another KV format or block size keeps the KV it was saved with, which the report counts,
- * until a block of its own is computed.
+ * until it has a block of its own, or KV of as many tokens.
  * - `name`, name_size: 1 to 255 bytes of UTF-8.
  * - `report`: may be NULL.
  * - Statuses: CONFLICT: another session has the name (NAME_TAKEN), or another handle saved it since (REVISION): see

@@ -591,10 +591,10 @@ func (v GEMM) String() string {
 }
 
 // KVFormat: the format in which K or V is stored; the two may have different ones. A token takes KVHeads * HeadDim elements of each in every layer. A
-// latent (DeepSeek) holds K and V in one row of HeadDim, so both have one format. KVINT8 and KVFP8 also take a scale of 2 bytes for each layer and KV
-// head. On the CPU K in KVINT8, KVFP8 and KVINT4 is stored without a bias of its projection that is large beside what the projection gives (Qwen2.5),
-// and attention adds it again. KV of one pair of formats is never used for another: a session that is resumed with another pair keeps its tokens, and
-// its KV is computed again (ReuseOtherNumerics). Every device computes with every pair.
+// latent (DeepSeek) holds K and V in one row of HeadDim, so both have one format. KVINT8 and KVFP8 also take a scale of 2 bytes for each row of K and
+// of V, in every layer and KV head. K in KVINT8, KVFP8 and KVINT4 is stored without a bias of its projection that is large beside what the projection
+// gives (Qwen2.5), and attention adds it again. KV of one pair of formats is never used for another: a session that is resumed with another pair
+// keeps its tokens, and its KV is computed again (ReuseOtherNumerics). Every device computes with every pair.
 type KVFormat uint32
 
 // The values of KVFormat.
@@ -1121,7 +1121,7 @@ const (
 	// CodecNone: as they are, which loads sooner. A last block that is not full is packed all the same, so that its empty slots take no room.
 	CodecNone Codec = 1
 
-	// CodecZSTD: packed (level 1), about a quarter smaller.
+	// CodecZSTD: packed (level 1): KV in F16, INT8 and FP8 by a seventh, in BF16 by a third, in INT4 not at all.
 	CodecZSTD Codec = 2
 )
 

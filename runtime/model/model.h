@@ -269,7 +269,7 @@ Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend
                                           const WeightCache* cache = nullptr);
 // Copies the vectors to the device: before the first forward(), and after every change of them.
 Status place_vectors(Model* model, Backend* backend);
-// Makes K fit for int8: where each head of Q and K has a norm, moves weight from one norm to the other such that K's error costs least.
+// Makes K fit for int8 and int4: where each head of Q and K has a norm, moves weight from one norm to the other such that K's error costs least.
 void balance_qk(Model* model);
 // After load_model, before place_vectors: makes K and Q fit what K is stored in (keys.cc).
 Status fit_keys(const GgufFile& file, KvFormat format, Model* model);
