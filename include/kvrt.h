@@ -1159,6 +1159,7 @@ KVRT_API kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain
 /** Gives everything that the store keeps of a session, as JSON; its model is not needed:
  *
  *     {"name", "domain", "id", "revision", "model_id", "root": of its chain of keys, "block_tokens",
+ *      "kv_formats": [of its KV on disk: "f16", or "int8/int4", K's and V's],
  *      "tokens":   [ids],
  *      "messages": [as they were given],
  *      "spans":    [of each message {"begin", "end", "generated"}],

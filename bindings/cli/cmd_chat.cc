@@ -108,7 +108,7 @@ kvrt_status Chat::resume_or_open() {
       session_ = std::move(*saved);
       if (kvrt_status text = check_text()) return text;
       const double ms = ms_since(start);
-      const std::string other = other_kv(store_, name_, flags_.domain, report, model_.info()->block_tokens);
+      const std::string other = other_kv(store_, name_, flags_.domain, report, *model_.info());
       if (tokens() > most_tokens()) {
         say("({} has {}, there is room for {}: it can be read and made shorter)\n", in_quotes(name_), counted(tokens(), "token"),
             most_tokens());

@@ -76,7 +76,7 @@ Result<Session> Run::resume(const std::string& name) {
   kvrt::assign(options.domain, options.domain_size, flags.domain);
   options.foreign_kv = flags.accept_foreign_kv ? KVRT_FOREIGN_KV_ACCEPT : KVRT_FOREIGN_KV_RECOMPUTE;
   Result<Session> saved = resume_session(model, store, name, options, resumed);
-  const std::string other = saved.ok() ? other_kv(store, name, flags.domain, resumed, model.info()->block_tokens) : "";
+  const std::string other = saved.ok() ? other_kv(store, name, flags.domain, resumed, *model.info()) : "";
   if (!other.empty()) say("({} goes on; {})\n", in_quotes(name), other);
   if (saved.ok() && saved->info()->state == KVRT_STATE_SUSPENDED) resumed = init<kvrt_report>();  // it does not fit: nothing was loaded
   return saved;

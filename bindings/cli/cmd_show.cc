@@ -1,5 +1,6 @@
 // kvrt store show: the contents of a saved session, without its model.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 
@@ -67,6 +68,7 @@ void print(const Parsed& json) {
   if (!json["domain"].get<std::string>().empty()) put("  domain  {}\n", printable(json["domain"].get<std::string>()));
   put("  id      {}\n  model   {}\n  root    {}\n  blocks  of {} tokens\n", json["id"].get<std::string>(),
       json["model_id"].get<std::string>(), json["root"].get<std::string>(), json["block_tokens"].get<uint64_t>());
+  if (!json["kv_formats"].empty()) put("  KV      in {}\n", fmt::join(json["kv_formats"].get<std::vector<std::string>>(), " and "));
   print_options(json["options"]);
   print_messages(json);
   std::vector<int32_t> ids;

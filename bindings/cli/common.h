@@ -143,7 +143,7 @@ kvrt_status parse_tokens(const std::string& argument, std::vector<int32_t>& out)
 kvrt_status tokenize(const Model& model, std::string_view text, uint32_t flags, std::vector<int32_t>& out);
 // Why a resume could not use the KV that was saved with the session, and what to do; "" where that was no matter of format.
 std::string other_kv(const Store& store, const std::string& name, const std::string& domain, const kvrt_report& resumed,
-                     uint32_t block_tokens);
+                     const kvrt_model_props& now);
 // Where another process has a session of this name open, says so before an answer is computed. `how`: how to go on.
 void say_open_elsewhere(const Session& session, const std::string& name, const std::string& how);
 kvrt_status session_tokens(const Session& session, std::vector<int32_t>& out);

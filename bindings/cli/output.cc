@@ -28,15 +28,20 @@ kvrt_status session_messages(const Session& session, std::vector<Message>& out) 
 }
 
 std::string other_kv(const Store& store, const std::string& name, const std::string& domain, const kvrt_report& resumed,
-                     uint32_t block_tokens) {
+                     const kvrt_model_props& now) {
   if (resumed.reuse_stopped != KVRT_REUSE_OTHER_NUMERICS) return "";
   std::string shown(kJsonBytes, '\0');
   const bool known = store.show(name, shown, domain).ok();
   const auto json = known ? nlohmann::json::parse(shown, nullptr, false) : nlohmann::json();
   const uint64_t saved = json.is_object() ? json.value("block_tokens", uint64_t{0}) : 0;
-  const std::string with = saved && saved != block_tokens
-                               ? fmt::format("with --block-tokens {}", saved)
-                               : "with another --kv, --kv-k, --kv-v, --device, --determinism or --prompt-gemm than now";
+  std::string formats, with = "with another --device, --determinism or --prompt-gemm than now";
+  if (json.is_object() && json.contains("kv_formats")) {
+    for (const auto& format : json["kv_formats"]) formats += (formats.empty() ? "" : " and ") + format.get<std::string>();
+  }
+  const std::vector<std::string> names = kv_format_names();
+  const std::string &k = names[now.kv_format - 1], &v = names[now.kv_format_v - 1], formats_now = k == v ? k : k + "/" + v;
+  if (!formats.empty() && formats != formats_now) with = fmt::format("in {}, and is {} now", formats, formats_now);
+  if (saved && saved != now.block_tokens) with = fmt::format("with --block-tokens {}", saved);
   return fmt::format("its KV is computed again: it was saved {}", with);
 }
 

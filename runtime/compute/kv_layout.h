@@ -35,6 +35,14 @@ inline std::string kv_formats_name(KvFormats formats) {
   return formats.k == formats.v ? k : k + "/" + kv_format_name(formats.v);
 }
 
+// Of a block's layout: "int8/int4", K's and V's; "" of another's.
+inline std::string layout_name(uint32_t layout) {
+  const uint32_t both = layout > 256 ? layout - 256 : layout, k = both < 16 ? both : both / 16, v = both < 16 ? both : both % 16;
+  const auto known = [](uint32_t number) { return number >= 1 && number <= std::size(kKvFormats); };
+  if (layout >= kStatesLayout || !known(k) || !known(v)) return "";
+  return kv_formats_name({static_cast<KvFormat>(k - 1), static_cast<KvFormat>(v - 1)});
+}
+
 // Turns a block with `filled` tokens into a chunk's payload, in place. The slots after them become zero: their bytes are no part of it.
 void to_payload(const KvGeometry& kv, std::span<uint8_t> block, uint32_t filled);
 // And back, with scratch memory of payload_scratch_bytes.

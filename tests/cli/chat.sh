@@ -142,7 +142,7 @@ talk '/continue\n' --store commands --session q -n 4
 is "1 0" "$(grep -c '^(cut; /continue goes on)$' err) $(grep -c '^kvrt:' err)" "a chat that goes on after an answer that was cut: $(cat err)"
 exits 0 run -m "$model" --chat -p Hello -n 0 --store commands --session asked
 talk '' --store commands --session asked --kv fp8
-is "1 1" "$(grep -c '^(not answered yet; /continue answers)$' err) $(grep -c '^asked goes on: .* ms; its KV is computed again: it was saved with another --kv, ' err)" \
+is "1 1" "$(grep -c '^(not answered yet; /continue answers)$' err) $(grep -c '^asked goes on: .* ms; its KV is computed again: it was saved in f16, and is ' err)" \
   "a chat that goes on with a question, and with another --kv: $(cat err)"
 talk "$(seq -s ' ' 100)\n" -n 4 --context 64
 is "1 0" "$(grep -c '(a larger --context' err) $(grep -c /forget err)" "a message longer than the context: $(cat err)"

@@ -156,8 +156,10 @@ exits 0 run -m "$model" -p "$text" -n 0 --store store --session ann --json
 is prefilled "$(json out 'j["finish_reason"]')" "-n 0"
 exits 0 run -m "$model" -p "$text" -n 0
 is "" "$(grep 'first after\|tok/s' err)" "times of an answer with -n 0"
-exits 0 run -m "$model" --store store --session ann -n 1 --no-save --kv int8
-grep -q '^(ann goes on; its KV is computed again: it was saved with another --kv, .* than now)$' err || fail "KV of another format: $(cat err)"
+exits 0 run -m "$model" --store store --session ann -n 1 --no-save --kv int8/int4
+grep -q '^(ann goes on; its KV is computed again: it was saved in f16, and is int8/int4 now)$' err || fail "KV of another format: $(cat err)"
+exits 0 store show store ann
+grep -q '^  KV      in f16$' out || fail "the format of saved KV: $(cat out)"
 exits 0 run -m "$model" --store store --session ann -n 1 --no-save --block-tokens 16
 grep -q '^(ann goes on; its KV is computed again: it was saved with --block-tokens 32)$' err || fail "KV of another block size: $(cat err)"
 exits 0 run -m "$model" --store store --session ann -n 1 --no-save

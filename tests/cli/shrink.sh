@@ -23,6 +23,9 @@ grep -q 'converted 0 of 1 session' out || fail "twice: $(cat out)"
 grep -q 'left 1 session: converted before' out || fail "twice: $(cat out)"
 exits 0 store verify store
 
+exits 0 store show store ann
+grep -q '^  KV      in int4$' out || fail "the format of rounded KV: $(cat out)"
+
 # by default it is computed again, and exact
 exits 0 run -m "$model" --tokens 7,8 -n 6 --store store --session ann --no-save --json --digest
 is "0 other_numerics" "$(json out 'str(j["reused_disk"]) + " " + j["reuse_stopped"]')" "computed again"

@@ -1,7 +1,10 @@
 #include "runtime/engine/describe/show.h"
 
+#include <algorithm>
+
 #include "runtime/base/json.h"
 #include "runtime/base/limits.h"
+#include "runtime/compute/kv_layout.h"
 #include "runtime/engine/snapshot/manifest.h"
 
 namespace kvrt {
@@ -74,6 +77,22 @@ void add_chunks(const SessionOut& saved, const std::vector<std::vector<ChunkSize
   *out += "]";
 }
 
+// The formats of its KV, each once, as its chunks' frames name them.
+void add_formats(const SessionOut& saved, const std::vector<std::vector<ChunkSize>>& sizes, Store* store, std::string* out) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < saved.keys.size(); ++i) {
+    for (const ChunkSize& chunk : sizes[i]) {
+      NodeIn node;
+      node.key = saved.keys[i];
+      const std::string name = layout_name(store->layout_of(node, chunk.group));
+      if (!name.empty() && std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  }
+  *out += ", \"kv_formats\": [";
+  for (size_t i = 0; i < names.size(); ++i) *out += (i ? ", " : "") + json_string(names[i]);
+  *out += "]";
+}
+
 Status add_options(const Manifest& m, std::string* out) {
   KVRT_ASSIGN(std::string tools, compact(m.arguments.tools, "the tools"));
   KVRT_ASSIGN(std::string documents, compact(m.arguments.documents, "the documents"));
@@ -97,8 +116,8 @@ Status add_options(const Manifest& m, std::string* out) {
 
 }  // namespace
 
-Result<std::string> show_session(StoredSessions* sessions, std::string_view domain, std::string_view name) {
-  KVRT_ASSIGN(SessionOut saved, sessions->load(domain, name, false));
+Result<std::string> show_session(Store* store, std::string_view domain, std::string_view name) {
+  KVRT_ASSIGN(SessionOut saved, store->load(domain, name, false));
   KVRT_ASSIGN(Manifest manifest, read_manifest(saved, kVocabMax));
   std::string out = "{\"name\": " + json_string(saved.name) + ", \"domain\": " + json_string(saved.domain) + ", \"id\": \"" +
                     hex_of(saved.id) + "\", \"revision\": " + std::to_string(saved.revision) + ", \"model_id\": \"" + saved.model_id.hex() +
@@ -110,7 +129,9 @@ Result<std::string> show_session(StoredSessions* sessions, std::string_view doma
   if (saved.token_count) out.resize(out.size() - 2);
   out += "]";
   KVRT_TRY(add_messages(manifest.messages, &out).annotate("session " + saved.name));
-  add_chunks(saved, sessions->chunk_sizes(saved.keys), &out);
+  const std::vector<std::vector<ChunkSize>> sizes = store->chunk_sizes(saved.keys);
+  add_formats(saved, sizes, store, &out);
+  add_chunks(saved, sizes, &out);
   KVRT_TRY(add_options(manifest, &out).annotate("session " + saved.name));
   return out + "}";
 }

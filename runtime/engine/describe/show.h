@@ -4,11 +4,11 @@
 #include <string>
 #include <string_view>
 
-#include "storage/store/stored_sessions.h"
+#include "storage/store/store.h"
 
 namespace kvrt {
 
 // The JSON of kvrt_store_show.
-Result<std::string> show_session(StoredSessions* sessions, std::string_view domain, std::string_view name);
+Result<std::string> show_session(Store* store, std::string_view domain, std::string_view name);
 
 }  // namespace kvrt
