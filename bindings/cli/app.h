@@ -28,7 +28,6 @@ void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& te
 void add_speculation(CLI::App* command, SpeculationFlags& flags, bool prediction = true);
 void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens);  // -p, -f and --tokens exclude each other
 void add_foreign_kv(CLI::App* command, bool& accept);
-void define_shrink(CLI::App* store, int& code);  // store shrink
 void add_codec(CLI::App* command, uint32_t& codec, const char* text);
 void add_durability(CLI::App* command, uint32_t& durability);
 

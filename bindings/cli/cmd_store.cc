@@ -156,8 +156,7 @@ int set_pinned(const StoreFlags& flags, uint32_t pinned) {
   return finish(worst);
 }
 
-}  // namespace
-
+// Sets `seconds` from "90", "90s", "45m", "12h" or "30d"; "never" gives 0. False: the text is no time.
 bool parse_time(const std::string& text, uint64_t& seconds) {
   if (text == "never") {
     seconds = 0;
@@ -173,6 +172,8 @@ bool parse_time(const std::string& text, uint64_t& seconds) {
   seconds = count * unit;
   return true;
 }
+
+}  // namespace
 
 std::vector<OldFile> old_files(const std::string& directory) {
   namespace fs = std::filesystem;

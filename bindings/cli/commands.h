@@ -123,8 +123,6 @@ struct StoreFlags {
   bool all_domains = true, json = false, old = false;
   uint32_t priority = 1;  // of a pin
 };
-// Sets `seconds` from "90", "90s", "45m", "12h" or "30d"; "never" gives 0. False: the text is no time.
-bool parse_time(const std::string& text, uint64_t& seconds);
 // A file or folder that a migration or a repair left in a store's directory.
 struct OldFile {
   std::string name;

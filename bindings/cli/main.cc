@@ -258,7 +258,6 @@ void define_store(CLI::App& app, int& code) {
   add("unpin", "let pinned sessions expire again", cmd_store_unpin, 2);
   add("ttl", "let a session expire after a time, or never", cmd_store_ttl, 2, "TIME");
   add("gc", "remove expired sessions, and chunks and files that no session needs", cmd_store_gc, 0);
-  define_shrink(store, code);
   add("verify", "read and check everything; exits 9 (CORRUPT) with a line per fault", cmd_store_verify, 0);
   add("repair", "make a damaged store sound again, while no process has it open; exits 9 (CORRUPT) if sessions are lost", cmd_store_repair,
       0);

@@ -163,12 +163,6 @@ const Page kPages[] = {
        "removes "
        "what migrations and repairs left: catalog.db.old and damaged-<n>."},
       {{"Collect", "kvrt store gc memory"}}}},
-    {"kvrt store shrink",
-     {{"Rounds the KV of sessions that were not saved for long, are not pinned and not open, and collects what that leaves. Their tokens "
-       "stay. A session that is resumed after that is computed again, or, with --accept-foreign-kv, goes on from the rounded KV. Then its "
-       "answers may differ. Name the model, and --kv and --block-tokens if the sessions were made with them."},
-      {{"After a month", "kvrt store shrink memory -m model.gguf"},
-       {"Closer to the original, larger", "kvrt store shrink memory -m model.gguf --to int8 --older-than 7d"}}}},
     {"kvrt store verify",
      {{"Reads and checks every byte. Exit code 0: all is well; 9 (CORRUPT): a line for each fault, or it does not open; another: what "
        "kept it from being checked."},

@@ -11,7 +11,7 @@ text="The lamp is lit at dusk; the log says who came, who left and what the wind
 # help, version, exit codes
 exits 0 --help
 exits 0 --version
-for command in "store ls" "store stat" "store show" "store graph" "store rm" "store mv" "store pin" "store unpin" "store ttl" "store gc" "store shrink" "store verify" "store repair"; do
+for command in "store ls" "store stat" "store show" "store graph" "store rm" "store mv" "store pin" "store unpin" "store ttl" "store gc" "store verify" "store repair"; do
   # shellcheck disable=SC2086 # two words
   exits 0 $command --help
 done
