@@ -31,7 +31,7 @@
  *     Events             kvrt_event, kvrt_event_fn, KVRT_EVENT_*, KVRT_REASON_*, kvrt_report, kvrt_store_entry
  *     Runtime            the device, its threads and the log
  *     Model              open, info, tokens and text, templates; steps and metrics; plans of memory, weight cache, a file's contents
- *     Store              open, look, remove, rename, pin, expire; collect, shrink, remove_old, verify, repair
+ *     Store              open, look, remove, rename, pin, expire; collect, remove_old, verify, repair
  *     Cancel             end generations from outside
  *     Session            open and close; say something; generate; fork, cut and read; save and resume
  *
@@ -116,16 +116,16 @@
  *    at most 255 bytes and no NUL. A path is 1 to 4095 bytes without NUL, as the system has them.
  *
  * 7. Callbacks. A callback comes with a `user` pointer, which kvrt passes on and never reads. kvrt_event_fn returns 0
- *    to go on; anything else stops the call with CANCELLED, and the callback gets no further event. At DONE, and at the
- *    last PROGRESS of gc and shrink, nothing is left to stop: the call is OK. If the call had failed before the stop,
- *    it returns that failure. The callback may be NULL unless its call says otherwise. It runs on the thread inside the
- *    call, with no lock held. It may call anything, except on the same session: there cancel, accept, checkpoint, close
- *    and the reads (8) work, other calls are BUSY. A callback returns: no exception, longjmp or end of the thread may
- *    pass through kvrt. Callbacks that are kept (log, wake) must not call kvrt at all, not even from a finalizer that a
- *    garbage collector runs inside them. Their user pointer has a `user_free`. It is called once, on any thread, after
- *    the last call of the callback, also if the callback is NULL. It is not called if the call that was given it fails.
- *    It must not call kvrt either. If they run on a thread of kvrt's own, that thread blocks all signals: a runtime
- *    that stops threads by signals (Mono) unblocks its own there.
+ *    to go on; anything else stops the call with CANCELLED, and the callback gets no further event. At DONE, and at gc's
+ *    last PROGRESS, nothing is left to stop: the call is OK. If the call had failed before the stop, it returns that
+ *    failure. The callback may be NULL unless its call says otherwise. It runs on the thread inside the call, with no
+ *    lock held. It may call anything, except on the same session: there cancel, accept, checkpoint, close and the reads
+ *    (8) work, other calls are BUSY. A callback returns: no exception, longjmp or end of the thread may pass through
+ *    kvrt. Callbacks that are kept (log, wake) must not call kvrt at all, not even from a finalizer that a garbage
+ *    collector runs inside them. Their user pointer has a `user_free`. It is called once, on any thread, after the last
+ *    call of the callback, also if the callback is NULL. It is not called if the call that was given it fails. It must
+ *    not call kvrt either. If they run on a thread of kvrt's own, that thread blocks all signals: a runtime that stops
+ *    threads by signals (Mono) unblocks its own there.
  *
  * 8. Threads. Any number of threads may use a runtime, a model, a store or a cancel at once, and any const handle; any
  *    thread may make a call without a handle. A session takes one call at a time; a second one is BUSY (CONCURRENT, or
@@ -1246,63 +1246,6 @@ KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, vo
  * - Statuses: BUSY: STORE_LOCKED. IO. */
 KVRT_API kvrt_status kvrt_store_remove_old(kvrt_store* store, uint64_t* bytes, kvrt_error* err);
 
-/** Options of kvrt_store_shrink. */
-typedef struct kvrt_shrink_options {
-  uint32_t struct_size; /**< sizeof this struct. */
-  uint32_t kv_format;   /**< KVRT_KV_INT4 or KVRT_KV_INT8: what K is rounded to, and V if kv_format_v is 0; 0: INT4. */
-  uint32_t kv_format_v; /**< Likewise, of V; 0: as K's. */
-  uint32_t reserved;    /**< Must be 0. */
-  /** Only sessions that were saved as many seconds ago, or longer, are converted; at most 100 years; 0: 30 days. */
-  uint64_t older_than_seconds;
-} kvrt_shrink_options;
-
-/** The result of kvrt_store_shrink. Each session that it looked at is counted in one of the five fields after
- * `sessions`. */
-typedef struct kvrt_shrink_report {
-  uint32_t struct_size;        /**< sizeof this struct. */
-  uint64_t sessions;           /**< Saved sessions that it looked at. */
-  uint64_t sessions_converted; /**< Those whose KV is rounded now. */
-  uint64_t sessions_warm;      /**< Left: saved lately, pinned, open in some process, or saved meanwhile. */
-  uint64_t sessions_shared;    /**< Left: more than half of their KV is also a warm session's, which keeps it. */
-  uint64_t sessions_inexact;   /**< Left: converted before. */
-  uint64_t sessions_other;     /**< Left: of another model, KV format or block size, without KV, inexact otherwise, or damaged. */
-  uint64_t chunks_written;     /**< Chunks that it wrote. */
-  uint64_t bytes_written;      /**< Bytes of these. */
-  uint64_t bytes_before;       /**< Bytes of the store's chunks before (kvrt_store_props.chunk_bytes) ... */
-  uint64_t bytes_after;        /**< ... and after. */
-  double ms;                   /**< Milliseconds that it took. */
-} kvrt_shrink_report;
-
-/** Rounds the KV of cold sessions to few bits, so that it takes about a third of the room on the disk (INT4). It is for
- * sessions that will hardly be resumed, and nothing does it but this call. It cannot be undone; tokens, messages,
- * revision, times, pin and expiry stay as they are, and so do recurrent states.
- *
- * A session is cold if it was saved long enough ago, is not pinned, and no process has it open. Chunks that a warm
- * session has, too, stay as they are for that one; the cold ones get a rounded copy in common, and one of which more than
- * half is shared so is left alone. No session is converted twice.
- *
- * A converted session is resumed as any. By default its tokens are computed again (reuse_stopped is OTHER_NUMERICS), and
- * its answers are exact. With KVRT_FOREIGN_KV_ACCEPT the rounded KV is loaded into the pool, in the pool's format: the
- * session is `inexact` for good. Then it also finds what other converted sessions have in common with it, and no exact
- * session finds any of it. What it computes then is saved as any KV is, beside the rounded chunks.
- *
- * It replaces the KV of one session at a time, in one commit that is on the disk: killed at any moment, each session has
- * the one or the other. It takes no other session's KV to make room. The bytes of what is replaced are free after the
- * next gc.
- * - `model`: open with KV in F16, BF16 or F32, as the application opens it; sessions of other formats and block sizes are
- *   left.
- * - `domain`: NULL: sessions of all domains; "" with size 0: of the default one.
- * - `callback`: PROGRESS in cold sessions.
- * - `report`: may be NULL.
- * - Statuses: UNSUPPORTED: the model is open with KV in fewer bits, has latents for KV, or only a vocabulary; the format
- *   is not INT4 or INT8. INVALID: as ever, and above 100 years. CANCELLED: by the callback. NO_SPACE: there is no room for
- *   the new chunks. BUSY: STORE_LOCKED. IO: also a store that is open read-only. CORRUPT. After each of them the sessions
- *   that were converted so far stay so.
- * - Blocks: as long as the work takes; the first use of a store reads the whole model file. */
-KVRT_API kvrt_status kvrt_store_shrink(kvrt_store* store, kvrt_model* model, const char* domain, size_t domain_size,
-                                       const kvrt_shrink_options* options, kvrt_event_fn callback, void* user, kvrt_shrink_report* report,
-                                       kvrt_error* err);
-
 /** Reads and checks the whole store; it decodes the sessions' own records as a resume does. It takes little memory,
  * whatever the store claims to hold. It finds damage, not forgery. Others may use the store meanwhile.
  * - `callback`: PROGRESS in bytes while it reads, then one FAULT event for each fault.
@@ -1398,7 +1341,7 @@ enum {
 typedef void (*kvrt_wake_fn)(void* user);
 
 /** kvrt_session_options.foreign_kv: what resume does with saved KV of another arithmetic, a CPU's on a GPU or the
- * other way round, and with KV that kvrt_store_shrink rounded. */
+ * other way round. */
 enum {
   KVRT_FOREIGN_KV_DEFAULT = 0,   /**< RECOMPUTE. */
   KVRT_FOREIGN_KV_RECOMPUTE = 1, /**< The tokens are computed again, and the session is as exact as any. */
@@ -1478,9 +1421,8 @@ typedef struct kvrt_session_props {
   kvrt_status last_error_status; /**< The status of the last generation or save that failed; KVRT_OK: none did. */
   int32_t last_error_detail;     /**< KVRT_DETAIL_... */
   uint32_t awaits_accept;        /**< 1: the generation waits for kvrt_session_accept. */
-  /** 1: it was resumed with KVRT_FOREIGN_KV_ACCEPT, and took KV of another arithmetic, or KV that kvrt_store_shrink rounded. */
-  uint32_t inexact;
-  char last_error_message[512]; /**< The message of last_error_status. */
+  uint32_t inexact;              /**< 1: it was resumed with KVRT_FOREIGN_KV_ACCEPT, and took KV of another arithmetic. */
+  char last_error_message[512];  /**< The message of last_error_status. */
   /** The id of another process that has a session of this name open for saving; 0: none is known; -1: one whose id cannot
    * be seen from here, for example in another container. This call looks: ask after resume. The name is that of the last
    * save or resume; before there is one, autosave_name. Both may go on, but once one of the two has saved, a save of the

@@ -183,16 +183,6 @@ class Store : public detail::Shared<kvrt_store, kvrt_store_retain, kvrt_store_re
     const Status status = callback.finish(kvrt_store_gc(get(), callback.function(), &callback, &out, nullptr));
     return {status, out};
   }
-  // Rounds the KV of cold sessions. domain {}: of all domains; "": of the default one.
-  template <class F = const NoCallback>
-  Result<kvrt_shrink_report> shrink(const Model& model, std::string_view domain = {},
-                                    const kvrt_shrink_options& options = init<kvrt_shrink_options>(), F&& progress = F()) const {
-    auto out = init<kvrt_shrink_report>();
-    detail::Callback<std::remove_reference_t<F>> callback(progress);
-    const Status status = callback.finish(
-        kvrt_store_shrink(get(), model.get(), domain.data(), domain.size(), &options, callback.function(), &callback, &out, nullptr));
-    return {status, out};
-  }
   // Removes catalog.db.old and damaged-<n>. The result is the number of bytes that they had.
   Result<std::uint64_t> remove_old() const noexcept {
     std::uint64_t out = 0;

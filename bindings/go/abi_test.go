@@ -96,7 +96,7 @@ func plain(name string) string { return strings.ToLower(strings.ReplaceAll(name,
 func TestEveryFieldIsReached(t *testing.T) {
 	types := map[string]reflect.Type{}
 	for _, v := range []any{Error{}, Report{}, StoreEntry{}, TokenValue{}, Event{}, RuntimeOptions{}, RuntimeProps{}, ModelOptions{}, ModelProps{}, TemplateOptions{}, Metrics{},
-		PlanOptions{}, Plan{}, CacheProps{}, StoreOptions{}, StoreProps{}, GCReport{}, ShrinkOptions{}, ShrinkReport{}, RepairReport{}, SessionOptions{}, SessionProps{}, AppendInfo{}, MessageProps{},
+		PlanOptions{}, Plan{}, CacheProps{}, StoreOptions{}, StoreProps{}, GCReport{}, RepairReport{}, SessionOptions{}, SessionProps{}, AppendInfo{}, MessageProps{},
 		GenerateOptions{}, SaveOptions{}, SaveReport{}} {
 		types["kvrt"+plain(reflect.TypeOf(v).Name())] = reflect.TypeOf(v)
 	}

@@ -797,7 +797,7 @@ func (v State) String() string {
 	return unknown(int64(v))
 }
 
-// ForeignKV: what resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round, and with KV that Store.Shrink rounded.
+// ForeignKV: what resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round.
 type ForeignKV uint32
 
 // The values of ForeignKV.
@@ -2175,80 +2175,6 @@ func toGCReport(c *C.kvrt_gc_report) GCReport {
 	}
 }
 
-// ShrinkOptions: options of Store.Shrink.
-type ShrinkOptions struct {
-	// KVINT4 or KVINT8: what K is rounded to, and V if KVFormatV is 0; 0: INT4.
-	KVFormat uint32
-
-	// Likewise, of V; 0: as K's.
-	KVFormatV uint32
-
-	// Only sessions that were saved as many seconds ago, or longer, are converted; at most 100 years; 0: 30 days.
-	OlderThanSeconds uint64
-}
-
-func (o *ShrinkOptions) fill(c *C.kvrt_shrink_options, t *texts) {
-	c.struct_size = C.uint32_t(unsafe.Sizeof(*c))
-	if o == nil {
-		return
-	}
-	c.kv_format = C.uint32_t(o.KVFormat)
-	c.kv_format_v = C.uint32_t(o.KVFormatV)
-	c.older_than_seconds = C.uint64_t(o.OlderThanSeconds)
-}
-
-// ShrinkReport: the result of Store.Shrink. Each session that it looked at is counted in one of the five fields after `sessions`.
-type ShrinkReport struct {
-	// Saved sessions that it looked at.
-	Sessions uint64
-
-	// Those whose KV is rounded now.
-	SessionsConverted uint64
-
-	// Left: saved lately, pinned, open in some process, or saved meanwhile.
-	SessionsWarm uint64
-
-	// Left: more than half of their KV is also a warm session's, which keeps it.
-	SessionsShared uint64
-
-	// Left: converted before.
-	SessionsInexact uint64
-
-	// Left: of another model, KV format or block size, without KV, inexact otherwise, or damaged.
-	SessionsOther uint64
-
-	// Chunks that it wrote.
-	ChunksWritten uint64
-
-	// Bytes of these.
-	BytesWritten uint64
-
-	// Bytes of the store's chunks before (StoreProps.ChunkBytes) ...
-	BytesBefore uint64
-
-	// ... and after.
-	BytesAfter uint64
-
-	// Milliseconds that it took.
-	Ms float64
-}
-
-func toShrinkReport(c *C.kvrt_shrink_report) ShrinkReport {
-	return ShrinkReport{
-		Sessions:          uint64(c.sessions),
-		SessionsConverted: uint64(c.sessions_converted),
-		SessionsWarm:      uint64(c.sessions_warm),
-		SessionsShared:    uint64(c.sessions_shared),
-		SessionsInexact:   uint64(c.sessions_inexact),
-		SessionsOther:     uint64(c.sessions_other),
-		ChunksWritten:     uint64(c.chunks_written),
-		BytesWritten:      uint64(c.bytes_written),
-		BytesBefore:       uint64(c.bytes_before),
-		BytesAfter:        uint64(c.bytes_after),
-		Ms:                float64(c.ms),
-	}
-}
-
 // RepairReport: the result of Runtime.RepairStore.
 type RepairReport struct {
 	// What a repair did.
@@ -2342,7 +2268,7 @@ type SessionOptions struct {
 	// Save when nothing has happened to the session for this number of milliseconds, at most a day; 0: not.
 	AutosaveIdleMs uint32
 
-	// What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round, and with KV that Store.Shrink rounded.
+	// What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round.
 	ForeignKV ForeignKV
 }
 
@@ -2408,7 +2334,7 @@ type SessionProps struct {
 	// True: the generation waits for Session.Accept.
 	AwaitsAccept bool
 
-	// True: it was resumed with ForeignKVAccept, and took KV of another arithmetic, or KV that Store.Shrink rounded.
+	// True: it was resumed with ForeignKVAccept, and took KV of another arithmetic.
 	Inexact bool
 
 	// The message of LastErrorStatus.
@@ -3029,27 +2955,6 @@ func layouts() []layout {
 			{"bytes_rewritten", unsafe.Offsetof(C.kvrt_gc_report{}.bytes_rewritten)},
 			{"bytes_punched", unsafe.Offsetof(C.kvrt_gc_report{}.bytes_punched)},
 			{"log_bytes_kept", unsafe.Offsetof(C.kvrt_gc_report{}.log_bytes_kept)},
-		}},
-		{"kvrt_shrink_options", unsafe.Sizeof(C.kvrt_shrink_options{}), []field{
-			{"struct_size", unsafe.Offsetof(C.kvrt_shrink_options{}.struct_size)},
-			{"kv_format", unsafe.Offsetof(C.kvrt_shrink_options{}.kv_format)},
-			{"kv_format_v", unsafe.Offsetof(C.kvrt_shrink_options{}.kv_format_v)},
-			{"reserved", unsafe.Offsetof(C.kvrt_shrink_options{}.reserved)},
-			{"older_than_seconds", unsafe.Offsetof(C.kvrt_shrink_options{}.older_than_seconds)},
-		}},
-		{"kvrt_shrink_report", unsafe.Sizeof(C.kvrt_shrink_report{}), []field{
-			{"struct_size", unsafe.Offsetof(C.kvrt_shrink_report{}.struct_size)},
-			{"sessions", unsafe.Offsetof(C.kvrt_shrink_report{}.sessions)},
-			{"sessions_converted", unsafe.Offsetof(C.kvrt_shrink_report{}.sessions_converted)},
-			{"sessions_warm", unsafe.Offsetof(C.kvrt_shrink_report{}.sessions_warm)},
-			{"sessions_shared", unsafe.Offsetof(C.kvrt_shrink_report{}.sessions_shared)},
-			{"sessions_inexact", unsafe.Offsetof(C.kvrt_shrink_report{}.sessions_inexact)},
-			{"sessions_other", unsafe.Offsetof(C.kvrt_shrink_report{}.sessions_other)},
-			{"chunks_written", unsafe.Offsetof(C.kvrt_shrink_report{}.chunks_written)},
-			{"bytes_written", unsafe.Offsetof(C.kvrt_shrink_report{}.bytes_written)},
-			{"bytes_before", unsafe.Offsetof(C.kvrt_shrink_report{}.bytes_before)},
-			{"bytes_after", unsafe.Offsetof(C.kvrt_shrink_report{}.bytes_after)},
-			{"ms", unsafe.Offsetof(C.kvrt_shrink_report{}.ms)},
 		}},
 		{"kvrt_repair_report", unsafe.Sizeof(C.kvrt_repair_report{}), []field{
 			{"struct_size", unsafe.Offsetof(C.kvrt_repair_report{}.struct_size)},

@@ -92,11 +92,6 @@ kvrt_status go_store_gc(kvrt_store* store, uintptr_t callback, kvrt_gc_report* r
   return kvrt_store_gc(store, event_fn(callback), (void*)callback, report, err);
 }
 
-kvrt_status go_store_shrink(kvrt_store* store, kvrt_model* model, const char* domain, size_t domain_size,
-                            const kvrt_shrink_options* options, uintptr_t callback, kvrt_shrink_report* report, kvrt_error* err) {
-  return kvrt_store_shrink(store, model, domain, domain_size, options, event_fn(callback), (void*)callback, report, err);
-}
-
 kvrt_status go_store_verify(kvrt_store* store, uintptr_t callback, kvrt_error* err) {
   return kvrt_store_verify(store, event_fn(callback), (void*)callback, err);
 }

@@ -14,8 +14,6 @@ kvrt_status go_model_apply_template(const kvrt_model* model, const char* message
                                     const char* texts, char* text, size_t capacity, size_t* needed, kvrt_error* err);
 kvrt_status go_store_list(const kvrt_store* store, const char* domain, size_t domain_size, uintptr_t callback, kvrt_error* err);
 kvrt_status go_store_gc(kvrt_store* store, uintptr_t callback, kvrt_gc_report* report, kvrt_error* err);
-kvrt_status go_store_shrink(kvrt_store* store, kvrt_model* model, const char* domain, size_t domain_size,
-                            const kvrt_shrink_options* options, uintptr_t callback, kvrt_shrink_report* report, kvrt_error* err);
 kvrt_status go_store_verify(kvrt_store* store, uintptr_t callback, kvrt_error* err);
 kvrt_status go_store_repair(kvrt_runtime* runtime, const char* path, size_t path_size, uintptr_t callback, kvrt_repair_report* report,
                             kvrt_error* err);

@@ -150,35 +150,6 @@ func (s *Store) GC(ctx context.Context, fn func(Event) error) (GCReport, error) 
 	return toGCReport(&out), err
 }
 
-// Shrink rounds the KV of cold sessions of the model, of all domains, to few bits. Who resumes one with ForeignKVAccept takes it and is inexact; all others
-// compute it again. fn (nil: none) gets PROGRESS; it, or the end of the context, ends the call between two sessions.
-func (s *Store) Shrink(ctx context.Context, model *Model, options *ShrinkOptions, fn func(Event) error) (ShrinkReport, error) {
-	return s.shrink(ctx, model, nil, 0, options, fn)
-}
-
-// ShrinkDomain is Shrink of one domain.
-func (s *Store) ShrinkDomain(ctx context.Context, model *Model, domain string, options *ShrinkOptions, fn func(Event) error) (ShrinkReport, error) {
-	return s.shrink(ctx, model, text(domain), size(domain), options, fn)
-}
-
-func (s *Store) shrink(ctx context.Context, model *Model, domain *C.char, domainSize C.size_t, options *ShrinkOptions, fn func(Event) error) (ShrinkReport, error) {
-	from, err := model.at().enter()
-	if err != nil {
-		return ShrinkReport{}, err
-	}
-	defer model.at().leave()
-	var o C.kvrt_shrink_options
-	var t texts
-	options.fill(&o, &t)
-	out := C.kvrt_shrink_report{struct_size: C.sizeof_kvrt_shrink_report}
-	err = duringContext(ctx, fn, func(user C.uintptr_t) error {
-		return s.at().call(func(raw unsafe.Pointer, e *C.kvrt_error) C.kvrt_status {
-			return C.go_store_shrink((*C.kvrt_store)(raw), (*C.kvrt_model)(from), domain, domainSize, &o, user, &out, e)
-		})
-	})
-	return toShrinkReport(&out), err
-}
-
 // RemoveOld removes the backups of migrations and repairs, and gives the bytes that were in them.
 func (s *Store) RemoveOld() (uint64, error) {
 	var out C.uint64_t

@@ -35,21 +35,6 @@ Status check_session(const char* domain, size_t domain_size, const char* name, s
   return check_name(name, name_size, "name", false, session);
 }
 
-Status read_shrink_options(const kvrt_shrink_options* options, kvrt::ShrinkOptions* out) {
-  constexpr uint64_t kDefaultSeconds = uint64_t{30} * 24 * 3600;
-  kvrt_shrink_options o;
-  KVRT_TRY(read_options(options, "kvrt_shrink_options", &o));
-  const uint32_t k = o.kv_format ? o.kv_format : uint32_t{KVRT_KV_INT4};
-  KVRT_TRY(check_kv(k, o.kv_format_v, 0));
-  if (o.reserved || o.older_than_seconds > kvrt::kTtlSecondsMax) {
-    return error(Code::kInvalid, Detail::kNone, "kvrt_shrink_options: reserved is %u, older_than_seconds %llu, expected 0 and at most %llu",
-                 o.reserved, static_cast<unsigned long long>(o.older_than_seconds), static_cast<unsigned long long>(kvrt::kTtlSecondsMax));
-  }
-  out->to = kv_formats_of(k, o.kv_format_v);
-  out->older_than_ms = (o.older_than_seconds ? o.older_than_seconds : kDefaultSeconds) * 1000;
-  return {};
-}
-
 Status stopped(const char* call) { return error(Code::kCancelled, Detail::kNone, "%s: stopped by its callback", call); }
 
 }  // namespace
@@ -204,37 +189,6 @@ kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user,
     r.bytes_rewritten = g.bytes_rewritten;
     r.bytes_punched = g.bytes_punched;
     r.log_bytes_kept = g.log_bytes_kept;
-    write_output(report, r);
-    return {};
-  });
-}
-
-kvrt_status kvrt_store_shrink(kvrt_store* store, kvrt_model* model, const char* domain, size_t domain_size,
-                              const kvrt_shrink_options* options, kvrt_event_fn callback, void* user, kvrt_shrink_report* report,
-                              kvrt_error* err) {
-  return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto open, hold(store, "store"));
-    KVRT_ASSIGN(const auto engine, hold(model, "model"));
-    kvrt::ShrinkOptions o;
-    std::string scope;
-    KVRT_TRY(check_name(domain, domain_size, "domain", true, &scope));
-    if (domain) o.domain = std::move(scope);
-    KVRT_TRY(read_shrink_options(options, &o));
-    if (report) KVRT_TRY(check_output_struct(report, "report"));
-    KVRT_TRY(engine->check_sessions());
-    KVRT_ASSIGN(const kvrt::ShrinkReport s, engine->shrinker().shrink(open, o, as_progress(callback, user)));
-    kvrt_shrink_report r{};
-    r.sessions = s.sessions;
-    r.sessions_converted = s.converted;
-    r.sessions_warm = s.warm;
-    r.sessions_shared = s.shared;
-    r.sessions_inexact = s.inexact;
-    r.sessions_other = s.other;
-    r.chunks_written = s.chunks;
-    r.bytes_written = s.bytes_written;
-    r.bytes_before = s.bytes_before;
-    r.bytes_after = s.bytes_after;
-    r.ms = s.ms;
     write_output(report, r);
     return {};
   });

@@ -78,7 +78,6 @@ static void child(struct stage* t) {
   expect_forked("store_pin", kvrt_store_pin(t->store, NULL, 0, "a", 1, 1, NULL));
   expect_forked("store_set_ttl", kvrt_store_set_ttl(t->store, NULL, 0, "a", 1, 1, NULL));
   expect_forked("store_remove_old", kvrt_store_remove_old(t->store, NULL, NULL));
-  expect_forked("store_shrink", kvrt_store_shrink(t->store, t->model, NULL, 0, NULL, NULL, NULL, NULL, NULL));
   expect_forked("store_gc", kvrt_store_gc(t->store, NULL, NULL, NULL, NULL));
   expect_forked("store_repair", kvrt_store_repair(t->runtime, t->dir, strlen(t->dir), NULL, NULL, NULL, NULL));
   expect_forked("store_verify", kvrt_store_verify(t->store, NULL, NULL, NULL));

@@ -142,11 +142,6 @@ static void store(struct stage* t) {
   ROW("store_remove_old", "bytes NULL (no misuse)", kvrt_store_remove_old(t->store, NULL, ERR), ANY(KVRT_OK));
   BAD("store_gc", "store NULL", kvrt_store_gc(NULL, go_on, NULL, NULL, ERR));
   ROW("store_gc", "callback and report NULL (no misuse)", kvrt_store_gc(t->store, NULL, NULL, NULL, ERR), ANY(KVRT_OK));
-  BAD("store_shrink", "store NULL", kvrt_store_shrink(NULL, t->model, NULL, 0, NULL, go_on, NULL, NULL, ERR));
-  BAD("store_shrink", "model NULL", kvrt_store_shrink(t->store, NULL, NULL, 0, NULL, go_on, NULL, NULL, ERR));
-  BAD("store_shrink", "domain NULL, size 4", kvrt_store_shrink(t->store, t->model, NULL, 4, NULL, go_on, NULL, NULL, ERR));
-  ROW("store_shrink", "options, callback and report NULL (no misuse)",
-      kvrt_store_shrink(t->store, t->model, NULL, 0, NULL, NULL, NULL, NULL, ERR), ANY(KVRT_OK));
   BAD("store_repair", "runtime NULL", kvrt_store_repair(NULL, t->dir, strlen(t->dir), go_on, NULL, NULL, ERR));
   BAD("store_repair", "path NULL", kvrt_store_repair(t->runtime, NULL, 4, go_on, NULL, NULL, ERR));
   BAD("store_verify", "store NULL", kvrt_store_verify(NULL, go_on, NULL, ERR));

@@ -83,10 +83,6 @@ static kvrt_status generate_call(struct stage* t, void* o) {
 
 static kvrt_status save_call(struct stage* t, void* o) { return kvrt_session_checkpoint(t->session, "sized", 5, o, NULL, NULL); }
 
-static kvrt_status shrink_call(struct stage* t, void* o) {
-  return kvrt_store_shrink(t->store, t->model, NULL, 0, o, NULL, NULL, NULL, NULL);
-}
-
 static kvrt_status resume_call(struct stage* t, void* o) {
   kvrt_session* s = NULL;
   MUST(kvrt_session_checkpoint(t->session, "sized", 5, NULL, NULL, NULL));
@@ -162,9 +158,6 @@ static kvrt_status message_out(struct stage* t, void* o) {
   return status;
 }
 static kvrt_status gc_out(struct stage* t, void* o) { return kvrt_store_gc(t->store, NULL, NULL, o, NULL); }
-static kvrt_status shrink_out(struct stage* t, void* o) {
-  return kvrt_store_shrink(t->store, t->model, NULL, 0, NULL, NULL, NULL, o, NULL);
-}
 static kvrt_status repair_out(struct stage* t, void* o) {
   char path[kPathMax + 32];
   snprintf(path, sizeof path, "%s/repaired", t->dir);
@@ -233,8 +226,6 @@ static void sizes(void) {
   SIZE_OF(kvrt_store_options);
   SIZE_OF(kvrt_store_props);
   SIZE_OF(kvrt_gc_report);
-  SIZE_OF(kvrt_shrink_options);
-  SIZE_OF(kvrt_shrink_report);
   SIZE_OF(kvrt_repair_report);
   SIZE_OF(kvrt_session_options);
   SIZE_OF(kvrt_session_props);
@@ -283,7 +274,6 @@ int main(void) {
   options(&t, "session_options", session_call, sizeof(kvrt_session_options), _Alignof(kvrt_session_options));
   options(&t, "generate_options", generate_call, sizeof(kvrt_generate_options), _Alignof(kvrt_generate_options));
   options(&t, "save_options", save_call, sizeof(kvrt_save_options), _Alignof(kvrt_save_options));
-  options(&t, "shrink_options", shrink_call, sizeof(kvrt_shrink_options), _Alignof(kvrt_shrink_options));
   options(&t, "fork options", fork_call, sizeof(kvrt_session_options), _Alignof(kvrt_session_options));
   options(&t, "resume options", resume_call, sizeof(kvrt_session_options), _Alignof(kvrt_session_options));
   kvrt_runtime_open(NULL, NULL, NULL);  // an error for last_error to show
@@ -299,7 +289,6 @@ int main(void) {
   output(&t, "append_info of set", set_messages_out, sizeof(kvrt_append_info));
   output(&t, "message_props", message_out, sizeof(kvrt_message_props));
   output(&t, "gc_report", gc_out, sizeof(kvrt_gc_report));
-  output(&t, "shrink_report", shrink_out, sizeof(kvrt_shrink_report));
   output(&t, "repair_report", repair_out, sizeof(kvrt_repair_report));
   output(&t, "metrics", metrics_out, sizeof(kvrt_metrics));
   output(&t, "report of prefill", prefill_report_out, sizeof(kvrt_report));

@@ -287,10 +287,6 @@ static int32_t stop_at_the_end(void* user, const kvrt_event* e) {
   return e->type == KVRT_EVENT_PROGRESS && e->done == e->total;
 }
 
-static kvrt_status shrink_with(struct stage* t, kvrt_shrink_options o) {
-  return o.struct_size = sizeof o, kvrt_store_shrink(t->store, t->model, NULL, 0, &o, stop_at_the_end, NULL, NULL, ERR);
-}
-
 // What every call says of arguments that are too large, and the callback that stops what has ended.
 static void limits(struct stage* t) {
   static const char kOpen[] = "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[";
@@ -314,10 +310,6 @@ static void limits(struct stage* t) {
   ROW("session_begin", "a schema of 1 MiB and a byte", begin_with(t, o), ANY(KVRT_LIMIT));
   free(large);
   ROW("store_gc", "a callback that stops at its end", kvrt_store_gc(t->store, stop_at_the_end, NULL, NULL, ERR), ANY(KVRT_OK));
-  ROW("store_shrink", "a callback that stops at its end", shrink_with(t, (kvrt_shrink_options){0}), ANY(KVRT_OK));
-  ROW("store_shrink", "kv_format 99", shrink_with(t, (kvrt_shrink_options){.kv_format = 99}), ANY(KVRT_INVALID));
-  ROW("store_shrink", "reserved 1", shrink_with(t, (kvrt_shrink_options){.reserved = 1}), ANY(KVRT_INVALID));
-  ROW("store_shrink", "older than ever", shrink_with(t, (kvrt_shrink_options){.older_than_seconds = UINT64_MAX}), ANY(KVRT_INVALID));
 }
 
 static void sessions(struct stage* t) {

@@ -42,7 +42,7 @@ struct Fixed {
   void resize(std::size_t n) noexcept { count = n; }
 };
 
-void stores(const kvrt::Runtime& runtime, const kvrt::Model& model) {
+void stores(const kvrt::Runtime& runtime) {
   kvrt::Result<kvrt::Store> store = kvrt::Store::open(runtime, "dir");
   kvrt::Store copy = *store;
   expect(copy.info()->sessions == 6, "info");
@@ -56,7 +56,6 @@ void stores(const kvrt::Runtime& runtime, const kvrt::Model& model) {
   expect(copy.show("ann", json).ok() && json.size() == 2 && json.data()[0] == '{', "show");
   expect(copy.remove("ann", "domain").ok() && copy.rename("ann", "bob").ok() && copy.pin("ann", 1).ok(), "remove, rename, pin");
   expect(*copy.remove_old() == 5, "remove_old");
-  expect(copy.shrink(model)->sessions_converted == 4, "shrink");
   expect(copy.set_ttl("ann", 5).ok() && copy.gc()->chunks_removed == 8 && copy.verify(count).ok() && events == 8, "set_ttl, gc, verify");
   expect(kvrt::Store::repair(runtime, "/s")->sessions_kept == 9, "repair");
 }
@@ -152,7 +151,7 @@ void everything() {
   expect(runtime.inspect("file", 0, json).ok() && json == "{}", "inspect");
   kvrt::Result<kvrt::Model> model = kvrt::Model::open(runtime, "file", kvrt::init<kvrt_model_options>(), [](const kvrt::Event&) {});
   const kvrt::Result<kvrt::Store> store = kvrt::Store::open(runtime, "dir");
-  stores(runtime, *model);
+  stores(runtime);
   models(*model);
   sessions(*model, *store);
   kvrt::Model second = *model;

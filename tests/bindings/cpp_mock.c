@@ -156,10 +156,6 @@ kvrt_status kvrt_store_set_ttl(STORE_CALL, uint64_t t, kvrt_error* err) { return
 kvrt_status kvrt_store_gc(kvrt_store* s, kvrt_event_fn f, void* u, kvrt_gc_report* out, kvrt_error* err) {
   return (void)s, out->chunks_removed = 8, call_back(__func__, f, u);
 }
-kvrt_status kvrt_store_shrink(kvrt_store* s, kvrt_model* m, const char* d, size_t n, const kvrt_shrink_options* o, kvrt_event_fn f, void* u,
-                              kvrt_shrink_report* out, kvrt_error* err) {
-  return (void)s, (void)m, (void)d, (void)n, (void)o, out->sessions_converted = 4, call_back(__func__, f, u);
-}
 kvrt_status kvrt_store_remove_old(kvrt_store* s, uint64_t* bytes, kvrt_error* err) { return (void)s, *bytes = 5, note(__func__); }
 kvrt_status kvrt_store_repair(kvrt_runtime* r, const char* p, size_t n, kvrt_event_fn f, void* u, kvrt_repair_report* out,
                               kvrt_error* err) {

@@ -147,7 +147,7 @@ inline void op_store_name(World& w, Input& in) {
 }
 
 inline void op_store_whole(World& w, Input& in) {
-  const uint32_t what = in.below(5);
+  const uint32_t what = in.below(4);
   Hook hook{&w, &in, nullptr, in.below(16)};
   const auto callback = in.below(4) ? nullptr : Hook::run;
   if (what == 0) {
@@ -163,11 +163,6 @@ inline void op_store_whole(World& w, Input& in) {
     const Text domain = name_of(in, true);
     call(
         "list", [&] { return kvrt_store_list(w.store, domain.data, domain.size, callback, &hook, nullptr); }, true);
-  } else if (what == 3 && w.model != nullptr) {  // nothing is as old as that
-    Out<kvrt_shrink_report> report(in, true);
-    const kvrt_status status = call(
-        "shrink", [&] { return kvrt_store_shrink(w.store, w.model, nullptr, 0, nullptr, callback, &hook, report.get(), nullptr); }, true);
-    report.check("shrink", status);
   } else {
     Out<kvrt_store_props> props(in, false);
     const kvrt_status status = call("store_info", [&] { return kvrt_store_info(w.store, props.get(), nullptr); });

@@ -375,9 +375,7 @@ namespace Kvrt
         Failed = Native.KVRT_STATE_FAILED
     }
 
-    /// <summary>
-    /// What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round, and with KV that Store.Shrink rounded.
-    /// </summary>
+    /// <summary>What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round.</summary>
     public enum ForeignKv
     {
         /// <summary>Recompute.</summary>

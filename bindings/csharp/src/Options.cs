@@ -204,19 +204,6 @@ namespace Kvrt
         public ulong FreeBytesMin { get; set; }
     }
 
-    /// <summary>Options of Store.Shrink.</summary>
-    public sealed partial class ShrinkOptions
-    {
-        /// <summary>KvFormat.Int4 or KvFormat.Int8: what K is rounded to, and V if KvFormatV is 0; 0: INT4.</summary>
-        public uint KvFormat { get; set; }
-
-        /// <summary>Likewise, of V; 0: as K's.</summary>
-        public uint KvFormatV { get; set; }
-
-        /// <summary>Only sessions that were saved as many seconds ago, or longer, are converted; at most 100 years; 0: 30 days.</summary>
-        public ulong OlderThanSeconds { get; set; }
-    }
-
     /// <summary>Options of Model.OpenSession and Model.Resume. Session.Fork reads only the wake fields.</summary>
     public sealed partial class SessionOptions
     {
@@ -279,9 +266,7 @@ namespace Kvrt
         /// <summary>Save when nothing has happened to the session for this number of milliseconds, at most a day; 0: not.</summary>
         public uint AutosaveIdleMs { get; set; }
 
-        /// <summary>
-        /// What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round, and with KV that Store.Shrink rounded.
-        /// </summary>
+        /// <summary>What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round.</summary>
         public ForeignKv ForeignKv { get; set; }
     }
 
@@ -534,16 +519,6 @@ namespace Kvrt
             raw.must_exist = Flag(o.MustExist);
             raw.disk_bytes_max = o.DiskBytesMax;
             raw.free_bytes_min = o.FreeBytesMin;
-            return raw;
-        }
-
-        internal static kvrt_shrink_options Of(ShrinkOptions o)
-        {
-            kvrt_shrink_options raw = new kvrt_shrink_options { struct_size = (uint)sizeof(kvrt_shrink_options) };
-            if (o == null) return raw;
-            raw.kv_format = o.KvFormat;
-            raw.kv_format_v = o.KvFormatV;
-            raw.older_than_seconds = o.OlderThanSeconds;
             return raw;
         }
 

@@ -363,33 +363,6 @@ namespace Kvrt
         [FieldOffset(64)] internal ulong log_bytes_kept;
     }
 
-    [StructLayout(LayoutKind.Explicit, Size = 24)]
-    internal unsafe struct kvrt_shrink_options
-    {
-        [FieldOffset(0)] internal uint struct_size;
-        [FieldOffset(4)] internal uint kv_format;
-        [FieldOffset(8)] internal uint kv_format_v;
-        [FieldOffset(12)] internal uint reserved;
-        [FieldOffset(16)] internal ulong older_than_seconds;
-    }
-
-    [StructLayout(LayoutKind.Explicit, Size = 96)]
-    internal unsafe struct kvrt_shrink_report
-    {
-        [FieldOffset(0)] internal uint struct_size;
-        [FieldOffset(8)] internal ulong sessions;
-        [FieldOffset(16)] internal ulong sessions_converted;
-        [FieldOffset(24)] internal ulong sessions_warm;
-        [FieldOffset(32)] internal ulong sessions_shared;
-        [FieldOffset(40)] internal ulong sessions_inexact;
-        [FieldOffset(48)] internal ulong sessions_other;
-        [FieldOffset(56)] internal ulong chunks_written;
-        [FieldOffset(64)] internal ulong bytes_written;
-        [FieldOffset(72)] internal ulong bytes_before;
-        [FieldOffset(80)] internal ulong bytes_after;
-        [FieldOffset(88)] internal double ms;
-    }
-
     [StructLayout(LayoutKind.Explicit, Size = 80)]
     internal unsafe struct kvrt_repair_report
     {
@@ -829,9 +802,6 @@ namespace Kvrt
         internal static extern int kvrt_store_remove_old(StoreHandle store, ulong* bytes, kvrt_error* err);
 
         [DllImport(Library, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        internal static extern int kvrt_store_shrink(StoreHandle store, ModelHandle model, byte* domain, UIntPtr domain_size, kvrt_shrink_options* options, IntPtr callback, IntPtr user, kvrt_shrink_report* report, kvrt_error* err);
-
-        [DllImport(Library, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         internal static extern int kvrt_store_verify(StoreHandle store, IntPtr callback, IntPtr user, kvrt_error* err);
 
         [DllImport(Library, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
@@ -941,8 +911,6 @@ namespace Kvrt
             "kvrt_store_options 32 struct_size 0 read_only 4 must_exist 8 reserved 12 disk_bytes_max 16 free_bytes_min 24",
             "kvrt_store_props 104 struct_size 0 read_only 4 format 8 sessions 16 chunks 24 segments 32 chunk_bytes 40 chunk_raw_bytes 48 disk_bytes 56 chunks_damaged 64 chunks_evicted 72 old_bytes 80 bytes_free 88 resumes_evicted 96",
             "kvrt_gc_report 72 struct_size 0 sessions_removed 8 chunks_removed 16 segments_removed 24 bytes_freed 32 ms 40 bytes_rewritten 48 bytes_punched 56 log_bytes_kept 64",
-            "kvrt_shrink_options 24 struct_size 0 kv_format 4 kv_format_v 8 reserved 12 older_than_seconds 16",
-            "kvrt_shrink_report 96 struct_size 0 sessions 8 sessions_converted 16 sessions_warm 24 sessions_shared 32 sessions_inexact 40 sessions_other 48 chunks_written 56 bytes_written 64 bytes_before 72 bytes_after 80 ms 88",
             "kvrt_repair_report 80 struct_size 0 outcome 4 sessions_kept 8 sessions_with_holes 16 sessions_recovered 24 sessions_lost 32 chunks_kept 40 chunks_lost 48 bytes_kept 56 ms 64 chunks_orphaned 72",
             "kvrt_session_options 136 struct_size 0 no_prefix_cache 4 store 8 domain 16 domain_size 24 tools 32 tools_size 40 wake 48 wake_user 56 wake_user_free 64 documents 72 documents_size 80 variables 88 variables_size 96 autosave_name 104 autosave_name_size 112 autosave_turn 120 autosave_tokens 124 autosave_idle_ms 128 foreign_kv 132",
             "kvrt_session_props 896 struct_size 0 state 4 tokens 8 kv_tokens 16 kv_units 24 kv_bytes 32 events_unread 40 messages 48 revision 56 id 64 name 104 last_error_status 360 last_error_detail 364 awaits_accept 368 inexact 372 last_error_message 376 other_process 888",

@@ -165,31 +165,6 @@ namespace Kvrt
             }
         }
 
-        /// <summary>Rounds the KV of cold sessions of the model to few bits. Who resumes one with ForeignKv.Accept takes it and is inexact; all others
-        /// compute it again. It blocks as long as the work takes.</summary>
-        /// <param name="model">Open with KV in F16, BF16 or F32.</param>
-        /// <param name="domain">Null: all domains; "": the default one.</param>
-        /// <param name="options">Format and age; null: INT4, 30 days.</param>
-        /// <param name="progress">Receives PROGRESS. What it throws stops the call and comes out of it.</param>
-        /// <param name="token">Stops the call between two sessions, with an OperationCanceledException.</param>
-        /// <exception cref="KvrtException">UNSUPPORTED, INVALID, BUSY, NO_SPACE, IO, CORRUPT.</exception>
-        public ShrinkReport Shrink(Model model, string domain = null, ShrinkOptions options = null, Action<Event> progress = null,
-            CancellationToken token = default(CancellationToken))
-        {
-            if (model == null) throw new ArgumentNullException(nameof(model));
-            using (Arena arena = new Arena())
-            using (Watch watch = new Watch(progress, token))
-            {
-                kvrt_error err = Failure.New();
-                UIntPtr size;
-                byte* bytes = arena.Text(domain, out size);
-                kvrt_shrink_options given = Fill.Of(options);
-                kvrt_shrink_report raw = new kvrt_shrink_report { struct_size = (uint)sizeof(kvrt_shrink_report) };
-                watch.Check(Native.kvrt_store_shrink(Handle, model.Handle, bytes, size, &given, Watch.Function, watch.User, &raw, &err), &err);
-                return new ShrinkReport(raw);
-            }
-        }
-
         /// <summary>Removes the backups of migrations and repairs, which still hold sessions that were removed since.</summary>
         /// <returns>The bytes that were in them.</returns>
         /// <exception cref="KvrtException">BUSY, IO.</exception>

@@ -656,50 +656,6 @@ namespace Kvrt
         public ulong LogBytesKept => raw.log_bytes_kept;
     }
 
-    /// <summary>The result of Store.Shrink. Each session that it looked at is counted in one of the five fields after `sessions`.</summary>
-    public sealed unsafe class ShrinkReport
-    {
-        private kvrt_shrink_report raw;
-
-        internal ShrinkReport(kvrt_shrink_report raw)
-        {
-            this.raw = raw;
-        }
-
-        /// <summary>Saved sessions that it looked at.</summary>
-        public ulong Sessions => raw.sessions;
-
-        /// <summary>Those whose KV is rounded now.</summary>
-        public ulong SessionsConverted => raw.sessions_converted;
-
-        /// <summary>Left: saved lately, pinned, open in some process, or saved meanwhile.</summary>
-        public ulong SessionsWarm => raw.sessions_warm;
-
-        /// <summary>Left: more than half of their KV is also a warm session's, which keeps it.</summary>
-        public ulong SessionsShared => raw.sessions_shared;
-
-        /// <summary>Left: converted before.</summary>
-        public ulong SessionsInexact => raw.sessions_inexact;
-
-        /// <summary>Left: of another model, KV format or block size, without KV, inexact otherwise, or damaged.</summary>
-        public ulong SessionsOther => raw.sessions_other;
-
-        /// <summary>Chunks that it wrote.</summary>
-        public ulong ChunksWritten => raw.chunks_written;
-
-        /// <summary>Bytes of these.</summary>
-        public ulong BytesWritten => raw.bytes_written;
-
-        /// <summary>Bytes of the store's chunks before (StoreInfo.ChunkBytes) ...</summary>
-        public ulong BytesBefore => raw.bytes_before;
-
-        /// <summary>... and after.</summary>
-        public ulong BytesAfter => raw.bytes_after;
-
-        /// <summary>Milliseconds that it took.</summary>
-        public double Ms => raw.ms;
-    }
-
     /// <summary>The result of Runtime.RepairStore.</summary>
     public sealed unsafe class RepairReport
     {
@@ -793,7 +749,7 @@ namespace Kvrt
         /// <summary>True: the generation waits for Session.Accept.</summary>
         public bool AwaitsAccept => raw.awaits_accept != 0;
 
-        /// <summary>True: it was resumed with ForeignKv.Accept, and took KV of another arithmetic, or KV that Store.Shrink rounded.</summary>
+        /// <summary>True: it was resumed with ForeignKv.Accept, and took KV of another arithmetic.</summary>
         public bool Inexact => raw.inexact != 0;
 
         /// <summary>The message of LastErrorStatus.</summary>

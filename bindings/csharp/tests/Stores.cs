@@ -35,7 +35,6 @@ namespace Kvrt.Tests
                 Check.Equal(0, rig.Store.Verify().Count, "faults");
                 Check.True(rig.Store.Gc().Ms >= 0, "gc");
                 Check.Equal(0ul, rig.Store.RemoveOld(), "no backups");
-                Check.Equal(0ul, rig.Store.Shrink(rig.Model).SessionsConverted, "nothing is a month old");
                 string missing = Path.Combine(rig.Folder, "missing");
                 Check.Fails(Status.NotFound, () => rig.Runtime.OpenStore(missing, new StoreOptions { MustExist = true }));
             }

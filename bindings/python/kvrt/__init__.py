@@ -20,8 +20,8 @@ from ._runtime import Runtime
 from ._session import Session
 from ._store import Store
 from ._types import Autosave, Event, Message, TokenLogprob
-from ._values import (AppendInfo, CacheInfo, GcReport, Metrics, ModelInfo, Plan, RepairReport, Report, RuntimeInfo, SaveReport, SessionInfo, ShrinkReport,
-                      StoreEntry, StoreInfo)
+from ._values import (AppendInfo, CacheInfo, GcReport, Metrics, ModelInfo, Plan, RepairReport, Report, RuntimeInfo, SaveReport, SessionInfo, StoreEntry,
+                      StoreInfo)
 
 __version__ = "0.1.0"
 
@@ -36,6 +36,6 @@ __all__ = [
     "AppendInfo", "AsyncGeneration", "Autosave", "Busy", "CacheInfo", "Cancel", "Cancelled", "Codec", "Conflict", "Corrupt", "Detail", "Determinism", "Device", "DeviceFailed", "Durability", "Error", "Event",
     "EventType", "ForeignKv", "GcReport", "Gemm", "GenerateOptions", "Generation", "GroupKind", "IOFailed", "Incompatible", "Internal", "Invalid", "Isa", "KvFormat",
     "LimitExceeded", "Logits", "Message", "Metrics", "Model", "ModelInfo", "NoMemory", "NoSpace", "NotFound", "Plan", "Reason", "RepairOutcome", "RepairReport", "Reply", "Report",
-    "ReuseStopped", "Runtime", "RuntimeInfo", "Sampler", "SaveReport", "Session", "SessionInfo", "ShrinkReport", "State", "Status", "Store", "StoreEntry",
+    "ReuseStopped", "Runtime", "RuntimeInfo", "Sampler", "SaveReport", "Session", "SessionInfo", "State", "Status", "Store", "StoreEntry",
     "StoreInfo", "TokenLogprob", "TooSmall", "ToolChoice", "Unsupported", "apply_template", "library_version",
 ]

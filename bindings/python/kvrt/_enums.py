@@ -336,7 +336,7 @@ class State(Open):
 
 
 class ForeignKv(Open):
-    """What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round, and with KV that Store.shrink rounded."""
+    """What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round."""
 
     DEFAULT = 0
     """RECOMPUTE."""
@@ -546,7 +546,9 @@ OPTIONS: Dict[str, Type[Open]] = {
     "device": Device,
     "determinism": Determinism,
     "prompt_gemm": Gemm,
+    "kv_format": KvFormat,
     "cache": Cache,
+    "kv_format_v": KvFormat,
     "foreign_kv": ForeignKv,
     "sampler": SamplerKind,
     "logits": Logits,

@@ -623,50 +623,6 @@ class kvrt_gc_report(Struct):
     ]
 
 
-class kvrt_shrink_options(Struct):
-    struct_size: int
-    kv_format: int
-    kv_format_v: int
-    reserved: int
-    older_than_seconds: int
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("kv_format", c_uint32),
-        ("kv_format_v", c_uint32),
-        ("reserved", c_uint32),
-        ("older_than_seconds", c_uint64),
-    ]
-
-
-class kvrt_shrink_report(Struct):
-    struct_size: int
-    sessions: int
-    sessions_converted: int
-    sessions_warm: int
-    sessions_shared: int
-    sessions_inexact: int
-    sessions_other: int
-    chunks_written: int
-    bytes_written: int
-    bytes_before: int
-    bytes_after: int
-    ms: float
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("sessions", c_uint64),
-        ("sessions_converted", c_uint64),
-        ("sessions_warm", c_uint64),
-        ("sessions_shared", c_uint64),
-        ("sessions_inexact", c_uint64),
-        ("sessions_other", c_uint64),
-        ("chunks_written", c_uint64),
-        ("bytes_written", c_uint64),
-        ("bytes_before", c_uint64),
-        ("bytes_after", c_uint64),
-        ("ms", c_double),
-    ]
-
-
 class kvrt_repair_report(Struct):
     struct_size: int
     outcome: int
@@ -953,8 +909,6 @@ STRUCTS: List[Type[Struct]] = [
     kvrt_store_options,
     kvrt_store_props,
     kvrt_gc_report,
-    kvrt_shrink_options,
-    kvrt_shrink_report,
     kvrt_repair_report,
     kvrt_session_options,
     kvrt_session_props,
@@ -1004,7 +958,6 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "kvrt_store_set_ttl": (c_int32, [c_void_p, c_char_p, c_size_t, c_char_p, c_size_t, c_uint64, c_void_p]),
     "kvrt_store_gc": (c_int32, [c_void_p, kvrt_event_fn, c_void_p, c_void_p, c_void_p]),
     "kvrt_store_remove_old": (c_int32, [c_void_p, c_void_p, c_void_p]),
-    "kvrt_store_shrink": (c_int32, [c_void_p, c_void_p, c_char_p, c_size_t, c_void_p, kvrt_event_fn, c_void_p, c_void_p, c_void_p]),
     "kvrt_store_verify": (c_int32, [c_void_p, kvrt_event_fn, c_void_p, c_void_p]),
     "kvrt_store_repair": (c_int32, [c_void_p, c_char_p, c_size_t, kvrt_event_fn, c_void_p, c_void_p, c_void_p]),
     "kvrt_cancel_open": (c_int32, [c_void_p, c_void_p]),

@@ -3,18 +3,15 @@ from __future__ import annotations
 
 import ctypes
 import json
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from . import _raw
-from ._arguments import fill, handle, integer, text_bytes
-from ._enums import EventType, KvFormat
+from ._arguments import integer, text_bytes
+from ._enums import EventType
 from ._errors import Corrupt
 from ._handles import Handle, buffer_of, lib
 from ._types import Event, from_struct
-from ._values import GcReport, ShrinkReport, StoreEntry, StoreInfo
-
-if TYPE_CHECKING:
-    from ._model import Model
+from ._values import GcReport, StoreEntry, StoreInfo
 
 
 class Store(Handle):
@@ -79,22 +76,6 @@ class Store(Handle):
         out = _raw.kvrt_gc_report.make()
         self._watched(lib.kvrt_store_gc, callback=progress, out=(ctypes.byref(out),))
         return from_struct(GcReport, out)
-
-    def shrink(self, model: Model, domain: Optional[str] = None, *, older_than_seconds: int = 0, kv_format: KvFormat = KvFormat.INT4,
-               kv_format_v: KvFormat = KvFormat.DEFAULT, progress: Optional[Callable[[Event], object]] = None) -> ShrinkReport:
-        """Rounds the KV of cold sessions of `model`, of one domain or of all, to few bits: those saved so many seconds ago (0: 30 days), not pinned and
-        not open. Who resumes one with ForeignKv.ACCEPT takes it and is inexact; all others compute it again."""
-        from ._model import Model as Kind  # that module imports this one
-
-        options = fill(_raw.kvrt_shrink_options.make(), kv_format=kv_format, kv_format_v=kv_format_v, older_than_seconds=older_than_seconds)
-        out = _raw.kvrt_shrink_report.make()
-        name = None if domain is None else text_bytes(domain, "domain")
-        raw = handle(model, Kind, "model")._enter()
-        try:
-            self._watched(lib.kvrt_store_shrink, raw, name, len(name or b""), ctypes.byref(options), callback=progress, out=(ctypes.byref(out),))
-        finally:
-            model._leave()
-        return from_struct(ShrinkReport, out)
 
     def remove_old(self) -> int:
         """Removes the backups of migrations and repairs (catalog.db.old, damaged-<n>), which still hold sessions that were removed since. Returns the

@@ -420,34 +420,6 @@ class GcReport:
 
 
 @dataclasses.dataclass(frozen=True)
-class ShrinkReport:
-    """The result of Store.shrink. Each session that it looked at is counted in one of the five fields after `sessions`."""
-
-    sessions: int
-    """Saved sessions that it looked at."""
-    sessions_converted: int
-    """Those whose KV is rounded now."""
-    sessions_warm: int
-    """Left: saved lately, pinned, open in some process, or saved meanwhile."""
-    sessions_shared: int
-    """Left: more than half of their KV is also a warm session's, which keeps it."""
-    sessions_inexact: int
-    """Left: converted before."""
-    sessions_other: int
-    """Left: of another model, KV format or block size, without KV, inexact otherwise, or damaged."""
-    chunks_written: int
-    """Chunks that it wrote."""
-    bytes_written: int
-    """Bytes of these."""
-    bytes_before: int
-    """Bytes of the store's chunks before (StoreInfo.chunk_bytes) ..."""
-    bytes_after: int
-    """... and after."""
-    ms: float
-    """Milliseconds that it took."""
-
-
-@dataclasses.dataclass(frozen=True)
 class RepairReport:
     """The result of Runtime.repair_store."""
 
@@ -505,7 +477,7 @@ class SessionInfo:
     awaits_accept: bool
     """True: the generation waits for Session.accept."""
     inexact: bool
-    """True: it was resumed with ForeignKv.ACCEPT, and took KV of another arithmetic, or KV that Store.shrink rounded."""
+    """True: it was resumed with ForeignKv.ACCEPT, and took KV of another arithmetic."""
     last_error_message: str
     """The message of last_error_status."""
     other_process: int

@@ -121,14 +121,6 @@ class Verbs(Case):
         self.assertRaises(kvrt.NotFound, self.store.remove, "carl")
         self.assertEqual(self.store.info().sessions, 0)
 
-    def test_shrink(self):
-        self.computed([9] * 70).checkpoint("bob")
-        young = self.store.shrink(self.model)
-        self.assertEqual((young.sessions, young.sessions_converted, young.sessions_warm), (1, 0, 1))
-        self.assertEqual(self.store.shrink(self.model, "none", older_than_seconds=1).sessions, 0)
-        self.assertRaises(kvrt.Unsupported, self.store.shrink, self.model, kv_format=kvrt.KvFormat.FP8)
-        self.assertRaises(TypeError, self.store.shrink, self.store)
-
     def _rename_onto_taken(self):
         self.open([7] * 10).checkpoint("dora")
         try:

@@ -551,33 +551,6 @@ pub struct kvrt_gc_report {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct kvrt_shrink_options {
-    pub struct_size: u32,
-    pub kv_format: u32,
-    pub kv_format_v: u32,
-    pub reserved: u32,
-    pub older_than_seconds: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct kvrt_shrink_report {
-    pub struct_size: u32,
-    pub sessions: u64,
-    pub sessions_converted: u64,
-    pub sessions_warm: u64,
-    pub sessions_shared: u64,
-    pub sessions_inexact: u64,
-    pub sessions_other: u64,
-    pub chunks_written: u64,
-    pub bytes_written: u64,
-    pub bytes_before: u64,
-    pub bytes_after: u64,
-    pub ms: f64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
 pub struct kvrt_repair_report {
     pub struct_size: u32,
     pub outcome: u32,
@@ -768,7 +741,6 @@ extern "C" {
     pub fn kvrt_store_set_ttl(store: *mut kvrt_store, domain: *const c_char, domain_size: usize, name: *const c_char, name_size: usize, seconds: u64, err: *mut kvrt_error) -> i32;
     pub fn kvrt_store_gc(store: *mut kvrt_store, callback: Option<kvrt_event_fn>, user: *mut c_void, report: *mut kvrt_gc_report, err: *mut kvrt_error) -> i32;
     pub fn kvrt_store_remove_old(store: *mut kvrt_store, bytes: *mut u64, err: *mut kvrt_error) -> i32;
-    pub fn kvrt_store_shrink(store: *mut kvrt_store, model: *mut kvrt_model, domain: *const c_char, domain_size: usize, options: *const kvrt_shrink_options, callback: Option<kvrt_event_fn>, user: *mut c_void, report: *mut kvrt_shrink_report, err: *mut kvrt_error) -> i32;
     pub fn kvrt_store_verify(store: *mut kvrt_store, callback: Option<kvrt_event_fn>, user: *mut c_void, err: *mut kvrt_error) -> i32;
     pub fn kvrt_store_repair(runtime: *mut kvrt_runtime, path: *const c_char, path_size: usize, callback: Option<kvrt_event_fn>, user: *mut c_void, report: *mut kvrt_repair_report, err: *mut kvrt_error) -> i32;
     pub fn kvrt_cancel_open(out: *mut *mut kvrt_cancel, err: *mut kvrt_error) -> i32;
@@ -821,8 +793,6 @@ pub fn layout() -> Vec<crate::Layout> {
         layout!(kvrt_store_options { struct_size, read_only, must_exist, reserved, disk_bytes_max, free_bytes_min }),
         layout!(kvrt_store_props { struct_size, read_only, format, sessions, chunks, segments, chunk_bytes, chunk_raw_bytes, disk_bytes, chunks_damaged, chunks_evicted, old_bytes, bytes_free, resumes_evicted }),
         layout!(kvrt_gc_report { struct_size, sessions_removed, chunks_removed, segments_removed, bytes_freed, ms, bytes_rewritten, bytes_punched, log_bytes_kept }),
-        layout!(kvrt_shrink_options { struct_size, kv_format, kv_format_v, reserved, older_than_seconds }),
-        layout!(kvrt_shrink_report { struct_size, sessions, sessions_converted, sessions_warm, sessions_shared, sessions_inexact, sessions_other, chunks_written, bytes_written, bytes_before, bytes_after, ms }),
         layout!(kvrt_repair_report { struct_size, outcome, sessions_kept, sessions_with_holes, sessions_recovered, sessions_lost, chunks_kept, chunks_lost, bytes_kept, ms, chunks_orphaned }),
         layout!(kvrt_session_options { struct_size, no_prefix_cache, store, domain, domain_size, tools, tools_size, wake, wake_user, wake_user_free, documents, documents_size, variables, variables_size, autosave_name, autosave_name_size, autosave_turn, autosave_tokens, autosave_idle_ms, foreign_kv }),
         layout!(kvrt_session_props { struct_size, state, tokens, kv_tokens, kv_units, kv_bytes, events_unread, messages, revision, id, name, last_error_status, last_error_detail, awaits_accept, inexact, last_error_message, other_process }),

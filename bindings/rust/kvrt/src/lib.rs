@@ -69,7 +69,7 @@ pub use json::message;
 pub use kept::{Log, Wake};
 pub use model::{apply_template, Model};
 pub use numbers::*;
-pub use options::{GenerateOptions, ModelOptions, PlanOptions, RuntimeOptions, SaveOptions, SessionOptions, ShrinkOptions, StoreOptions, TemplateOptions};
+pub use options::{GenerateOptions, ModelOptions, PlanOptions, RuntimeOptions, SaveOptions, SessionOptions, StoreOptions, TemplateOptions};
 pub use runtime::Runtime;
 pub use session::Session;
 pub use store::Store;

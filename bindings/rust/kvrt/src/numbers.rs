@@ -292,8 +292,7 @@ numbers! {
         FAILED = KVRT_STATE_FAILED,
     }
 
-    /// What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round, and with KV that `Store::shrink`
-    /// rounded.
+    /// What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round.
     #[derive(Default)]
     ForeignKv: u32 {
         /// RECOMPUTE.

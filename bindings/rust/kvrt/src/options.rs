@@ -228,28 +228,6 @@ impl StoreOptions {
     }
 }
 
-/// Options of `Store::shrink`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ShrinkOptions {
-    /// `KvFormat::INT4` or `KvFormat::INT8`: what K is rounded to, and V if kv_format_v is 0; 0: INT4.
-    pub kv_format: u32,
-    /// Likewise, of V; 0: as K's.
-    pub kv_format_v: u32,
-    /// Only sessions that were saved as many seconds ago, or longer, are converted; at most 100 years; 0: 30 days.
-    pub older_than_seconds: u64,
-}
-
-impl ShrinkOptions {
-    /// The header's struct, which points into the options: it is for a call that ends while they live.
-    pub(crate) fn raw(&self) -> sys::kvrt_shrink_options {
-        let mut raw = init!(kvrt_shrink_options);
-        raw.kv_format = self.kv_format;
-        raw.kv_format_v = self.kv_format_v;
-        raw.older_than_seconds = self.older_than_seconds;
-        raw
-    }
-}
-
 /// Options of `Session::open` and `Session::resume`. `Session::fork` reads only the wake fields.
 #[derive(Clone, Debug, Default)]
 pub struct SessionOptions<'a> {
@@ -288,8 +266,7 @@ pub struct SessionOptions<'a> {
     pub autosave_tokens: u32,
     /// Save when nothing has happened to the session for this number of milliseconds, at most a day; 0: not.
     pub autosave_idle_ms: u32,
-    /// What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round, and with KV that `Store::shrink`
-    /// rounded.
+    /// What resume does with saved KV of another arithmetic, a CPU's on a GPU or the other way round.
     pub foreign_kv: ForeignKv,
 }
 

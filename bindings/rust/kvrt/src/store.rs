@@ -2,13 +2,12 @@
 use crate::buffer::{fill_text, path, text};
 use crate::error::{call, Result};
 use crate::event::{watched, watched_raw, Event};
-use crate::model::Model;
-use crate::options::{ShrinkOptions, StoreOptions};
+use crate::options::StoreOptions;
 use crate::runtime::Runtime;
 use crate::sys;
 use crate::value::init;
 use crate::values::StoreProps;
-use crate::values::{GcReport, RepairReport, ShrinkReport, StoreEntry};
+use crate::values::{GcReport, RepairReport, StoreEntry};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::ptr::null_mut;
@@ -115,26 +114,6 @@ impl Store {
         // SAFETY: `out` has its struct_size.
         watched(progress, |function, user, err| unsafe { sys::kvrt_store_gc(self.raw(), function, user, &mut out, err) })?;
         Ok(GcReport::of(&out))
-    }
-
-    /// Rounds the KV of cold sessions of `model` to few bits; `None`: of all domains. Who resumes one with `ForeignKv::ACCEPT` takes it and is inexact; all
-    /// others compute it again. `progress` gets [`Event::Progress`]. It blocks as long as the work takes. Statuses: UNSUPPORTED, INVALID, CANCELLED: by
-    /// `progress`. BUSY, NO_SPACE, IO, CORRUPT.
-    pub fn shrink(
-        &self,
-        model: &Model,
-        domain: Option<&str>,
-        options: &ShrinkOptions,
-        progress: impl FnMut(&Event<'_>) -> ControlFlow<()>,
-    ) -> Result<ShrinkReport> {
-        let (data, size) = text(domain);
-        let raw = options.raw();
-        let mut out = init!(kvrt_shrink_report);
-        // SAFETY: domain and options live as long as the call, and `out` has its struct_size.
-        watched(progress, |function, user, err| unsafe {
-            sys::kvrt_store_shrink(self.raw(), model.raw(), data, size, &raw, function, user, &mut out, err)
-        })?;
-        Ok(ShrinkReport::of(&out))
     }
 
     /// Removes the backups of migrations and repairs, and gives their bytes. Statuses: BUSY, IO.

@@ -401,32 +401,6 @@ values! {
         log_bytes_kept: u64,
     }
 
-    /// The result of `Store::shrink`. Each session that it looked at is counted in one of the five fields after `sessions`.
-    ShrinkReport: kvrt_shrink_report {
-        /// Saved sessions that it looked at.
-        sessions: u64,
-        /// Those whose KV is rounded now.
-        sessions_converted: u64,
-        /// Left: saved lately, pinned, open in some process, or saved meanwhile.
-        sessions_warm: u64,
-        /// Left: more than half of their KV is also a warm session's, which keeps it.
-        sessions_shared: u64,
-        /// Left: converted before.
-        sessions_inexact: u64,
-        /// Left: of another model, KV format or block size, without KV, inexact otherwise, or damaged.
-        sessions_other: u64,
-        /// Chunks that it wrote.
-        chunks_written: u64,
-        /// Bytes of these.
-        bytes_written: u64,
-        /// Bytes of the store's chunks before (`StoreProps::chunk_bytes`) ...
-        bytes_before: u64,
-        /// ... and after.
-        bytes_after: u64,
-        /// Milliseconds that it took.
-        ms: f64,
-    }
-
     /// The result of `Store::repair`.
     RepairReport: kvrt_repair_report {
         /// What a repair did.
@@ -480,7 +454,7 @@ values! {
         last_error_detail: Detail,
         /// The generation waits for `Session::accept`.
         awaits_accept: bool,
-        /// It was resumed with `ForeignKv::ACCEPT`, and took KV of another arithmetic, or KV that `Store::shrink` rounded.
+        /// It was resumed with `ForeignKv::ACCEPT`, and took KV of another arithmetic.
         inexact: bool,
         /// The message of last_error_status.
         last_error_message: String,

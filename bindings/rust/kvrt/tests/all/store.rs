@@ -71,8 +71,6 @@ fn maintenance() {
     stage.store.verify(|event| if matches!(event, Event::Fault { .. }) { Break(()) } else { Continue(()) }).unwrap();
     fails(Status::CANCELLED, stage.store.verify(|_| Break(())));
     assert_eq!(stage.store.remove_old().unwrap(), 0);
-    let young = stage.store.shrink(&stage.model, None, &ShrinkOptions::default(), |_| Continue(())).unwrap();
-    assert_eq!((young.sessions, young.sessions_converted, young.sessions_warm), (1, 0, 1));
 
     // A flipped byte in a segment is found, told and mended.
     let folder = stage.folder.path().join("store");
