@@ -180,7 +180,9 @@ void ChunkLoads::plan_foreign(const Session& session, const ChunkLookUp& found) 
 // Reads a chunk, as the device has its block.
 ChunkState ChunkLoads::read_block(const Load& load, ChunkSource* source, std::span<uint8_t> to, std::string* damage) const {
   const uint32_t number = load.number;
-  if (cold_ && cold_->rounds(number) && source->layout_of(load.node, number) == cold_->layout(number)) {
+  const uint32_t layout = cold_ && cold_->rounds(number) ? source->layout_of(load.node, number) : 0;
+  if (cold_ && cold_->rounds(number) && layout == 0) return ChunkState::kAbsent;  // which of the two it is cannot be told now
+  if (layout != 0 && layout == cold_->layout(number)) {
     std::vector<uint8_t> payload(cold_->bytes(number));
     const ChunkState state = source->read(load.node, number, cold_->layout(number), payload, damage);
     const uint64_t position = uint64_t{load.index} * memory_.kv().block_tokens();
