@@ -107,8 +107,8 @@ inline constexpr size_t kJsonBytes = 1 << 16;
 // suggests others alone; or, where it suggests none at all, a temperature of 0.7 and a min_p of 0.05.
 void suggest_sampling(const Runtime& runtime, const std::string& model, SamplingFlags& flags);
 
-// The names of K's and V's formats: --kv-k and --kv-v, where they are given, else --kv.
 std::pair<std::string, std::string> kv_pair(const std::string& text);  // K's and V's of "int8/int4", or of "int8", which is both
+// The names of K's and V's formats: --kv-k and --kv-v, where they are given, else --kv.
 std::string k_format(const ModelFlags& flags);
 std::string v_format(const ModelFlags& flags);
 std::string kv_formats(const ModelFlags& flags);                // "int8", or "K int8, V f16"
@@ -141,7 +141,7 @@ kvrt_status read_file(const std::string& path, std::string& out);  // "-" is std
 // "1,2,3", or "@FILE" with ids separated by commas or white space.
 kvrt_status parse_tokens(const std::string& argument, std::vector<int32_t>& out);
 kvrt_status tokenize(const Model& model, std::string_view text, uint32_t flags, std::vector<int32_t>& out);
-// Why a resume could not use the KV that was saved with the session, and what to do; "" where that was no matter of format.
+// Why a resume could not use the KV that was saved with the session; "" where that was no matter of format.
 std::string other_kv(const Store& store, const std::string& name, const std::string& domain, const kvrt_report& resumed,
                      const kvrt_model_props& now);
 // Where another process has a session of this name open, says so before an answer is computed. `how`: how to go on.
